@@ -1,0 +1,56 @@
+"""Export a trained run as a deployment artifact.
+
+    python -m exporters safetensors runs/cvrp/dgt-50
+    python -m exporters safetensors runs/cvrp/dgt-50 --which last --out dgt-50-last
+
+The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
+folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
+`export(run, model_folder, out) -> str`, which returns a line that says what was written.
+"""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m exporters", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
+    parser.add_argument("--which", choices=("best", "last"), default="best", help="which model of the run; best")
+    args = parser.parse_args()
+    try:
+        print(export(args.format, args.run, args.which, args.out))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def formats() -> list[str]:
+    """Names of the formats, by the modules beside this file."""
+    return sorted(path.stem.removeprefix("to_") for path in Path(__file__).parent.glob("to_*.py"))
+
+
+def export(name: str, run: Path, which: str, out: Path | None) -> str:
+    """Check what was asked for and call the format's exporter."""
+    if name not in formats():
+        raise ValueError(f"unknown format {name!r}; known formats: {', '.join(formats())}")
+    if not run.is_dir():
+        raise ValueError(f"no run at {run}; give a run's folder, as in runs/cvrp/default")
+    model_folder = run / "model" / which
+    if not model_folder.is_dir():
+        there = [other for other in ("best", "last") if (run / "model" / other).is_dir()]
+        raise ValueError(
+            f"{run} has no model/{which}; "
+            + (f"it has model/{there[0]}: add --which {there[0]}" if there else "train it first, or give another run")
+        )
+    exporter = importlib.import_module(f"exporters.to_{name}")
+    return exporter.export(run, model_folder, out or run / "exports" / name)
+
+
+if __name__ == "__main__":
+    main()

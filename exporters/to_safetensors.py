@@ -1,0 +1,170 @@
+"""Weights, config and a model card, as Hugging Face's hub and `models.io.load` read them."""
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from exporters import manifest
+from models import io
+
+CARD = "README.md"
+
+
+def export(run: Path, model_folder: Path, out: Path) -> str:
+    """Write the artifact, load it again, and vouch for it in the manifest if nothing differs from the original."""
+    model = io.load(model_folder)
+    source = model_folder.relative_to(run).as_posix()
+    provenance = _read_object(run / "provenance.json") or {}
+    if out.resolve() == model_folder.resolve():
+        raise ValueError(f"--out {out} is the model's own folder; give another")
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
+    manifest.begin(out)
+    io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
+    io.write_whole(out / CARD, card(model, run, source, provenance).encode())
+    difference = prove_equal(model, io.load(out))
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    size = manifest.finish(
+        out,
+        (io.WEIGHTS, io.CONFIG, CARD),
+        {
+            "format": "safetensors",
+            "run": title(run),
+            "source": source,
+            "num_parameters": num_parameters,
+            "maximum_absolute_difference": difference,
+        },
+    )
+    return f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
+
+
+def prove_equal(model: nn.Module, exported: nn.Module) -> dict[str, float]:
+    """Largest differences of weights and of outputs on `model.example()`; RuntimeError unless all are equal."""
+    weights = [dict(one.state_dict()) for one in (model, exported)]
+    # With gradients on, so that a policy gives log-probabilities and not only its choices.
+    outputs = [dict(enumerate(_tensors(one(**one.example())))) for one in (model, exported)]
+    difference = {}
+    for what, (ours, theirs) in {"weights": weights, "output": outputs}.items():
+        if ours.keys() != theirs.keys():
+            raise RuntimeError(f"the exported {what} differ: {sorted(map(str, ours.keys() ^ theirs.keys()))}")
+        for name, tensor in ours.items():
+            if tensor.dtype != theirs[name].dtype or not torch.equal(tensor, theirs[name]):
+                raise RuntimeError(f"the exported {what} differ from the original in {name}")
+        pairs = [(tensor.detach(), theirs[name].detach()) for name, tensor in ours.items() if tensor.numel()]
+        difference[what] = max((float((a.double() - b.double()).abs().max()) for a, b in pairs), default=0.0)
+    return difference
+
+
+def title(run: Path) -> str:
+    """workload/name of a run's folder."""
+    return "/".join(run.resolve().parts[-2:])
+
+
+def card(model: nn.Module, run: Path, source: str, provenance: Mapping[str, Any]) -> str:
+    """The model card, in Markdown with YAML front matter: use, measured figures, provenance, configuration."""
+    evaluations = {path.stem: _read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
+    measured = {name: content for name, content in evaluations.items() if content is not None}
+    sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
+    config_file = run / "config.yaml"
+    config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
+    made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
+    return f"""---
+library_name: pytorch
+tags:
+- {model.family}
+- safetensors
+---
+
+# {title(run)}
+
+{inspect.cleandoc(type(model).__doc__ or "")}
+
+`{source}` of the run: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
+
+    from models.io import load
+
+    model = load("FOLDER")  # the folder of this file
+
+## Measured
+
+{chr(10).join(sections) or "Nothing: this run has no evaluations yet."}
+
+## Provenance
+
+{_table(("fact", "value"), made.items()) if made else "Not recorded."}
+
+## Configuration
+
+{_fenced(config, "yaml")}
+"""
+
+
+def _figures(content: Mapping[str, Any]) -> str:
+    """Every scalar of an evaluation, and every table (a list of objects) in it."""
+    parts = [_table(("figure", "value"), _leaves(content))]
+    for key, rows in content.items():
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            parts.append(f"{key}:\n\n" + _table(columns, [[row.get(column) for column in columns] for row in rows]))
+    return "\n".join(parts)
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of scalars and of lists of scalars."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif not isinstance(value, list) or (value and not any(isinstance(item, dict | list) for item in value)):
+            yield f"{prefix}{key}", value
+
+
+def _table(columns: Sequence[str], rows: Any) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join("| " + " | ".join(_cell(value) for value in line) + " |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _fenced(text: str, language: str) -> str:
+    """A code block that the text cannot end."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None for another value (tours to draw, say) and where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}); evaluate the run again, or take the file away") from error
+    return content if isinstance(content, dict) else None
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """All tensors in nested tuples, lists and dictionaries."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, tuple | list):
+        for value in output:
+            yield from _tensors(value)

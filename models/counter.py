@@ -1,0 +1,53 @@
+"""Random numbers as a pure function of what they are for: no generator, no state, the same bits on every device.
+
+A stream has a key, made by `fold` from the run's seed and the names of what it feeds; an item of the stream is a row
+of numbers that depends on (key, item) and on nothing else, such as how items are split over processes or batches.
+
+    uniform(fold(seed, "instances"), items, 150)
+
+The hash is SplitMix64 (Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators) in wrapping int64.
+"""
+
+import hashlib
+import json
+
+import torch
+from torch import Tensor
+
+GAMMA = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's increment, as a signed number
+BITS = 23  # of a float32's mantissa: every multiple of 2**-23 below 1 is exact, and none rounds up to 1
+
+
+def fold(seed: int, *parts: int | str) -> int:
+    """A stream's key, in the range of int64, from a seed and what the stream is for: `fold(seed, "noise", step)`.
+
+    `fold(1, 23)`, `fold(12, 3)` and `fold(1, "23")` differ. Raises TypeError for parts that are neither int nor str.
+    """
+    for part in (seed, *parts):
+        if type(part) not in (int, str):
+            raise TypeError(f"fold takes int and str, got {part!r} of type {type(part).__name__}")
+    digest = hashlib.blake2b(json.dumps([seed, *parts]).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def uniform(key: int, items: Tensor, count: int) -> Tensor:
+    """(B, count) float32 in [0, 1 - 2**-23] for items (B,) int64, on the items' device.
+
+    Row i depends on (key, items[i]) only; the first numbers of a row do not depend on `count`.
+    """
+    rows = _mix(_mix(items.long().clone()).add_(key))
+    columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)
+    bits = _logical_shift(_mix(rows[:, None] + columns), 64 - BITS)
+    return bits.to(torch.float32).mul_(2.0**-BITS)
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """SplitMix64's finaliser, in place."""
+    bits.bitwise_xor_(_logical_shift(bits, 30)).mul_(0xBF58476D1CE4E5B9 - 2**64)
+    bits.bitwise_xor_(_logical_shift(bits, 27)).mul_(0x94D049BB133111EB - 2**64)
+    return bits.bitwise_xor_(_logical_shift(bits, 31))
+
+
+def _logical_shift(bits: Tensor, places: int) -> Tensor:
+    """Shift right and fill with zeros; `>>` on int64 fills with the sign."""
+    return (bits >> places).bitwise_and_(2 ** (64 - places) - 1)

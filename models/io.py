@@ -1,0 +1,199 @@
+"""Models on disk: a folder with `config.json` and `model.safetensors`, which `load` turns back into a model.
+
+A family of models is a module of this package, named in FAMILIES and imported when one of its models is loaded. It has
+`build(config: dict) -> nn.Module`, which raises ValueError for a config that it does not know, and its models have
+
+    family      the module's name (class attribute)
+    config      a dataclass, all that `build` needs
+    example()   keyword arguments of a deterministic forward pass, by which an export proves itself equal
+
+Nothing here is pickled, so a folder from a stranger can be loaded without running the stranger's code.
+"""
+
+import difflib
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+FAMILIES = ("routing",)
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+PLAIN = (bool, int, float, str)
+
+Config = TypeVar("Config")
+
+
+def save(
+    model: nn.Module,
+    folder: str | Path,
+    metadata: Mapping[str, str] | None = None,
+    state: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write the model's config and weights, replacing each file as a whole; equal models give equal bytes.
+
+    `metadata` goes into the header of the weights. The config goes there too: killed between its two files, a save
+    over a model of another config leaves a pair that `load` refuses, and over one of the same config a valid pair.
+    `state` holds the weights where the model itself has only a part of them, as one of several processes may.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"family": model.family, "config": asdict(model.config)}
+    # A tensor with several names (tied embeddings) is stored once; `load` ties the names again.
+    tensors: dict[int, tuple[str, Tensor]] = {}
+    state = model.state_dict(keep_vars=True) if state is None else state
+    for name, tensor in state.items():
+        tensors.setdefault(id(tensor), (name, tensor))
+    # Copied, as safetensors refuses tensors that lie in one storage, such as the weights of a cuDNN LSTM.
+    stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
+    header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}
+    write_whole(folder / WEIGHTS, _with_header(safetensors.torch.save(stored), header))
+    write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+
+def load(folder: str | Path, device: str | torch.device = "cpu") -> nn.Module:
+    """The model that `save` wrote, bit for bit, in eval mode.
+
+    Raises ValueError, in one line, for a missing file, an unknown family or config key, a damaged file, and weights
+    that are not those of the config. The state of torch's random number generators stays as it was.
+    """
+    folder = Path(folder)
+    described = _described(folder)
+    family = importlib.import_module(f"models.{described['family']}")
+    tensors, metadata = _weights(folder / WEIGHTS)
+    saved_with = metadata.get("model")
+    if saved_with not in (None, json.dumps(described, sort_keys=True)):
+        raise ValueError(
+            f"{folder / WEIGHTS} was saved with another config than the {CONFIG} beside it ({saved_with}); "
+            f"copy both files again, or save the model again"
+        )
+    with torch.random.fork_rng(devices=[]):  # weights that are about to be replaced draw random numbers
+        try:
+            model = family.build(described["config"])
+        except ValueError as error:
+            raise ValueError(f"{folder / CONFIG}: {error}") from error
+    _fill(model, tensors, folder)
+    return model.to(device).eval()
+
+
+def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:
+    """The config dataclass `cls` from parsed JSON; ValueError names an unknown key or a value of the wrong type."""
+    types = {field.name: field.type for field in fields(cls)}
+    for key, value in values.items():
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(types)}"
+            raise ValueError(f"unknown config key {key!r}; {hint}")
+        wanted = types[key]
+        fits = type(value) is wanted or (wanted is float and type(value) is int)
+        if wanted in PLAIN and not fits:
+            raise ValueError(f"config key {key!r} is {value!r}; it must be of type {wanted.__name__}")
+    return cls(**values)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`: whatever moment the process dies, the old file or the new one is there, complete."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """The parsed config.json: {"family": str, "config": dict}."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ValueError(f"no model in {folder}: there is no {CONFIG}; a trained run keeps its model in RUN/model/best")
+    try:
+        described = json.loads(path.read_bytes())
+    except ValueError as error:  # not JSON, or not even text
+        raise ValueError(f"{path} is not JSON ({error}); copy it again from where it was saved") from error
+    if not (
+        isinstance(described, dict) and described.keys() == {"family", "config"} and type(described["config"]) is dict
+    ):
+        raise ValueError(
+            f'{path} must be {{"family": "...", "config": {{...}}}}; copy it again from where it was saved'
+        )
+    if described["family"] not in FAMILIES:
+        raise ValueError(f"{path}: unknown family {described['family']!r}; known families: {', '.join(FAMILIES)}")
+    return described
+
+
+def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of a safetensors file, and its metadata."""
+    if not path.is_file():
+        raise ValueError(f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there beside {CONFIG}")
+    data = path.read_bytes()
+    try:
+        tensors = safetensors.torch.load(data)
+        header, body = _split(data)
+    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type of number that torch does not have
+        raise ValueError(f"{path} is damaged ({error}); copy it again from where it was saved") from error
+    metadata = header.get("__metadata__", {})
+    if metadata.get("sha256", _sum(body)) != _sum(body):
+        raise ValueError(f"{path} is damaged (its sha256 sum is another); copy it again from where it was saved")
+    return tensors, metadata
+
+
+def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Give the model's parameters and buffers the stored values and types."""
+    own = model.state_dict(keep_vars=True)
+    given = {id(own[name]) for name in tensors if name in own}
+    problems = {
+        "lacks": [name for name, tensor in own.items() if id(tensor) not in given],
+        "has unknown": [name for name in tensors if name not in own],
+        "has of another shape": [
+            f"{name} {list(tensor.shape)} instead of {list(own[name].shape)}"
+            for name, tensor in tensors.items()
+            if name in own and tensor.shape != own[name].shape
+        ],
+        "has of another type": [
+            f"{name} {tensor.dtype} instead of {own[name].dtype}"
+            for name, tensor in tensors.items()
+            if name in own and tensor.is_floating_point() != own[name].is_floating_point()
+        ],
+    }
+    told = [f"{what} {', '.join(names[:3])}{', ...' * (len(names) > 3)}" for what, names in problems.items() if names]
+    if told:
+        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: it {'; it '.join(told)}")
+    for name, tensor in tensors.items():
+        # Through .data: the type may change, and every name of a tied parameter sees the value. Cloned: torch aligns
+        # its own memory, on which the last bits of a matrix product can depend.
+        own[name].data = tensor.clone()
+
+
+def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Header and tensor bytes of a safetensors file: 8 bytes of the header's length, the header, the tensors."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:start]), data[start:]
+
+
+def _with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Safetensors bytes with metadata and a sum of the tensors in their header.
+
+    Not by the library, which writes metadata in an order that changes from run to run.
+    """
+    header, body = _split(data)
+    header = {"__metadata__": {**metadata, "sha256": _sum(body)}, **header}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

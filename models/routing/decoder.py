@@ -1,0 +1,103 @@
+"""The pointer decoder: one attention over the nodes chooses the next node of a tour.
+
+After Kool et al. 2019 (Attention, Learn to Solve Routing Problems!) with three changes that make a query cheap and
+leave what can be expressed as it was or larger: projections of node states are made once per instance and looked up
+per query; the output projection of the glimpse is folded into the pointer's keys; a learned weight on the distance to
+the candidate (as in ICAM, Zhou et al. 2024) spares the network from rebuilding distances out of coordinates.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.routing.dgt import DynamicState
+from models.routing.environment import Instances, State, feasible
+
+CLIP = 10.0  # bound of the pointer's logits (Bello et al. 2017)
+FORBIDDEN = torch.finfo(torch.float32).min / 2  # half, so that adding to it stays finite; its exponential is 0
+
+
+class Cache(NamedTuple):
+    """What all queries on an instance share. Channels stand before nodes, so that the long axis is innermost."""
+
+    query: Tensor  # (B, D, N) what standing on a node contributes to the query
+    key: Tensor  # (B, H, N, D/H)
+    value: Tensor  # (B, H, D/H, N)
+    pointer_key: Tensor  # (B, N, D)
+    distance: Tensor  # (B, N, N) float32
+
+    def detach(self) -> "Cache":
+        return Cache(*(tensor.detach() for tensor in self))
+
+
+class PointerDecoder(nn.Module):
+    """Scores every node as the next one, for any number of independent queries per instance."""
+
+    def __init__(self, width: int, heads: int, dynamic: bool):
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width)
+        self.graph = nn.Linear(width, width, bias=False)
+        self.node = nn.Linear(width, 4 * width, bias=False)
+        self.load = nn.Parameter(torch.randn(width, 1) / math.sqrt(width))
+        self.distance = nn.Parameter(torch.zeros(()))
+        self.dynamic = DynamicState(width) if dynamic else None
+
+    def prepare(self, nodes: Tensor, distance: Tensor) -> Cache:
+        """Project node states (B, N, D) once for all queries."""
+        nodes = self.norm(nodes)
+        batch, num_nodes, width = nodes.shape
+        query, key, value, pointer_key = self.node(nodes).chunk(4, -1)
+        query = query + self.graph(nodes.mean(1, keepdim=True))
+
+        def split(tensor: Tensor) -> Tensor:
+            return tensor.view(batch, num_nodes, self.heads, -1).transpose(1, 2)
+
+        return Cache(
+            query.transpose(1, 2).contiguous(),
+            split(key).contiguous() / math.sqrt(width // self.heads),
+            split(value).transpose(2, 3).contiguous(),
+            pointer_key / math.sqrt(width),
+            distance,
+        )
+
+    def forward(self, cache: Cache, instances: Instances, state: State) -> Tensor:
+        """Logits (B, N, Q), float32, of visiting each node next; a forbidden node's probability is exactly 0."""
+        batch, queries = state.node.shape
+        penalty = torch.where(feasible(instances, state), 0.0, FORBIDDEN)
+        query, away = look_up(cache, state.node)
+        query = query + self.load * (state.load / instances.capacity[:, None])[:, None]
+        scores = cache.key @ query.view(batch, self.heads, -1, queries)  # (B, H, N, Q)
+        if self.dynamic:
+            channels = self.dynamic(instances, state, cache.distance, away)
+            reading = self.dynamic.key.weight @ query  # (B, M, Q)
+            scores = scores + (channels * reading[:, :, None]).sum(1)[:, None]
+        blocked = penalty.clamp_min(torch.finfo(scores.dtype).min / 2).to(scores.dtype)
+        attention = (scores + blocked[:, None]).softmax(2)
+        glimpse = (cache.value @ attention.to(cache.value.dtype)).view(batch, -1, queries)
+        if self.dynamic:
+            seen = (channels * attention.mean(1)[:, None]).sum(2)  # (B, M, Q)
+            glimpse = glimpse + self.dynamic.value.weight @ seen
+        compatibility = (cache.pointer_key @ glimpse).float()
+        if self.dynamic:
+            reading = self.dynamic.pointer.weight @ glimpse + self.dynamic.direct.weight.T
+            compatibility = compatibility + (channels * reading[:, :, None]).sum(1).float()
+        return CLIP * torch.tanh(compatibility - self.distance * away) + penalty
+
+
+def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns `node` (B, Q) of the cache: (B, D, Q) of `query` and (B, N, Q) of `distance`."""
+    batch, queries = node.shape
+    width, num_nodes = cache.query.shape[1:]
+    if queries < num_nodes:
+        return (
+            cache.query.gather(2, node[:, None].expand(-1, width, -1)),
+            cache.distance.gather(2, node[:, None].expand(-1, num_nodes, -1)),
+        )
+    # With many queries a product with a one-hot matrix beats the index, above all backwards.
+    here = cache.query.new_zeros(batch, num_nodes, queries).scatter_(1, node[:, None], 1.0)
+    with torch.autocast(node.device.type, enabled=False):
+        away = cache.distance @ here.float()
+    return cache.query @ here, away

@@ -1,0 +1,51 @@
+"""Dynamic graph transformer: node states that change while the tour grows.
+
+The encoder is the graph transformer's. Each step then joins to every node's encoding a few channels computed from
+what has been served and what remains: does it wait, would it fit, how far is it from here, what would be saved by
+going there directly instead of through the depot (Clarke and Wright 1964), how much demand is left in all. Attention
+and pointer read the joined states. As no channel depends on the order in which customers were served, the states of
+all steps of a finished tour can be computed at once.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from models.routing.environment import DEPOT, Instances, State
+
+CHANNELS = 8  # M
+FEATURES = 6
+
+
+class DynamicState(nn.Module):
+    """Dynamic channels of the nodes, and their part in the decoder's three products."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.hidden = nn.Linear(FEATURES, CHANNELS)
+        self.key = nn.Linear(width, CHANNELS, bias=False)
+        self.value = nn.Linear(CHANNELS, width, bias=False)
+        self.pointer = nn.Linear(width, CHANNELS, bias=False)
+        self.direct = nn.Linear(CHANNELS, 1, bias=False)
+
+    def forward(self, instances: Instances, state: State, distance: Tensor, away: Tensor) -> Tensor:
+        """(B, M, N, Q) channels; distance is (B, N, N), away (B, N, Q) the distances from where each query stands."""
+        share = instances.demand / instances.capacity[:, None]
+        load = state.load / instances.capacity[:, None]
+        waiting = state.waiting.float()
+        waiting = torch.cat([torch.zeros_like(waiting[:, :1]), waiting[:, 1:]], 1)
+        to_depot = distance[..., DEPOT, None]
+        left = torch.einsum("bn,bnq->bq", share, waiting)[:, None]
+        features = torch.stack(
+            [
+                waiting,
+                load[:, None] - share[..., None],
+                away,
+                away[:, :1] + to_depot - away,
+                to_depot.expand_as(away),
+                (left / distance.shape[1] ** 0.5).expand_as(away),
+            ],
+            1,
+        )
+        batch, _, num_nodes, queries = features.shape
+        channels = self.hidden.weight @ features.flatten(2) + self.hidden.bias[:, None]
+        return torch.relu(channels).view(batch, -1, num_nodes, queries)

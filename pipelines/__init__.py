@@ -1,0 +1,1 @@
+"""Stages (prepare, train, evaluate) that are the same program for every workload."""

@@ -1,0 +1,53 @@
+"""Time whole training steps of a workload on this machine: a table, then one JSON line.
+
+    python pipelines/benchmark.py --workload cvrp
+    python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 training.baseline=rollout
+    accelerate launch --mixed_precision bf16 pipelines/benchmark.py --workload cvrp
+
+With a GPU the same steps are timed on the CPU too, in a process of their own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
+
+import torch
+
+from pipelines.engine import benchmark, cli, hardware
+from pipelines.engine.report import shown
+from pipelines.engine.workload import find
+
+
+def main() -> None:
+    args = cli.parse(__doc__, steps=20)
+    workload = find(args.workload)
+    config = cli.fresh_config(args, workload)
+    run = benchmark.temporary_run(args.workload)
+    accelerator = cli.make_accelerator(config, run)
+    folder, _ = cli.prepared(args, workload, config, accelerator)
+    torch.manual_seed(config.seed)
+    task = workload.task(config, folder, accelerator.device)
+    hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
+    result = benchmark.measure(task, config, accelerator, run, workload.select, args.steps)
+    if accelerator.device.type == "cuda" and accelerator.num_processes == 1:
+        done = subprocess.run(
+            [sys.executable, *sys.argv],
+            env={**os.environ, "ACCELERATE_USE_CPU": "true", "ACCELERATE_MIXED_PRECISION": "no"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        result["cpu"] = json.loads(done.stdout.splitlines()[-1])
+        result["times_faster_than_cpu"] = result["examples_per_s"] / result["cpu"]["examples_per_s"]
+    if accelerator.is_main_process:
+        for key, value in result.items():
+            print(f"{key:26} {value if isinstance(value, dict) else shown(value)}")
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

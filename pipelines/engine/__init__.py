@@ -1,0 +1,1 @@
+"""Everything generic: configuration, data order, the training loop, checkpoints, runs, monitoring, reports."""

@@ -1,0 +1,128 @@
+"""Which examples make up the batch of which step, and how they get to the device.
+
+The global batch of update k is the same whatever the number of processes: a pure function of (seed, k). Each rank
+takes its slice. All that resuming needs is k.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from models.counter import fold
+from pipelines.engine.errors import UserError
+from pipelines.engine.workload import Source
+
+
+class Order:
+    """The endless stream of item numbers that training consumes, `batch_size` at a time.
+
+    A finite source is read as one permutation after another, so that every item comes once per epoch even where a
+    batch reaches into the next one. An endless source is read in the order of its item numbers.
+    """
+
+    def __init__(self, size: int | None, batch_size: int, seed: int):
+        self.size, self.batch_size, self.seed = size, batch_size, seed
+        self._epoch, self._permutation = -1, torch.empty(0, dtype=torch.long)
+
+    def items(self, step: int) -> Tensor:
+        """(batch_size,) int64: the global batch of update `step`, counted from 0."""
+        start = step * self.batch_size
+        if self.size is None:
+            return torch.arange(start, start + self.batch_size)
+        pieces, end = [], start + self.batch_size
+        while start < end:
+            epoch, offset = divmod(start, self.size)
+            piece = self._permute(epoch)[offset : offset + end - start]
+            pieces.append(piece)
+            start += len(piece)
+        return torch.cat(pieces)
+
+    def _permute(self, epoch: int) -> Tensor:
+        if epoch != self._epoch:
+            generator = torch.Generator().manual_seed(fold(self.seed, "order", epoch))
+            self._epoch, self._permutation = epoch, torch.randperm(self.size, generator=generator)
+        return self._permutation
+
+
+def share(items: Tensor, rank: int, world: int) -> Tensor:
+    """The contiguous slice of a global batch that `rank` of `world` processes handles."""
+    size = len(items) // world
+    return items[rank * size : (rank + 1) * size]
+
+
+def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> None:
+    """Refuse batch sizes that processes and micro-batches do not divide."""
+    if batch_size % world:
+        lower = batch_size - batch_size % world
+        raise UserError(
+            f"training.batch_size={batch_size} does not divide over {world} processes; "
+            f"try training.batch_size={lower or world} or {lower + world}"
+        )
+    local = batch_size // world
+    if isinstance(micro_batch_size, int) and local % micro_batch_size:
+        divisors = [d for d in range(1, local + 1) if local % d == 0]
+        raise UserError(
+            f"training.micro_batch_size={micro_batch_size} does not divide the {local} examples of each process "
+            f"(training.batch_size={batch_size} over {world} process{'es' if world > 1 else ''}); "
+            f"try one of {', '.join(map(str, divisors))}"
+        )
+
+
+class Resident:
+    """A finite source whose tensors live on the device; a batch is one `index_select` each."""
+
+    workers = 0
+
+    def __init__(self, tensors: Mapping[str, Tensor], device: torch.device):
+        self.tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+        self.device = device
+        self.size = len(next(iter(tensors.values())))
+
+    def batch(self, items: Tensor) -> dict[str, Tensor]:
+        """{name: (b, ...)} of `items` (b,)."""
+        items = items.to(self.device)
+        return {name: tensor.index_select(0, items) for name, tensor in self.tensors.items()}
+
+
+def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Any]]:
+    """(items, batch) for each entry of `plan`, loaded ahead by worker processes where the source asks for them."""
+    if not source.workers:
+        for items in plan:
+            yield items, source.batch(items)
+        return
+    loader = DataLoader(
+        _Indexed(source),
+        batch_size=None,
+        sampler=plan,
+        num_workers=source.workers,
+        persistent_workers=False,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=2,
+    )
+    for items, batch in loader:
+        yield items, _to_device(batch, device)
+
+
+class _Indexed(Dataset):
+    """A source as a torch dataset whose index is a whole micro-batch of item numbers."""
+
+    def __init__(self, source: Source):
+        self.source = source
+
+    def __getitem__(self, items: Tensor) -> tuple[Tensor, Any]:
+        return items, self.source.batch(items)
+
+
+def _to_device(batch: Any, device: torch.device) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {name: _to_device(value, device) for name, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_to_device(value, device) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_to_device(value, device) for value in batch)
+    return batch

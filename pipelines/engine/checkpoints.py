@@ -1,0 +1,99 @@
+"""Checkpoints that are complete or absent, verified before they are trusted, and resume exactly.
+
+A checkpoint is a folder step-000500/ with model.safetensors, optimizer.pt and task.pt (tensors and plain values, read
+with weights_only), progress.json, and manifest.json with the SHA-256 of each. It does not depend on the number of
+processes that wrote it.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from accelerate import Accelerator
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+
+from pipelines.engine.errors import UserError
+from pipelines.engine.files import digests, folder_at_once, sha256, write_json
+
+NAME = re.compile(r"step-(\d{6,})")
+MANIFEST = "manifest.json"
+
+
+def save(
+    folder: Path,
+    accelerator: Accelerator,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    task: Mapping[str, Any],
+    progress: Mapping[str, Any],
+    keep: int,
+) -> None:
+    """Write folder/step-NNNNNN, then delete all but the newest `keep`. To be called on all ranks."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights, moments = get_state_dict(model, optimizer, options=options)
+    if accelerator.scaler is not None:
+        progress = {**progress, "scaler": accelerator.scaler.state_dict()}
+    if accelerator.is_main_process:
+        name = f"step-{progress['step']:06d}"
+        with folder_at_once(folder / name) as temporary:
+            # Tied weights share memory, which safetensors refuses: each name is written as a tensor of its own.
+            safetensors.torch.save_file({k: v.clone() for k, v in weights.items()}, temporary / "model.safetensors")
+            torch.save(moments, temporary / "optimizer.pt")
+            torch.save(dict(task), temporary / "task.pt")
+            write_json(temporary / "progress.json", dict(progress))
+            write_json(temporary / MANIFEST, digests(temporary))
+        for path in found(folder)[keep:]:
+            shutil.rmtree(path)
+    accelerator.wait_for_everyone()
+
+
+def found(folder: Path) -> list[Path]:
+    """Checkpoints in `folder`, newest first."""
+    names = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted(names, key=lambda path: int(NAME.fullmatch(path.name)[1]), reverse=True)
+
+
+def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint whose files match its manifest; each unsound one is named through `warn`."""
+    paths = found(folder)
+    for path in paths:
+        fault = _fault(path)
+        if fault is None:
+            return path
+        warn(f"checkpoint {path} is refused: {fault}")
+    if paths:
+        raise UserError(f"no sound checkpoint in {folder}: delete the run folder and start again, or restore a backup")
+    return None
+
+
+def load(
+    path: Path, accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Restore model and optimizer from a verified checkpoint; returns (task state, progress)."""
+    weights = safetensors.torch.load_file(path / "model.safetensors")
+    moments = torch.load(path / "optimizer.pt", weights_only=True)
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments, options=options)
+    progress = json.loads((path / "progress.json").read_text())
+    scaler = progress.pop("scaler", None)
+    if scaler and accelerator.scaler is not None:
+        accelerator.scaler.load_state_dict(scaler)
+    return torch.load(path / "task.pt", weights_only=True, map_location=accelerator.device), progress
+
+
+def _fault(path: Path) -> str | None:
+    """What is wrong with a checkpoint; None if nothing is."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        for name, digest in manifest.items():
+            if sha256(path / name) != digest:
+                return f"{name} does not match its SHA-256"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{MANIFEST} or a file it lists cannot be read ({error})"
+    return None

@@ -1,0 +1,146 @@
+"""What the entry points share: arguments, exit codes, the config of a run, the Accelerator."""
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
+from torch import nn
+
+from models import io
+from pipelines.engine import config as configs
+from pipelines.engine import data
+from pipelines.engine.config import BaseConfig, leaves
+from pipelines.engine.errors import UserError
+from pipelines.engine.launch import check_world
+from pipelines.engine.loop import Stopped
+from pipelines.engine.runs import ROOT, Run
+from pipelines.engine.workload import WORKLOADS, Workload
+
+GROWING = ("training.steps", "training.epochs")
+
+
+def parse(description: str, resume: bool = False, steps: int | None = None) -> argparse.Namespace:
+    """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
+
+    `resume` adds --resume, `steps` adds --steps with that default.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", required=True, help=f"one of: {', '.join(WORKLOADS)}")
+    parser.add_argument("--name", default="default", help="the run's name: runs/<workload>/<name>")
+    parser.add_argument("--config", type=Path, help="YAML file instead of pipelines/configs/<workload>.yaml")
+    parser.add_argument("words", nargs="*", metavar="key.path=value", help="changes to the config")
+    if resume:
+        parser.add_argument("--resume", action="store_true", help="continue the run from its newest checkpoint")
+    if steps:
+        parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} if not given")
+    return parser.parse_intermixed_args()
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Call `main`; exit 2 with the message alone for what the user can mend, 128 + n after signal n."""
+    warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
+    try:
+        main()
+    except UserError as error:
+        _leave(f"error: {error}", 2)
+    except Stopped as stop:
+        _leave(str(stop), 128 + stop.number)
+
+
+def _leave(message: str, status: int) -> None:
+    """Exit; of several processes, which all meet the same end, the first one says why."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(message, file=sys.stderr, flush=True)
+    else:
+        time.sleep(5)  # the launcher ends all processes as soon as one has gone: let the first one speak
+    sys.exit(status)
+
+
+def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
+    """The config from the YAML file and the words."""
+    path = args.config or ROOT / "pipelines" / "configs" / f"{args.workload}.yaml"
+    return configs.load(path, workload.config, args.words)
+
+
+def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """The config to train with: fresh, or on --resume that of the run, which only its length may leave."""
+    if not run.started():
+        return fresh_config(args, workload)
+    if not args.resume:
+        raise UserError(
+            f"the run {run.folder} exists: continue it with --resume, or start another with --name {run.name}-2"
+        )
+    stored = run.config(workload.config)
+    asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
+    old, new = dict(leaves(stored.model_dump())), dict(leaves(asked.model_dump()))
+    grown = [key for key in GROWING if old[key] is not None and new[key] is not None and new[key] >= old[key]]
+    changed = [line for line in configs.differences(stored, asked) if line.partition(":")[0] not in grown]
+    if changed:
+        raise UserError(
+            "\n  ".join(
+                [
+                    f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
+                    "Leave these words out, or start another run with --name:",
+                    *changed,
+                ]
+            )
+        )
+    return asked
+
+
+def stored_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """The config of a trained run, patched for a later stage; what was trained cannot be changed any more."""
+    stored, asked = run.config(workload.config), run.config(workload.config, args.words)
+    changed = configs.differences(stored, asked)
+    fixed = [line for line in changed if line.startswith(("model.", "training.", "seed"))]
+    if fixed:
+        raise UserError(
+            "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
+        )
+    return asked
+
+
+def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
+    """The Accelerator, with the trackers asked for; refuses processes that did not find each other."""
+    packages = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+    for tracker in config.tracking.log_with:
+        if importlib.util.find_spec(packages[tracker]) is None:
+            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {packages[tracker]}")
+    accelerator = Accelerator(
+        log_with=list(config.tracking.log_with) or None,
+        project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
+    )
+    check_world(accelerator.num_processes)
+    return accelerator
+
+
+def start_trackers(accelerator: Accelerator, run: Run, config: BaseConfig) -> None:
+    """Open the trackers, if any, with the config as flat plain values."""
+    if accelerator.log_with:
+        flat = {
+            key: value if isinstance(value, int | float | str) else str(value)
+            for key, value in leaves(config.model_dump(mode="json"))
+        }
+        accelerator.init_trackers(f"{run.workload}-{run.name}", config=flat)
+
+
+def prepared(args: argparse.Namespace, workload: Workload, config: BaseConfig, accelerator: Accelerator) -> tuple:
+    """Data folder and manifest; the main process makes them while the others wait."""
+    with accelerator.main_process_first():
+        return data.prepare(args.workload, workload, config)
+
+
+def load_model(folder: Path, device: torch.device) -> nn.Module:
+    """A saved model; what is wrong with the folder is the user's to mend."""
+    try:
+        return io.load(folder, device)
+    except ValueError as error:
+        raise UserError(str(error)) from error

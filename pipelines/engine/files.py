@@ -1,0 +1,89 @@
+"""Files that are complete or absent, whatever moment the process dies."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipelines.engine.errors import UserError
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the file-system errors that a user can mend into a line that says how."""
+    try:
+        yield
+    except OSError as error:
+        remedies = {
+            errno.ENOSPC: "the disk is full: free some space, then continue with --resume",
+            errno.EDQUOT: "the disk quota is used up: free some space, then continue with --resume",
+            errno.EACCES: "no permission to write there: change it, or run from a folder of your own",
+            errno.EPERM: "no permission to write there: change it, or run from a folder of your own",
+            errno.EROFS: "the file system is read-only: run from a folder that can be written",
+        }
+        if error.errno not in remedies:
+            raise
+        raise UserError(f"cannot write {path}: {remedies[error.errno]}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` as a whole."""
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by `value` as indented JSON; NaN and infinity are refused, as JSON has none."""
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+@contextmanager
+def folder_at_once(folder: Path) -> Iterator[Path]:
+    """Fill a temporary folder; when the block ends well it is flushed to disk and becomes `folder`."""
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    with explained(folder):
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            for path in [*temporary.rglob("*"), temporary]:
+                sync(path)
+            if folder.exists():
+                shutil.rmtree(folder)
+            os.rename(temporary, folder)
+            sync(folder.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until `path`, a file or a folder's list of names, is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below `folder`, by relative path."""
+    return {str(path.relative_to(folder)): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,100 @@
+"""Did the processes that were asked for find each other?
+
+Accelerate 1.15 starts one process, or two that train apart, for several spellings that ask for two, without an error.
+accelerate_configs/README.md has the table.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from pipelines.engine.errors import UserError
+
+
+def check_world(accelerator_num_processes: int) -> None:
+    """Raise `UserError` if fewer processes formed (`accelerator.num_processes`) than were asked for.
+
+    Call it right after `Accelerator()`. The message holds the command that works, with this script's own arguments.
+    """
+    formed = accelerator_num_processes
+    asked = int(os.environ.get("WORLD_SIZE", 1))
+    if formed < asked:
+        raise UserError(
+            f"{asked} processes were asked for and started, but each sees {formed}: they would train apart and write "
+            f"to the same run folder.\n{_remedy(asked)}"
+        )
+    asked = _asked_of_simple_launcher()
+    if formed < asked:
+        raise UserError(
+            f"accelerate launch was asked for {asked} processes, but started {formed}: only with --multi_gpu, or a "
+            f"distributed_type that implies it, does it start more.\n{_remedy(asked)}"
+        )
+
+
+def _asked_of_simple_launcher() -> int:
+    """How many processes `accelerate launch` was asked for when it took the path that starts one; otherwise 1."""
+    # That path leaves no count in the environment, only MASTER_ADDR where more than one was asked for; an ordinary
+    # MASTER_ADDR, set by a cluster, looks the same. The launcher is still our ancestor, so its own words decide.
+    if "MASTER_ADDR" not in os.environ or "ACCELERATE_MIXED_PRECISION" not in os.environ or "LOCAL_RANK" in os.environ:
+        return 1
+    import psutil
+    from accelerate.commands.config.config_args import default_config_file, load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    for ancestor in psutil.Process().parents():
+        try:
+            words = _launch_words(ancestor.cmdline())
+        except psutil.Error:  # not ours to look at, or gone
+            continue
+        if words is None:
+            continue
+        arguments = launch_command_parser().parse_args(words)
+        if arguments.num_processes is not None:
+            return arguments.num_processes
+        if arguments.config_file is None and (arguments.cpu or not os.path.isfile(default_config_file)):
+            return 1
+        return load_config_from_file(arguments.config_file).num_processes
+    return 1
+
+
+def _launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
+    """What follows `accelerate launch` on a command line; None if it is another program."""
+    for i, word in enumerate(command_line):
+        name = os.path.basename(word).removesuffix(".exe")
+        if name in ("accelerate-launch", "accelerate.commands.launch"):
+            return command_line[i + 1 :]
+        if name in ("accelerate", "accelerate.commands.accelerate_cli") and command_line[i + 1 : i + 2] == ["launch"]:
+            return command_line[i + 2 :]
+    return None
+
+
+def _remedy(asked: int) -> str:
+    """The commands that start `asked` processes on this machine, or one."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    on_cpu = os.environ.get("ACCELERATE_USE_CPU", "false").lower() in ("true", "1", "yes", "y", "t", "on")
+    by_torchrun = "LOCAL_RANK" in os.environ and "ACCELERATE_MIXED_PRECISION" not in os.environ
+    precision = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if precision not in ("no", "bf16") and gpus == 0:
+        precision = "no"  # on a CPU Accelerate ignores fp16
+    script = shlex.join(sys.argv)
+    flags = f"--num_machines 1 --mixed_precision {precision} --dynamo_backend no {script}"
+    many = f"accelerate launch --multi_gpu --num_processes {asked} {flags}"
+    if by_torchrun:
+        many = f"torchrun --standalone --nproc_per_node {asked} {script}"
+
+    lines = []
+    if os.environ.get("WORLD_SIZE", "1") != os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")):
+        lines += ["On the CPUs of several machines: put ACCELERATE_USE_CPU=true before the command on each of them."]
+    elif gpus >= asked and not on_cpu:
+        lines += [f"{asked} processes on {asked} GPUs:", f"  {many}"]
+    else:
+        lines += [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
+    lines += ["One process:", f"  accelerate launch {'--cpu ' if on_cpu else ''}--num_processes 1 {flags}"]
+    if gpus < asked and not on_cpu:
+        lines += [f"torch sees {gpus} GPUs here. If that is wrong, this says why:", "  python pipelines/doctor.py"]
+    return "\n".join(lines)

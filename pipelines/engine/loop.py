@@ -1,0 +1,450 @@
+"""The one training loop. It knows steps, losses and checkpoints; it knows no workload."""
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedType
+from torch import Tensor, nn
+
+from models import io
+from models.counter import fold
+from pipelines.engine import checkpoints
+from pipelines.engine.batch_size import is_out_of_memory, smaller
+from pipelines.engine.batches import Order, check_divides, share, stream
+from pipelines.engine.config import BaseConfig, Training
+from pipelines.engine.errors import UserError
+from pipelines.engine.files import explained
+from pipelines.engine.monitor import Monitor
+from pipelines.engine.runs import Run
+from pipelines.engine.workload import Evaluate, Loss, Scores, Source, Task
+
+ALIKE = ("grad_norm", "updates")  # figures that are the same on all ranks: they count once in sums over ranks
+
+
+@dataclass
+class Progress:
+    """Where training stands; with model, optimizer and task this is everything that resuming needs."""
+
+    step: int = 0  # updates made
+    best: float | None = None  # the selected metric's best validation mean
+    best_step: int = 0
+    stale: int = 0  # validations since then
+    sums: dict[str, Any] = field(default_factory=dict)  # of this rank's figures since the last record
+    micro_batch_size: int = 0  # per process, as found
+
+
+class Stopped(Exception):
+    """A signal asked training to stop; everything is saved."""
+
+    def __init__(self, number: int, step: int):
+        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}; go on with --resume")
+        self.number = number
+
+
+def fit(
+    task: Task,
+    config: BaseConfig,
+    accelerator: Accelerator,
+    run: Run,
+    select: str,
+    maximise: bool = False,
+    resume: bool = False,
+) -> Progress:
+    """Train `task.model`; write metrics, checkpoints, and model/best by the metric `select` and model/last.
+
+    Raises UserError for what the user can mend (non-finite loss, no memory, no disk) and Stopped after SIGTERM or
+    Ctrl-C. In both cases the last good checkpoint lies in the run folder.
+    """
+    return Loop(task, config, accelerator, run, select, maximise).train(resume)
+
+
+def total_steps(training: Training, size: int | None) -> int:
+    """Number of updates: given, or from epochs over `size` examples."""
+    if training.steps is not None:
+        return training.steps
+    if size is None:
+        raise UserError("training.epochs: this workload's data are endless; give training.steps instead")
+    return math.ceil(training.epochs * size / training.batch_size)
+
+
+def learning_rate(training: Training, step: int, steps: int) -> float:
+    """The rate of update `step`, counted from 0, of `steps`."""
+    if step < training.warmup_steps:
+        return training.learning_rate * (step + 1) / training.warmup_steps
+    if training.schedule == "constant":
+        return training.learning_rate
+    done = (step - training.warmup_steps) / max(1, steps - training.warmup_steps)
+    floor = training.final_learning_rate
+    return training.learning_rate * (floor + (1 - floor) * (1 + math.cos(math.pi * done)) / 2)
+
+
+def make_optimizer(model: nn.Module, training: Training) -> torch.optim.AdamW:
+    """AdamW over what is to be trained; weight decay on matrices, not on biases, gains and scalars."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": training.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, fused=True)
+
+
+def evaluator(accelerator: Accelerator, default_batch_size: int = 64) -> Evaluate:
+    """The function that scores every item of a source over the accelerator's processes."""
+
+    @torch.no_grad()
+    def evaluate(source: Source, score: Callable[[Any], Mapping[str, Tensor]], batch_size: int | None = None) -> Scores:
+        world = accelerator.num_processes
+        local = min(batch_size or default_batch_size, math.ceil(source.size / world))
+        starts = range(0, source.size, local * world)
+        # Every rank gets equally many items, so the last round is filled up with item 0 and cut after gathering.
+        padded = [torch.arange(start, start + local * world) for start in starts]
+        plan = (share(items.masked_fill(items >= source.size, 0), accelerator.process_index, world) for items in padded)
+        chunks: dict[str, list[Tensor]] = {}
+        for _, batch in stream(source, plan, accelerator.device):
+            with accelerator.autocast():
+                scores = score(batch)
+            for name, values in scores.items():
+                chunks.setdefault(name, []).append(accelerator.gather(values.contiguous()).cpu())
+        return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}
+
+    return evaluate
+
+
+class Loop:
+    """The parts of `fit`, in the order in which they are used."""
+
+    def __init__(
+        self,
+        task: Task,
+        config: BaseConfig,
+        accelerator: Accelerator,
+        run: Run,
+        select: str,
+        maximise: bool = False,
+    ):
+        self.task, self.config, self.training = task, config, config.training
+        self.accelerator, self.run, self.select, self.maximise = accelerator, run, select, maximise
+        world = accelerator.num_processes
+        check_divides(self.training.batch_size, world, self.training.micro_batch_size)
+        self.local_batch_size = self.training.batch_size // world
+        self.steps = total_steps(self.training, task.train.size)
+        self.order = Order(task.train.size, self.training.batch_size, config.seed)
+        self.progress = Progress()
+        self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
+        self.model, self.optimizer = accelerator.prepare(task.model, make_optimizer(task.model, self.training))
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.signal: int | None = None
+
+    def train(self, resume: bool) -> Progress:
+        if resume:
+            self._restore()
+        progress = self.progress
+        if progress.step >= self.steps:
+            self.monitor.say(f"nothing to do: {progress.step} of {self.steps} steps are done; raise training.steps")
+            return progress
+        self.choose_micro_batch_size()
+        self.model.train()
+        with self._signals():
+            self.monitor.start(progress.step)
+            batches = self.batches()
+            while progress.step < self.steps and not self._patience_is_over():
+                try:
+                    stop = self.update(batches)
+                except _OutOfMemory as error:
+                    self._shrink(error)
+                    batches = self.batches()
+                    continue
+                self._after_update(stop)
+        self.monitor.close()
+        if self._patience_is_over():
+            self.monitor.say(f"stopped early: {progress.stale} validations without a better {self.select}")
+        self.accelerator.wait_for_everyone()
+        return progress
+
+    def _restore(self) -> None:
+        path = checkpoints.newest_sound(self.run.checkpoints, self.monitor.say)
+        if path is None:
+            self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
+        else:
+            state, progress = checkpoints.load(path, self.accelerator, self.model, self.optimizer.optimizer)
+            self.task.load_state_dict(state)
+            self.progress = Progress(**progress)
+            if not self.accelerator.is_main_process:
+                self.progress.sums = {}  # the checkpoint holds the sums of all ranks; one of them carries on with it
+            self.monitor.say(f"resumed from {path}")
+        # All ranks have read the folder before one of them changes it.
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            self.run.rewind(self.progress.step)
+
+    def choose_micro_batch_size(self) -> None:
+        """Take the given size, or try a forward and backward pass and halve until it fits on all ranks."""
+        asked, found = self.training.micro_batch_size, self.progress.micro_batch_size
+        if asked != "auto":
+            self.progress.micro_batch_size = asked
+        elif not found or self.local_batch_size % found:
+            self.progress.micro_batch_size = self.local_batch_size
+            while self.accelerator.device.type == "cuda":
+                try:
+                    self._try_micro_batch()
+                    break
+                except _OutOfMemory as error:
+                    self._shrink(error)
+        size = self.progress.micro_batch_size
+        self.monitor.say(
+            f"batch {self.training.batch_size} = {self.accelerator.num_processes} process(es) x "
+            f"{self.local_batch_size // size} accumulated x {size} at once"
+        )
+
+    def _try_micro_batch(self) -> None:
+        failed = None
+        try:
+            items, batch = next(self.batches())
+            with self.accelerator.no_sync(self.model):
+                self.accelerator.backward(self._loss(items, batch).value)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failed = error
+        self.optimizer.zero_grad()
+        self._agree(failed)
+
+    def batches(self) -> Iterator[tuple[Tensor, Any]]:
+        """(items, batch) of every micro-batch of this process from the present step on."""
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        size = self.progress.micro_batch_size
+
+        def plan() -> Iterator[Tensor]:
+            for step in range(self.progress.step, self.steps):
+                yield from share(self.order.items(step), rank, world).split(size)
+
+        return stream(self.task.train, plan(), self.accelerator.device)
+
+    def update(self, batches: Iterator[tuple[Tensor, Any]]) -> int | None:
+        """One optimizer update; returns the number of a signal that came on any rank.
+
+        Losses are sums. They are divided by the global batch size on the way back, and where the true denominator
+        differs (tokens) the gradient is corrected once before clipping.
+        """
+        accelerator, progress, training = self.accelerator, self.progress, self.training
+        world = accelerator.num_processes
+        rate = learning_rate(training, progress.step, self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        rounds = self.local_batch_size // progress.micro_batch_size
+        sums: dict[str, Tensor] = {}
+        counts: Tensor | int = 0
+        waited = 0.0
+        loss, failed, stop = None, None, None
+        for i in range(rounds):
+            final = i == rounds - 1
+            try:
+                began = time.perf_counter()
+                items, batch = next(batches)
+                waited += time.perf_counter() - began
+                with accelerator.no_sync(self.model):
+                    loss = self._loss(items, batch)
+                    if not final:
+                        # DistributedDataParallel averages over ranks, hence `world`.
+                        accelerator.backward(loss.value * (world / training.batch_size))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                failed = error
+                break
+            counts = counts + loss.count
+            for name, value in (("loss", loss.value), *loss.metrics.items()):
+                value = value.detach()
+                sums[name] = sums[name] + value if name in sums else value
+        # The last moment at which a rank without memory can tell the others: they are about to wait for its gradients.
+        # Only now is the model told that this backward pass synchronises: a forward pass that announces it and then
+        # fails would leave DistributedDataParallel waiting for gradients in the next one.
+        stop = self._agree(failed)
+        try:
+            with accelerator.trigger_sync_in_backward(self.model):
+                accelerator.backward(loss.value * (world / training.batch_size))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if world > 1:
+                raise UserError(
+                    f"out of memory in the backward pass of step {progress.step + 1}, where processes cannot agree to "
+                    f"retry; resume with training.micro_batch_size="
+                    f"{smaller(progress.micro_batch_size, self.local_batch_size) or 1}"
+                ) from error
+            self._agree(error)
+        if not (isinstance(counts, int) and counts == self.local_batch_size):
+            total = accelerator.reduce(torch.as_tensor(counts, dtype=torch.float32, device=accelerator.device))
+            torch._foreach_mul_([p.grad for p in self.parameters if p.grad is not None], training.batch_size / total)
+        limit = math.inf if training.clip_norm is None else training.clip_norm
+        norm = float(accelerator.clip_grad_norm_(self.parameters, limit))
+        self._check_finite(norm, sums["loss"])
+        if accelerator.scaler is None:
+            # Accelerate's wrapper only adds the scaler, and looks for optional packages on disk at every step.
+            self.optimizer.optimizer.step()
+        else:
+            self.optimizer.step()
+        self.optimizer.optimizer.zero_grad()
+        progress.step += 1
+        self._add({"grad_norm": norm, "updates": 1.0, "count": counts, **sums})
+        self.monitor.count(progress.step, training.batch_size, waited)
+        return stop
+
+    def _loss(self, items: Tensor, batch: Any) -> Loss:
+        # Dropout and the like are a function of the step and the micro-batch's first item, so a resumed run draws the
+        # same numbers.
+        # Not torch.manual_seed: it walks every kind of device there is and takes a millisecond for it.
+        seed = fold(self.config.seed, "step", self.progress.step, int(items[0]))
+        torch.default_generator.manual_seed(seed)
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        with self.accelerator.autocast():
+            return self.task.loss(self.model, batch)
+
+    def _agree(self, failed: BaseException | None) -> int | None:
+        """Raise _OutOfMemory on all ranks if memory ran out on one; else the signal that reached any of them."""
+        if self.accelerator.num_processes == 1:
+            if failed is not None:
+                raise _OutOfMemory from failed
+            return self.signal
+        flags = torch.tensor([float(failed is not None), float(self.signal or 0)], device=self.accelerator.device)
+        out_of_memory, stop = self.accelerator.gather(flags[None]).max(0).values.tolist()
+        if out_of_memory:
+            raise _OutOfMemory from failed
+        return int(stop) or None
+
+    def _shrink(self, error: BaseException) -> None:
+        """Halve the micro-batch after memory ran out; the step is then tried again."""
+        size = smaller(self.progress.micro_batch_size, self.local_batch_size)
+        self.optimizer.zero_grad()
+        if size is None:
+            raise UserError(
+                f"out of memory at step {self.progress.step + 1} with one example at a time; choose a smaller model, "
+                "hardware.gradient_checkpointing=true, or a larger hardware.memory_fraction"
+            ) from error
+        self.monitor.say(
+            f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
+            f"(the batch stays {self.training.batch_size})"
+        )
+        self.progress.micro_batch_size = size
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _check_finite(self, norm: float, loss: Tensor) -> None:
+        # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
+        if math.isfinite(norm if self.accelerator.scaler is None else float(loss)):
+            return
+        sound = checkpoints.found(self.run.checkpoints)
+        kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
+        raise UserError(
+            f"loss or gradient is not finite at step {self.progress.step + 1} (loss {float(loss):g}, gradient norm "
+            f"{norm:g}); no update was made and {kept}. Try a lower training.learning_rate or more "
+            "training.warmup_steps under another --name"
+        )
+
+    def _add(self, values: Mapping[str, Tensor | float]) -> None:
+        """Add to the sums of the running interval, on the device: reading them is left to the next record."""
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                value = value.double()
+            elif name in ALIKE and not self.accelerator.is_main_process:
+                value = 0.0
+            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
+
+    def _total(self) -> dict[str, float]:
+        """The interval's sums over all ranks."""
+        names = list(self.progress.sums)
+        sums = [torch.as_tensor(value, dtype=torch.float64) for value in self.progress.sums.values()]
+        total = torch.stack([value.to(self.accelerator.device) for value in sums])
+        return dict(zip(names, self.accelerator.reduce(total).tolist(), strict=True))
+
+    def _after_update(self, stop: int | None) -> None:
+        progress, training = self.progress, self.training
+        step, finished = progress.step, progress.step == self.steps
+        if step % training.log_steps == 0 or finished:
+            self._log()
+        if step % training.validation_steps == 0 or finished:
+            self._validate()
+        if step % training.checkpoint_steps == 0 or finished or stop or self._patience_is_over():
+            self._save()
+        if stop:
+            self.monitor.close()
+            raise Stopped(stop, step)
+
+    def _log(self) -> None:
+        total = self._total()
+        count, updates = total.pop("count"), total.pop("updates")
+        norm = total.pop("grad_norm") / updates
+        values = {f"train/{name}": value / count for name, value in total.items()}
+        rate = self.optimizer.param_groups[0]["lr"]
+        self.monitor.log(self.progress.step, {**values, "train/grad_norm": norm, "learning_rate": rate})
+        self.progress.sums = {}
+
+    def _validate(self) -> None:
+        progress = self.progress
+        evaluate = evaluator(self.accelerator, progress.micro_batch_size)
+        self.model.eval()
+        scores = evaluate(self.task.validation, lambda batch: self.task.score(self.model, batch))
+        values = {f"val/{name}": float(score.double().mean()) for name, score in scores.items()}
+        extra = self.task.after_validation(evaluate)
+        self.model.train()
+        value = values[self.select]
+        better = progress.best is None or (value > progress.best if self.maximise else value < progress.best)
+        if better:
+            progress.best, progress.best_step, progress.stale = value, progress.step, 0
+            self._keep_model(self.run.best)
+        else:
+            progress.stale += 1
+        self.monitor.validated(progress.step, {**values, **extra}, "  (best so far)" if better else "")
+
+    def _patience_is_over(self) -> bool:
+        return self.training.patience is not None and self.progress.stale >= self.training.patience
+
+    def _save(self) -> None:
+        total = self._total() if self.progress.sums else {}
+        checkpoints.save(
+            self.run.checkpoints,
+            self.accelerator,
+            self.model,
+            self.optimizer.optimizer,
+            self.task.state_dict(),
+            {**asdict(self.progress), "sums": total},
+            self.training.keep_checkpoints,
+        )
+        self._keep_model(self.run.last)
+
+    def _keep_model(self, folder: Path) -> None:
+        # Sharded weights have to be put together, by all ranks; otherwise the model itself has them.
+        sharded = self.accelerator.distributed_type == DistributedType.FSDP
+        state = self.accelerator.get_state_dict(self.model) if sharded else None
+        if self.accelerator.is_main_process:
+            with explained(folder):
+                io.save(self.task.model, folder, state=state)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Let SIGTERM and Ctrl-C finish the update at hand; a second Ctrl-C stops at once."""
+
+        def remember(number: int, frame: Any) -> None:
+            if self.signal is not None and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.signal = number
+
+        before = {number: signal.signal(number, remember) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _OutOfMemory(Exception):
+    """Memory ran out on one rank; all of them know."""

@@ -1,0 +1,117 @@
+"""What the user sees while training, and the figures behind it."""
+
+import sys
+import time
+from collections.abc import Mapping
+
+import torch
+from accelerate import Accelerator
+from tqdm import tqdm
+
+from pipelines.engine.gpu import figures, read_gpu
+from pipelines.engine.runs import Run
+
+WEIGHT = 0.9  # of the past in the running mean of the loss
+
+
+class Monitor:
+    """Counts time and examples between records, writes each record, and shows it to the user.
+
+    On a terminal a progress bar; otherwise one plain line per record. Only the main process shows and writes.
+    """
+
+    def __init__(self, accelerator: Accelerator, run: Run, steps: int, gpu_log_interval: int):
+        self.accelerator, self.run, self.steps, self.gpu_log_interval = accelerator, run, steps, gpu_log_interval
+        self.bar: tqdm | None = None
+        self.running_loss: float | None = None
+        self.gpu: dict[str, float] = {}
+        self.began = self.interval_began = time.perf_counter()
+        self.first_step = 0
+        self.examples = 0
+        self.waited = 0.0
+
+    def start(self, step: int) -> None:
+        """Training goes on from `step`."""
+        self.first_step = step
+        self.began = self.interval_began = time.perf_counter()
+        if self.accelerator.is_main_process and sys.stderr.isatty():
+            self.bar = tqdm(total=self.steps, initial=step, unit="step", dynamic_ncols=True)
+
+    def count(self, step: int, examples: int, waited: float) -> None:
+        """One update of `examples` was made, `waited` seconds of it for data."""
+        self.examples += examples
+        self.waited += waited
+        if self.gpu_log_interval and step % self.gpu_log_interval == 0 and self.accelerator.is_main_process:
+            gpu = read_gpu(self.accelerator.device)
+            self.gpu = figures(gpu) if gpu else {}
+        if self.bar is not None:
+            self.bar.update()
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Record the means since the last record."""
+        now = time.perf_counter()
+        elapsed = max(now - self.interval_began, 1e-9)
+        loss = values["train/loss"]
+        past = self.running_loss
+        self.running_loss = loss if past is None else WEIGHT * past + (1 - WEIGHT) * loss
+        entry = {
+            "step": step,
+            "time": round(time.time(), 3),
+            **values,
+            "examples_per_s": round(self.examples / elapsed, 2),
+            "data_wait": round(self.waited / elapsed, 4),
+            **self.gpu,
+        }
+        if self.accelerator.device.type == "cuda":
+            entry["gpu/peak_memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
+            torch.cuda.reset_peak_memory_stats()
+        self.interval_began, self.examples, self.waited = now, 0, 0.0
+        self._keep(entry)
+        shown = {"loss": f"{loss:.4g}", "mean": f"{self.running_loss:.4g}"}
+        shown |= {k.removeprefix("train/"): f"{v:.4g}" for k, v in values.items() if k.startswith("train/")}
+        shown |= {"examples/s": f"{entry['examples_per_s']:.0f}"}
+        if entry["data_wait"] >= 0.01:
+            shown["waiting for data"] = f"{entry['data_wait']:.0%}"
+        shown |= {k.removeprefix("gpu/"): f"{v:.3g}" for k, v in entry.items() if k.startswith("gpu/")}
+        if self.bar is not None:
+            self.bar.set_postfix(shown)
+        else:
+            left = (self.steps - step) * (now - self.began) / max(step - self.first_step, 1)
+            self.say(
+                f"step {step}/{self.steps}  "
+                + "  ".join(f"{k} {v}" for k, v in shown.items())
+                + f"  left {clock(left)}"
+            )
+
+    def validated(self, step: int, values: Mapping[str, float], note: str = "") -> None:
+        """Record a validation."""
+        self._keep({"step": step, "time": round(time.time(), 3), **values})
+        self.say(f"step {step}/{self.steps}  " + "  ".join(f"{k} {v:.5g}" for k, v in values.items()) + note)
+        # Validation is not training: it must not lower the next interval's examples/s.
+        self.interval_began = time.perf_counter()
+        self.examples, self.waited = 0, 0.0
+
+    def say(self, line: str) -> None:
+        """One line for the user, above the bar if there is one."""
+        if not self.accelerator.is_main_process:
+            return
+        if self.bar is not None:
+            self.bar.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+    def _keep(self, entry: Mapping[str, float]) -> None:
+        if self.accelerator.is_main_process:
+            self.run.record(entry)
+        self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,29 @@
+"""Prepare the data of a workload: data/<workload>/<hash of the data section>/.
+
+    python pipelines/prepare.py --workload cvrp
+    python pipelines/prepare.py --workload cvrp data.customers=50
+
+Training prepares what is missing by itself; this command is for looking at the data first.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
+
+from pipelines.engine import cli, data
+from pipelines.engine.config import leaves
+from pipelines.engine.workload import find
+
+
+def main() -> None:
+    args = cli.parse(__doc__)
+    workload = find(args.workload)
+    folder, manifest = data.prepare(args.workload, workload, cli.fresh_config(args, workload))
+    for key, value in leaves({k: v for k, v in manifest.items() if k != "sha256"}):
+        print(f"{key:28} {value}")
+    print(f"{'folder':28} {folder}")
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,1 @@
+"""One folder per workload: what its data, model, loss and report are."""

@@ -1,0 +1,60 @@
+"""The workload's part of report.html: cost against time, and tours as pictures."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.figure import Figure
+from torch import nn
+
+from pipelines.engine.report import svg
+from pipelines.engine.runs import Run
+
+if TYPE_CHECKING:
+    from pipelines.workloads.cvrp import Config
+
+
+def sections(config: "Config", model: nn.Module | None, run: Run) -> list[tuple[str, str]]:
+    """(heading, HTML) for every evaluation of the run."""
+    parts = []
+    for path in sorted(run.evaluations.glob("*.tours.jsonl")):
+        split = path.name.removesuffix(".tours.jsonl")
+        summary = json.loads((run.evaluations / f"{split}.json").read_text())
+        parts.append((f"Cost against time: {split}", svg(_cost_against_time(summary["table"]))))
+        parts.append((f"Tours: {split}", svg(_tours([json.loads(line) for line in path.read_text().splitlines()]))))
+    return parts
+
+
+def _cost_against_time(table: list[dict[str, Any]]) -> Figure:
+    """Every method's mean gap, or cost where there is no reference, over its seconds per instance."""
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axis = figure.subplots()
+    key = "gap %" if all("gap %" in row for row in table) else "cost"
+    for row in table:
+        seconds = 1000 * row["seconds"] / row["n"]
+        axis.plot(seconds, row[key], "o")
+        axis.annotate(row["method"], (seconds, row[key]), textcoords="offset points", xytext=(6, 4), fontsize=8)
+    axis.set_xscale("log")
+    axis.margins(x=0.25, y=0.15)
+    axis.set_xlabel("milliseconds per instance (wall clock, all instances together)")
+    axis.set_ylabel("mean gap to the reference, %" if key == "gap %" else "mean cost")
+    axis.grid(alpha=0.3)
+    return figure
+
+
+def _tours(drawings: list[dict[str, Any]]) -> Figure:
+    """The best, median and worst instance by gap."""
+    figure = Figure(figsize=(4.2 * len(drawings), 4.4), layout="constrained")
+    for axis, drawing in zip(figure.subplots(1, len(drawings), squeeze=False)[0], drawings, strict=True):
+        locs = drawing["locs"]
+        for route in drawing["routes"]:
+            path = [locs[node] for node in (0, *route, 0)]
+            axis.plot([x for x, _ in path], [y for _, y in path], "-o", linewidth=1.2, markersize=3)
+        axis.plot(*locs[0], "s", color="black", markersize=7)
+        title = f"{drawing['which']}: {drawing['name']}, cost {drawing['cost']:.4g}"
+        if drawing["reference"]:
+            title += f" (reference {drawing['reference']:.4g})"
+        axis.set_title(title, fontsize=9)
+        axis.set_aspect("equal")
+        axis.set_xticks([])
+        axis.set_yticks([])
+    return figure

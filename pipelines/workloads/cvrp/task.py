@@ -1,0 +1,103 @@
+"""REINFORCE on routing policies."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from models.counter import fold, uniform
+from models.routing.environment import Instances
+from models.routing.policy import RoutingPolicy
+from pipelines.engine.batches import Resident
+from pipelines.engine.errors import UserError
+from pipelines.engine.workload import Evaluate, Loss
+from pipelines.workloads.cvrp import HEURISTICS
+from pipelines.workloads.cvrp.instances import Generated, load, stream_key
+
+if TYPE_CHECKING:
+    from pipelines.workloads.cvrp import Config
+
+
+class CvrpTask:
+    """Tours are sampled, and made likelier by how much shorter they are than a baseline's."""
+
+    def __init__(self, config: "Config", folder: Path, device: torch.device):
+        if config.model.kind in HEURISTICS:
+            raise UserError(
+                f"model.kind={config.model.kind} is a heuristic and needs no training; evaluate it with: python "
+                f"pipelines/evaluate.py --workload cvrp --name {config.model.kind} model.kind={config.model.kind}"
+            )
+        self.config, self.device = config, device
+        self.model = RoutingPolicy(config.model.resolved()).to(device)
+        self.train = Generated(config.data, stream_key(config.seed, "train"), device)
+        self.validation = Resident(load(folder, "validation"), device)
+        self.noise_key = fold(config.seed, "cvrp", "sampling")
+        self.baseline: nn.Module | None = None
+        self.replacements = 0
+        if config.training.baseline == "rollout":
+            self.baseline = copy.deepcopy(self.model).eval().requires_grad_(False)
+
+    @property
+    def starts(self) -> int:
+        """Tours per instance while training."""
+        return 1 if self.baseline is not None else self.config.training.starts or self.config.data.customers
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """REINFORCE (Williams 1992): advantage times log-probability, summed over instances, averaged over starts."""
+        instances, items = _instances(batch), batch["item"]
+        most_steps = 2 * self.config.data.customers
+        noise = uniform(self.noise_key, items, self.starts * most_steps).view(len(items), self.starts, most_steps)
+        rollout = model(instances, num_starts=self.starts, uniform=noise)
+        if self.baseline is None:
+            baseline = rollout.cost.mean(1, keepdim=True)
+        else:
+            with torch.no_grad():
+                baseline = self.baseline(instances).cost
+        value = ((rollout.cost - baseline) * rollout.log_prob).mean(1).sum()
+        return Loss(value, len(items), {"cost": rollout.cost.mean(1).sum()})
+
+    def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Cost of greedy tours, the best over the starts used in training."""
+        cost = model(_instances(batch), num_starts=self.starts).cost.min(1).values
+        if self.config.data.distribution == "grid":
+            return {"cost": cost, "cost_per_customer": cost / self.config.data.customers}
+        return {"cost": cost}
+
+    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+        """Replace the rollout baseline if the model beats it (one-sided paired t-test, as in Kool et al. 2019)."""
+        if self.baseline is None:
+            return {}
+        settings = self.config.training
+        # Drawn anew after each replacement, or the winner would be the one that happens to suit the set.
+        key = fold(self.config.seed, "cvrp", "challenge", self.replacements)
+        challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
+        costs = evaluate(
+            challenge,
+            lambda batch: {
+                "model": self.model(_instances(batch)).cost[:, 0],
+                "baseline": self.baseline(_instances(batch)).cost[:, 0],
+            },
+        )
+        test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")
+        if test.pvalue < settings.significance:
+            self.baseline.load_state_dict(self.model.state_dict())
+            self.replacements += 1
+        return {"baseline/replacements": self.replacements, "baseline/cost": float(costs["baseline"].mean())}
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.baseline is None:
+            return {}
+        return {"baseline": self.baseline.state_dict(), "replacements": self.replacements}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self.baseline is not None:
+            self.baseline.load_state_dict(state["baseline"])
+            self.replacements = state["replacements"]
+
+
+def _instances(batch: Mapping[str, Tensor]) -> Instances:
+    return Instances(batch["locs"], batch["demand"], batch["capacity"])

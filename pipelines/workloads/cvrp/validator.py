@@ -1,0 +1,47 @@
+"""Judge of finished solutions. It shares no code with the models, their environment or the heuristics, and counts in
+Python's whole numbers, so that a mistake in any of them cannot excuse itself here."""
+
+import operator
+from collections.abc import Sequence
+
+from pipelines.workloads.cvrp.problems import Problem
+
+
+class InvalidTour(Exception):
+    """The routes are no solution of the problem; the message names the instance and the first thing wrong."""
+
+
+def check(problem: Problem, routes: Sequence[Sequence[int]]) -> None:
+    """Raise InvalidTour unless each customer 1..n is on exactly one route and no route carries above the capacity.
+
+    Routes list customers only: the depot, which is where each begins and ends, must not appear, nor may a route be
+    empty.
+    """
+
+    def refuse(what: str) -> None:
+        raise InvalidTour(f"{problem.name}: {what}")
+
+    demand = [int(load) for load in problem.demand]
+    served_by: dict[int, int] = {}  # customer -> route
+    for number, route in enumerate(routes, 1):
+        if len(route) == 0:
+            refuse(f"route {number} is empty")
+        load = 0
+        for entry in route:
+            try:
+                node = operator.index(entry)
+            except TypeError:
+                refuse(f"route {number} visits {entry!r}, which is no node number")
+            if node == 0:
+                refuse(f"route {number} visits the depot between customers")
+            if not 0 < node < len(demand):
+                refuse(f"route {number} visits node {node}, the customers are 1 to {len(demand) - 1}")
+            if node in served_by:
+                refuse(f"customer {node} is visited twice, by route {served_by[node]} and by route {number}")
+            served_by[node] = number
+            load += demand[node]
+        if load > problem.capacity:
+            refuse(f"route {number} carries {load}, the capacity is {problem.capacity}")
+    for customer in range(1, len(demand)):
+        if customer not in served_by:
+            refuse(f"customer {customer} is on no route ({len(served_by)} of {len(demand) - 1} are)")

@@ -1,0 +1,68 @@
+"""Data order is a pure function of (seed, step)."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.engine.batch_size import smaller
+from pipelines.engine.batches import Order, Resident, share, stream
+
+
+@given(size=st.integers(1, 50), batch=st.integers(1, 70), epochs=st.integers(1, 4))
+def test_every_item_comes_once_per_epoch_even_where_batches_reach_across(size, batch, epochs):
+    order = Order(size, batch, seed=3)
+    steps = -(-size * epochs // batch)
+    read = torch.cat([order.items(step) for step in range(steps)])
+    for epoch in range(epochs):
+        assert sorted(read[epoch * size : (epoch + 1) * size].tolist()) == list(range(size))
+
+
+@given(size=st.none() | st.integers(1, 40), step=st.integers(0, 30), seed=st.integers(0, 5))
+def test_a_step_has_the_same_items_whatever_was_read_before(size, step, seed):
+    straight = Order(size, 12, seed)
+    for earlier in range(step):
+        straight.items(earlier)
+    assert torch.equal(straight.items(step), Order(size, 12, seed).items(step))
+
+
+@given(world=st.sampled_from([1, 2, 3, 4, 6]), step=st.integers(0, 9))
+def test_the_shares_of_all_ranks_make_up_the_global_batch(world, step):
+    items = Order(31, 12, seed=0).items(step)
+    assert torch.equal(torch.cat([share(items, rank, world) for rank in range(world)]), items)
+
+
+def test_seeds_and_epochs_give_different_orders():
+    first, other = Order(100, 100, 0), Order(100, 100, 1)
+    assert not torch.equal(first.items(0), other.items(0))
+    assert not torch.equal(first.items(0), first.items(1))
+
+
+def test_an_endless_source_never_repeats_an_item():
+    order = Order(None, 8, 0)
+    assert torch.equal(torch.cat([order.items(0), order.items(1)]), torch.arange(16))
+
+
+class _Loaded(Resident):
+    workers = 2
+
+
+@pytest.mark.parametrize("kind", [Resident, _Loaded])
+def test_loading_ahead_changes_neither_order_nor_content(kind):
+    source = kind({"x": torch.arange(40) * 10}, torch.device("cpu"))
+    order = Order(40, 8, 5)
+    plan = (order.items(step) for step in range(7))
+    got = list(stream(source, plan, torch.device("cpu")))
+    assert len(got) == 7
+    for step, (items, batch) in enumerate(got):
+        assert torch.equal(items, order.items(step))
+        assert torch.equal(batch["x"], order.items(step) * 10)
+
+
+@given(local=st.integers(1, 512), micro=st.integers(1, 512))
+def test_a_smaller_micro_batch_divides_and_is_at_most_half(local, micro):
+    size = smaller(micro, local)
+    assert (size is None) == (micro < 2)
+    if size:
+        assert local % size == 0
+        assert size <= micro // 2

@@ -1,0 +1,88 @@
+"""Configs: what is given is checked, and a mistake is named with its remedy."""
+
+import pytest
+
+from pipelines.engine import config as configs
+from pipelines.engine.errors import UserError
+from pipelines.workloads.cvrp import WORKLOAD
+
+Config = WORKLOAD.config
+
+
+def load(tmp_path, text, *words):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return configs.load(path, Config, words)
+
+
+def test_words_win_over_yaml_which_wins_over_defaults(tmp_path):
+    config = load(tmp_path, "training: {steps: 10, batch_size: 8}\nseed: 3", "training.batch_size=16")
+    assert (config.training.steps, config.training.batch_size, config.seed) == (10, 16, 3)
+    assert config.training.keep_checkpoints == 3
+
+
+def test_an_exponent_without_a_point_is_a_number(tmp_path):
+    """PyYAML reads 1e-4 as a string."""
+    assert load(tmp_path, "training: {steps: 1, learning_rate: 1e-4}").training.learning_rate == 1e-4
+    assert load(tmp_path, "training: {steps: 1}", "training.learning_rate=3e-4").training.learning_rate == 3e-4
+
+
+def test_the_resolved_config_reads_back_the_same(tmp_path):
+    config = load(tmp_path, "training: {steps: 1}", "training.micro_batch_size=4", "tracking.log_with=[trackio]")
+    assert load(tmp_path, configs.dump(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        (
+            "",
+            ["training.batchsize=256"],
+            "training.batchsize: unknown key; did you mean 'training.batch_size'? (given 256)",
+        ),
+        ("data: {customer: 20}", [], "did you mean 'data.customers'?"),
+        ("", ["trainin.steps=3"], "did you mean 'training"),
+        ("", ["zzz=3"], "zzz: unknown key; known keys: seed, training"),
+        ("", ["training.batch_size=big"], "training.batch_size: Input should be a valid integer"),
+        ("", ["training.batch_size=big"], "(given 'big')"),
+        ("", ["training.batch_size=-1"], "greater than or equal to 1 (given -1)"),
+        ("", ["training.learning_rate=.nan"], "finite number (given nan)"),
+        ("", ["training.schedule=no"], "quote it (given False)"),
+        ("", ["training.epochs=2"], "make the other null (given steps: 2000, epochs: 2.0)"),
+        ("", ["training.micro_batch_size=0"], "training.micro_batch_size must be 1 or more"),
+        ("", ["training.micro_batch_size=most"], "training.micro_batch_size"),
+        ("", ["training.steps"], "'training.steps' is not of the form key.path=value"),
+        ("seed: 1", ["seed.deep=1"], "seed.deep: 'seed' is a value, not a section"),
+        ("", ["training.steps=[1"], "training.steps: '[1' is not a YAML value"),
+        ("- a", [], "must hold a mapping"),
+        ("a: b: c", [], "is not YAML"),
+        ("", ["data.capacity=8"], "data.capacity=8 is below the largest demand 9"),
+        ("", ["data.customers=33"], "data.capacity must be given for data.customers=33"),
+        ("", ["model.kind=gnn"], "model.kind: Input should be 'gat', 'gt', 'dgt'"),
+        ("", ["model.neighbors=4"], "model.neighbors=4 needs model.kind=gat (given gt)"),
+        ("", ["model.width=100"], "model.width=100 is not a multiple of model.heads=8"),
+        ("", ["training.starts=21"], "training.starts=21 is more than data.customers=20"),
+        ("", ["training.starts=4", "training.baseline=rollout"], "training.starts=4 has no meaning"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_given_and_what_to_type(tmp_path, text, words, message):
+    with pytest.raises(UserError) as error:
+        load(tmp_path, text or "training: {steps: 2000}", *words)
+    assert message in str(error.value)
+    assert len(str(error.value).splitlines()) <= 2
+
+
+def test_differences_name_dotted_keys_and_both_values(tmp_path):
+    old, new = load(tmp_path, "training: {steps: 1}"), load(tmp_path, "training: {steps: 2}", "model.kind=dgt")
+    assert configs.differences(old, new) == ["training.steps: 1 -> 2", "model.kind: gt -> dgt"]
+
+
+def test_every_field_says_what_it_is():
+    def fields(cls):
+        for name, field in cls.model_fields.items():
+            if isinstance(field.annotation, type) and issubclass(field.annotation, configs.Section):
+                yield from fields(field.annotation)
+            else:
+                yield name, field
+
+    assert [name for name, field in fields(Config) if not field.description] == []

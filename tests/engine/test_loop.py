@@ -1,0 +1,177 @@
+"""The loop's promises, kept by real processes on a toy workload."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+TOY = Path(__file__).with_name("toy.py")
+
+
+def toy(folder, name, training, options=None, *words, processes=1):
+    """Run the toy in `folder`; returns the finished process."""
+    command = [sys.executable]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if processes > 1:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+        environment["ACCELERATE_USE_CPU"] = "true"
+    command += [str(TOY), name, json.dumps(training), json.dumps(options or {}), *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def records(folder, name, key="train/loss"):
+    lines = (folder / "runs/toy" / name / "metrics.jsonl").read_text().splitlines()
+    return {entry["step"]: entry[key] for entry in map(json.loads, lines) if key in entry}
+
+
+def weights(folder, name):
+    paths = sorted((folder / "runs/toy" / name / "checkpoints").glob("step-*/model.safetensors"))
+    return safetensors.torch.load_file(paths[-1])
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+TRAINING = {"steps": 18, "checkpoint_steps": 5, "validation_steps": 6}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = toy(folder, "plain", TRAINING, {"dropout": 0.3})
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("call", [1, 7, 11, 18])
+def test_a_killed_run_resumes_to_bit_identical_weights_and_metrics(tmp_path, undisturbed, call):
+    killed = toy(tmp_path, "killed", TRAINING, {"dropout": 0.3, "kill_at": call})
+    assert killed.returncode == -signal.SIGKILL
+    resumed = toy(tmp_path, "killed", TRAINING, {"dropout": 0.3}, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert same(weights(tmp_path, "killed"), weights(undisturbed, "plain"))
+    for key in ("train/loss", "train/error", "train/grad_norm", "val/error", "learning_rate"):
+        assert records(tmp_path, "killed", key) == records(undisturbed, "plain", key)
+
+
+def test_sigterm_saves_first_and_tells_how_to_go_on(tmp_path, undisturbed):
+    stopped = toy(tmp_path, "stopped", TRAINING, {"dropout": 0.3, "signal_at": 8})
+    assert stopped.returncode == 128 + signal.SIGTERM
+    assert "--resume" in stopped.stderr
+    assert (tmp_path / "runs/toy/stopped/checkpoints/step-000008").is_dir()
+    assert toy(tmp_path, "stopped", TRAINING, {"dropout": 0.3}, "--resume").returncode == 0
+    assert same(weights(tmp_path, "stopped"), weights(undisturbed, "plain"))
+
+
+def test_accumulation_and_two_processes_follow_the_curve_of_one_batch(tmp_path):
+    """Items carry different numbers of examples, so a mean of means would differ in the second digit."""
+    training = {"steps": 12, "learning_rate": 0.01}
+    runs = {
+        "whole": toy(tmp_path, "whole", training),
+        "accumulated": toy(tmp_path, "accumulated", {**training, "micro_batch_size": 2}),
+        "two": toy(tmp_path, "two", {**training, "micro_batch_size": 4}, processes=2),
+    }
+    for name, done in runs.items():
+        assert done.returncode == 0, done.stderr
+        for key, tolerance in (("train/loss", 1e-4), ("train/grad_norm", 1e-4), ("val/error", 1e-4)):
+            expected = records(tmp_path, "whole", key)
+            assert records(tmp_path, name, key) == pytest.approx(expected, rel=tolerance), (name, key)
+        first = records(tmp_path, name, "train/grad_norm")[1]
+        assert first == pytest.approx(records(tmp_path, "whole", "train/grad_norm")[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_out_of_memory_halves_the_micro_batch_on_all_ranks_and_keeps_the_curve(tmp_path, processes):
+    training = {"steps": 6, "micro_batch_size": 8}
+    assert toy(tmp_path, "roomy", training).returncode == 0
+    options = {"out_of_memory_above": 2, "fails_on_rank": processes - 1}
+    tight = toy(tmp_path, "tight", training, options, processes=processes)
+    assert tight.returncode == 0, tight.stderr
+    assert "going on with 4" in tight.stderr
+    assert "going on with 2" in tight.stderr
+    assert records(tmp_path, "tight") == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
+
+
+def test_no_memory_for_one_example_is_an_error_with_remedies(tmp_path):
+    done = toy(tmp_path, "none", {"steps": 2, "micro_batch_size": 1}, {"out_of_memory_above": 0.5})
+    assert done.returncode == 2
+    assert "gradient_checkpointing" in done.stderr
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path):
+    done = toy(tmp_path, "nan", {"steps": 20, "checkpoint_steps": 4}, {"nan_at": 7})
+    assert done.returncode == 2
+    assert "step 7" in done.stderr
+    assert "step-000004" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert all(value.isfinite().all() for value in weights(tmp_path, "nan").values())
+
+
+def test_patience_counts_validations_without_improvement(tmp_path):
+    done = toy(tmp_path, "flat", {"steps": 50, "validation_steps": 2, "patience": 3}, {"flat": True})
+    assert done.returncode == 0
+    assert "stopped early: 3 validations" in done.stderr
+    assert max(records(tmp_path, "flat")) == 8  # improved once at step 2, then not at 4, 6 and 8
+
+
+def test_only_the_newest_checkpoints_stay(tmp_path):
+    toy(tmp_path, "many", {"steps": 12, "checkpoint_steps": 2, "keep_checkpoints": 2})
+    names = sorted(path.name for path in (tmp_path / "runs/toy/many/checkpoints").iterdir())
+    assert names == ["step-000010", "step-000012"]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "progress.json", "manifest.json"])
+def test_a_checkpoint_with_one_flipped_byte_is_refused_by_name(tmp_path, file):
+    training = {"steps": 10, "checkpoint_steps": 5}
+    assert toy(tmp_path, "flip", training).returncode == 0
+    expected = weights(tmp_path, "flip")
+    path = tmp_path / "runs/toy/flip/checkpoints/step-000010" / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    resumed = toy(tmp_path, "flip", training, None, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "step-000010 is refused" in resumed.stderr
+    assert "resumed from runs/toy/flip/checkpoints/step-000005" in resumed.stderr
+    assert same(weights(tmp_path, "flip"), expected)
+
+
+def test_a_batch_that_processes_do_not_divide_is_refused_with_numbers(tmp_path):
+    done = toy(tmp_path, "odd", {"steps": 2, "batch_size": 15}, processes=2)
+    assert done.returncode != 0
+    assert "training.batch_size=15 does not divide over 2 processes; try training.batch_size=14 or 16" in done.stderr
+
+
+def test_a_micro_batch_that_does_not_divide_is_refused_with_what_would(tmp_path):
+    done = toy(tmp_path, "odd", {"steps": 2, "micro_batch_size": 5})
+    assert done.returncode == 2
+    assert "try one of 1, 2, 4, 8, 16" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a small tmpfs stands for the full disk")
+def test_a_full_disk_is_a_clear_error_and_leaves_earlier_checkpoints(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no right to mount a tmpfs: {mounted.stderr.strip()}")
+    try:
+        done = toy(disk, "full", {"steps": 40, "checkpoint_steps": 5, "keep_checkpoints": 40})
+        assert done.returncode == 2
+        assert "disk is full" in done.stderr
+        assert "Traceback" not in done.stderr
+        kept = sorted((disk / "runs/toy/full/checkpoints").glob("step-*"))
+        assert kept
+        assert not list((disk / "runs/toy/full/checkpoints").glob(".*"))
+        assert all((path / "manifest.json").exists() for path in kept)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,108 @@
+"""A workload small enough to test the loop with: ragged regression, trained by the real `fit`.
+
+python tests/engine/toy.py NAME '{"steps": 20}' '{"out_of_memory_above": 8}'
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+from torch import nn
+
+from models import io
+from pipelines.engine import cli
+from pipelines.engine.batches import Resident
+from pipelines.engine.config import BaseConfig, Training
+from pipelines.engine.loop import fit
+from pipelines.engine.runs import Run
+from pipelines.engine.workload import Loss
+
+ITEMS = 96
+
+
+class Net(nn.Module):
+    """What models.io.save would refuse is not needed here: the toy keeps its weights itself."""
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, 1))
+
+    def forward(self, x):
+        return self.layers(x)[..., 0]
+
+
+class ToyTask:
+    """Item i has 1 + i % 5 valid positions, so that batches differ in their number of examples."""
+
+    def __init__(
+        self,
+        dropout=0.0,
+        out_of_memory_above=None,
+        fails_on_rank=0,
+        nan_at=None,
+        kill_at=None,
+        signal_at=None,
+        flat=False,
+    ):
+        torch.manual_seed(0)
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(ITEMS, 5, 4, generator=generator)
+        valid = torch.arange(5) < 1 + torch.arange(ITEMS)[:, None] % 5
+        fields = {"x": x, "y": x.sum(-1), "valid": valid, "item": torch.arange(ITEMS)}
+        self.model = Net(dropout)
+        self.train = self.validation = Resident(fields, torch.device("cpu"))
+        self.out_of_memory_above, self.fails_on_rank = out_of_memory_above, fails_on_rank
+        self.nan_at, self.kill_at, self.signal_at, self.flat = nan_at, kill_at, signal_at, flat
+        self.calls = 0
+
+    def loss(self, model, batch):
+        self.calls += 1
+        error = (model(batch["x"]) - batch["y"]) ** 2 * batch["valid"]
+        rank = int(os.environ.get("RANK", 0))
+        if self.out_of_memory_above and len(error) > self.out_of_memory_above and rank == self.fails_on_rank:
+            raise torch.OutOfMemoryError("pretended")
+        if self.calls == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.calls == self.signal_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if self.calls == self.nan_at:
+            error = error * float("nan")
+        count = batch["valid"].sum()
+        return Loss(error.sum(), count, {"error": error.detach().abs().sqrt().sum()})
+
+    def score(self, model, batch):
+        if self.flat:
+            return {"error": torch.ones(len(batch["x"]))}
+        error = (model(batch["x"]) - batch["y"]) ** 2 * batch["valid"]
+        return {"error": error.sum(1) / batch["valid"].sum(1)}
+
+    def after_validation(self, evaluate):
+        return {}
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def train(name, training, options, resume=False):
+    """Run `fit` on the toy in ./runs/toy/NAME; returns the run and its final progress."""
+    io.save = lambda model, folder: None  # the toy's class is no family of models/
+    config = BaseConfig(training=Training(**{"batch_size": 16, "log_steps": 1, "clip_norm": None, **training}))
+    run = Run("toy", name)
+    accelerator = cli.make_accelerator(config, run)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process and not run.started():
+        run.begin(config, accelerator.num_processes, {})
+    progress = fit(ToyTask(**options), config, accelerator, run, "val/error", resume=resume)
+    return run, progress
+
+
+if __name__ == "__main__":
+    cli.run_main(lambda: train(sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), "--resume" in sys.argv))

@@ -1,0 +1,302 @@
+"""The commands a user types, run as the user runs them, on a CVRP too small to learn anything."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = [
+    "data.customers=6",
+    "data.capacity=12",
+    "data.validation_instances=16",
+    "data.test_instances=8",
+    "model.layers=1",
+    "model.width=16",
+    "model.heads=2",
+    "training.steps=12",
+    "training.batch_size=8",
+    "training.log_steps=1",
+    "training.validation_steps=4",
+    "training.checkpoint_steps=3",
+    "evaluation.reference_instances=4",
+    "evaluation.reference_seconds=0.05",
+]
+VRP = """\
+NAME : tiny
+TYPE : CVRP
+DIMENSION : 5
+EDGE_WEIGHT_TYPE : EUC_2D
+CAPACITY : 10
+NODE_COORD_SECTION
+1 0 0
+2 0 10
+3 0 20
+4 10 0
+5 20 0
+DEMAND_SECTION
+1 0
+2 5
+3 5
+4 5
+5 5
+DEPOT_SECTION
+1
+-1
+EOF
+"""
+
+
+def stage(folder, script, *words, processes=1, **environment):
+    """Run a stage of the workload in `folder`; returns the finished process."""
+    return subprocess.run(
+        command(script, *words, processes=processes),
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def command(script, *words, processes=1):
+    python = [sys.executable]
+    if processes > 1:
+        python += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    workload = [] if "--workload" in words else ["--workload", "cvrp"]
+    return [*python, str(ROOT / "pipelines" / script), *workload, *words]
+
+
+def refused(done, *texts):
+    """Exit status 2, no traceback, a few lines, and all of `texts` among them."""
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    message = done.stderr[done.stderr.index("error: ") :]
+    assert len(message.splitlines()) <= 6
+    for text in texts:
+        assert text in message
+
+
+def records(run, key):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return {entry["step"]: entry[key] for entry in map(json.loads, lines) if key in entry}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a trained and evaluated run."""
+    folder = tmp_path_factory.mktemp("trained")
+    done = stage(folder, "train.py", *TINY)
+    assert done.returncode == 0, done.stderr
+    done = stage(folder, "evaluate.py")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_training_leaves_everything_a_later_stage_needs(trained):
+    run = trained / "runs/cvrp/default"
+    names = {str(path.relative_to(run)) for path in run.rglob("*")}
+    assert names >= {
+        "config.yaml",
+        "provenance.json",
+        "metrics.jsonl",
+        "checkpoints/step-000012/manifest.json",
+        "model/best/config.json",
+        "model/best/model.safetensors",
+        "model/last/model.safetensors",
+    }
+    assert set(records(run, "train/cost")) == set(range(1, 13))
+    assert set(records(run, "val/cost")) == {4, 8, 12}
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["world_size"] == 1
+    assert provenance["data"]["sha256"]
+
+
+def test_evaluation_puts_the_model_beside_its_baselines(trained):
+    evaluations = trained / "runs/cvrp/default/evaluations"
+    summary = json.loads((evaluations / "test.json").read_text())
+    assert {"cost", "gap", "n", "seconds", "decode"} <= set(summary)
+    assert summary["n"] == 8
+    costs = {row["method"].split(",")[0]: row["cost"] for row in summary["table"]}
+    assert {"nearest neighbour", "savings (Clarke-Wright)", "gt"} <= set(costs)
+    by_label = {row["method"]: row["cost"] for row in summary["table"]}
+    assert by_label["gt, multistart x 8 symmetries"] <= by_label["gt, multistart"] <= by_label["gt, greedy"]
+    assert len((evaluations / "test.csv").read_text().splitlines()) == 9
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(trained):
+    page = (trained / "runs/cvrp/default/report.html").read_text()
+    assert page.count("<svg") >= 3
+    assert "savings (Clarke-Wright)" in page
+    assert 'src="' not in page
+    assert "<script" not in page
+
+
+def test_a_users_vrp_file_is_solved_and_its_solution_written(trained, tmp_path):
+    (tmp_path / "tiny.vrp").write_text(VRP)
+    done = stage(
+        trained, "evaluate.py", f"evaluation.instances={tmp_path / 'tiny.vrp'}", "evaluation.polish_seconds=0.1"
+    )
+    assert done.returncode == 0, done.stderr
+    evaluations = trained / "runs/cvrp/default/evaluations"
+    assert json.loads((evaluations / "tiny.json").read_text())["cost"] == 80
+    assert (evaluations / "tiny.sol").read_text().endswith("Cost 80\n")
+
+
+def test_a_users_npz_file_is_solved(trained, tmp_path):
+    rng = np.random.default_rng(0)
+    fields = {"depot": rng.random((3, 2)), "locs": rng.random((3, 9, 2)), "demand": rng.integers(1, 5, (3, 9))}
+    np.savez(tmp_path / "mine.npz", capacity=np.full(3, 10), **fields)
+    words = ["evaluation.decode=sampling", "evaluation.samples=4", "evaluation.polish_seconds=0.05"]
+    done = stage(trained, "evaluate.py", f"evaluation.instances={tmp_path / 'mine.npz'}", *words)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((trained / "runs/cvrp/default/evaluations/mine.json").read_text())
+    assert summary["n"] == 3
+    assert "sampling(4) x 8 symmetries + PyVRP" in summary["decode"]
+
+
+def test_two_processes_evaluate_to_the_same_costs(trained, tmp_path):
+    summary = json.loads((trained / "runs/cvrp/default/evaluations/test.json").read_text())
+    copy = tmp_path / "runs/cvrp"
+    copy.mkdir(parents=True)
+    subprocess.run(["cp", "-r", str(trained / "runs/cvrp/default"), str(copy)], check=True)
+    done = stage(tmp_path, "evaluate.py", processes=2, ACCELERATE_USE_CPU="true")
+    assert done.returncode == 0, done.stderr
+    again = json.loads((copy / "default/evaluations/test.json").read_text())
+    assert again["cost"] == pytest.approx(summary["cost"], rel=1e-6)
+
+
+def test_a_heuristic_needs_no_training(tmp_path):
+    words = ["--name", "savings", "model.kind=savings", "data.customers=6", "data.capacity=12", "data.test_instances=8"]
+    done = stage(tmp_path, "evaluate.py", *words, "evaluation.reference_seconds=0")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "runs/cvrp/savings/evaluations/test.json").read_text())
+    assert summary["decode"] == "savings (Clarke-Wright)"
+    refused(stage(tmp_path, "train.py", "--name", "s2", "model.kind=savings"), "needs no training", "evaluate.py")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["training.baseline=rollout"],
+        ["model.kind=dgt", "data.distribution=clustered"],
+        ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
+    ],
+)
+def test_the_other_kinds_baselines_and_distributions_train_and_evaluate(tmp_path, extra):
+    done = stage(tmp_path, "train.py", *TINY, *extra)
+    assert done.returncode == 0, done.stderr
+    assert stage(tmp_path, "evaluate.py", "evaluation.reference_seconds=0").returncode == 0
+
+
+def test_one_process_and_two_processes_train_the_same(tmp_path):
+    for name, processes in (("one", 1), ("two", 2)):
+        words = [*TINY, "--name", name, "training.steps=20"]
+        done = stage(tmp_path, "train.py", *words, processes=processes, ACCELERATE_USE_CPU="true")
+        assert done.returncode == 0, done.stderr
+    one, two = tmp_path / "runs/cvrp/one", tmp_path / "runs/cvrp/two"
+    norms = [records(run, "train/grad_norm")[1] for run in (one, two)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert records(one, "train/cost") == pytest.approx(records(two, "train/cost"), abs=1e-3)
+
+
+def test_a_run_of_two_processes_resumes_on_one(tmp_path):
+    done = stage(tmp_path, "train.py", *TINY, "training.steps=6", processes=2, ACCELERATE_USE_CPU="true")
+    assert done.returncode == 0, done.stderr
+    done = stage(tmp_path, "train.py", "--resume", "training.steps=12")
+    assert done.returncode == 0, done.stderr
+    assert "resumed from runs/cvrp/default/checkpoints/step-000006" in done.stderr
+
+
+def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):
+    refused(stage(trained, "train.py", *TINY), "exists", "--resume", "--name default-2")
+    refused(
+        stage(trained, "train.py", "--resume", "model.kind=gat", "training.batch_size=4"),
+        "model.kind: gt -> gat",
+        "training.batch_size: 8 -> 4",
+    )
+    refused(stage(tmp_path, "train.py", "--workload", "cvpr"), "unknown workload 'cvpr'; did you mean cvrp?")
+    refused(stage(tmp_path, "train.py", *TINY, "training.micro_batch_size=3"), "does not divide the 8 examples")
+    refused(
+        stage(tmp_path, "evaluate.py", "--name", "nothing"),
+        "there is no run",
+        "train.py --workload cvrp --name nothing",
+    )
+    refused(stage(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
+    refused(stage(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
+    refused(stage(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing")
+    broken = tmp_path / "broken.vrp"
+    broken.write_text(VRP[:150])
+    refused(stage(trained, "evaluate.py", f"evaluation.instances={broken}"), "broken.vrp")
+
+
+def test_more_steps_continue_a_finished_run(trained, tmp_path):
+    subprocess.run(["cp", "-r", str(trained / "runs"), str(trained / "data"), str(tmp_path)], check=True)
+    done = stage(tmp_path, "train.py", "--resume", "training.steps=14")
+    assert done.returncode == 0, done.stderr
+    assert max(records(tmp_path / "runs/cvrp/default", "train/cost")) == 14
+    done = stage(tmp_path, "train.py", "--resume", "training.steps=14")
+    assert "nothing to do" in done.stderr
+
+
+def test_trackers_are_fed_through_accelerate(tmp_path):
+    pytest.importorskip("tensorboard", reason="an optional package")
+    done = stage(tmp_path, "train.py", *TINY, "tracking.log_with=[tensorboard]", "training.steps=2")
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "runs/cvrp/default/trackers").rglob("events.out.tfevents.*"))
+
+
+def test_benchmark_ends_with_one_json_line(tmp_path):
+    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["workload"] == "cvrp"
+    assert result["examples_per_s"] == pytest.approx(8 / result["step_s"])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_prepare_shows_what_it_made_and_does_it_once(tmp_path):
+    first = stage(tmp_path, "prepare.py", *TINY)
+    assert "instances.validation" in first.stdout
+    (folder,) = (tmp_path / "data/cvrp").iterdir()
+    before = (folder / "manifest.json").stat().st_mtime_ns
+    assert stage(tmp_path, "prepare.py", *TINY).stdout == first.stdout
+    assert (folder / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp_path):
+    words = [*TINY, "training.steps=60", "training.baseline=rollout"]
+    assert stage(tmp_path, "train.py", *words, "--name", "calm").returncode == 0
+    generator = random.Random(0)
+    for _ in range(10):
+        process = subprocess.Popen(
+            command("train.py", *words, "--name", "stormy", "--resume"),
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(generator.uniform(3, 8))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = stage(tmp_path, "train.py", *words, "--name", "stormy", "--resume")
+    assert done.returncode == 0, done.stderr
+    for which in ("best", "last"):
+        calm, stormy = (
+            safetensors.torch.load_file(tmp_path / f"runs/cvrp/{name}/model/{which}/model.safetensors")
+            for name in ("calm", "stormy")
+        )
+        assert calm.keys() == stormy.keys()
+        assert all(torch.equal(calm[key], stormy[key]) for key in calm)
+    for key in ("train/cost", "val/cost", "train/grad_norm"):
+        assert records(tmp_path / "runs/cvrp/calm", key) == records(tmp_path / "runs/cvrp/stormy", key)

@@ -1,0 +1,137 @@
+"""The methods a policy is compared to return solutions, of the quality known for them."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.workloads.cvrp.heuristics import nearest_neighbour, pyvrp, pyvrp_label, savings
+from pipelines.workloads.cvrp.problems import Problem, cost_of, distances, standard_test_set
+from pipelines.workloads.cvrp.validator import check
+
+
+@st.composite
+def problems(draw, most: int = 12) -> Problem:
+    """Any problem, with points that coincide, loads of 0 and loads that fill a vehicle."""
+    capacity = draw(st.integers(1, 30))
+    loads = draw(st.lists(st.integers(0, capacity), min_size=1, max_size=most))
+    coordinate = st.one_of(st.integers(0, 4), st.floats(-10, 10))
+    locs = draw(st.lists(st.tuples(coordinate, coordinate), min_size=len(loads) + 1, max_size=len(loads) + 1))
+    return Problem("drawn", np.array(locs, np.float64), np.array([0, *loads]), capacity, draw(st.booleans()))
+
+
+def uniform(customers: int, capacity: int, seed: int = 0) -> Problem:
+    random = np.random.default_rng(seed)
+    demand = np.array([0, *random.integers(1, 10, customers)])
+    return Problem("uniform", random.random((customers + 1, 2)), demand, capacity, rounded=False)
+
+
+def optimum(problem: Problem) -> float:
+    """By trying all: the cheapest way to split each order of the customers into routes. For up to 6 customers."""
+    dist = distances(problem)
+    best = np.inf
+    for order in itertools.permutations(range(1, len(dist))):
+        # cheapest[k]: the first k customers served, the vehicle back at the depot
+        cheapest = [0.0] + [np.inf] * len(order)
+        for begin in range(len(order)):
+            load, length = 0, dist[0, order[begin]]
+            for end in range(begin, len(order)):
+                load += problem.demand[order[end]]
+                if load > problem.capacity:
+                    break
+                if end > begin:
+                    length += dist[order[end - 1], order[end]]
+                cheapest[end + 1] = min(cheapest[end + 1], cheapest[begin] + length + dist[order[end], 0])
+        best = min(best, cheapest[-1])
+    return float(best)
+
+
+@settings(deadline=None)
+@given(problems())
+def test_the_constructions_always_give_a_solution(problem):
+    for routes in (nearest_neighbour(problem), savings(problem)):
+        check(problem, routes)
+        assert all(type(node) is int for route in routes for node in route)
+    # Joining routes by what it saves cannot cost more than serving each customer apart.
+    apart = [[node] for node in range(1, problem.customers + 1)]
+    assert cost_of(problem, savings(problem)) <= cost_of(problem, apart) + 1e-9
+
+
+def test_nearest_neighbour_goes_to_the_nearest_customer_that_fits():
+    line = Problem(
+        "line", np.array([[0, 0], [1, 0], [2, 0], [3, 0], [-4, 0]], float), np.array([0, 2, 3, 2, 1]), 5, False
+    )
+    assert nearest_neighbour(line) == [[1, 2], [3, 4]]
+    short = Problem("short", line.locs, line.demand, 4, False)
+    assert nearest_neighbour(short) == [[1, 3], [2, 4]]
+
+
+def test_savings_joins_the_pair_that_saves_most_and_keeps_to_the_capacity():
+    # Of the three on the right, 1 and 2 save most together; 3 has to go with 4, which saves little but something.
+    locs = np.array([[0, 0], [10, 0], [11, 0], [10, 1], [-5, 0]], float)
+    made = Problem("made", locs, np.array([0, 1, 1, 1, 1]), 2, rounded=False)
+    assert sorted(sorted(route) for route in savings(made)) == [[1, 2], [3, 4]]
+    roomy = Problem("roomy", locs, made.demand, 3, rounded=False)
+    assert sorted(sorted(route) for route in savings(roomy)) == [[1, 2, 3], [4]]
+
+
+def test_savings_reaches_its_published_quality_on_the_standard_set():
+    # Measured on the first 1,000: 6.407. Attention models decode greedily to 6.40 (Kool et al. 2019).
+    standard = standard_test_set(20, 300)
+    mean = np.mean([cost_of(problem, savings(problem)) for problem in standard])
+    assert mean == pytest.approx(6.40, abs=0.1)
+    assert mean < np.mean([cost_of(problem, nearest_neighbour(problem)) for problem in standard])
+
+
+def test_savings_is_workable_at_a_thousand_customers():
+    large = uniform(1000, 150)
+    began = time.process_time()
+    routes = savings(large)
+    assert time.process_time() - began < 5
+    check(large, routes)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_pyvrp_finds_the_optimum_of_small_problems(rounded):
+    for seed in range(3):
+        small = uniform(6, 14, seed)
+        if rounded:
+            small = Problem("rounded", small.locs * 100, small.demand, small.capacity, rounded=True)
+        routes = pyvrp(small, 0.5, seed=0)
+        check(small, routes)
+        assert cost_of(small, routes) == pytest.approx(optimum(small), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=15)
+@given(problems(most=6))
+def test_pyvrp_gives_a_solution_of_any_problem(problem):
+    routes = pyvrp(problem, 0.05, seed=0)
+    check(problem, routes)
+    assert cost_of(problem, routes) <= cost_of(problem, savings(problem)) + 1e-9
+
+
+def test_pyvrp_never_returns_worse_than_its_start():
+    problem = uniform(60, 40)
+    start = savings(problem)
+    assert cost_of(problem, pyvrp(problem, 0, seed=0, start=start)) <= cost_of(problem, start)
+    better = pyvrp(problem, 0.5, seed=0, start=start)
+    check(problem, better)
+    assert cost_of(problem, better) < cost_of(problem, start)
+
+
+def test_pyvrp_keeps_to_its_time_and_stops_early_when_nothing_is_left_to_find():
+    pyvrp(uniform(5, 30), 0.1, seed=0)  # so that the import is not in the measurement
+    began = time.perf_counter()
+    pyvrp(uniform(100, 50), 0.5, seed=0)
+    assert 0.5 <= time.perf_counter() - began < 2  # a busy machine adds to it
+    began = time.perf_counter()
+    pyvrp(uniform(5, 30), 20, seed=0)
+    assert time.perf_counter() - began < 5
+
+
+def test_pyvrp_is_called_by_its_version_and_method():
+    assert pyvrp_label().startswith("PyVRP ")
+    assert pyvrp_label().endswith("(iterated local search)")
