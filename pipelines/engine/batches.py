@@ -27,17 +27,20 @@ class Order:
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self._epoch, self._permutation = -1, torch.empty(0, dtype=torch.long)
 
-    def items(self, step: int) -> Tensor:
-        """(batch_size,) int64: the global batch of update `step`, counted from 0."""
-        start = step * self.batch_size
+    def items(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
+        """Item numbers of update `step`, counted from 0: the slice that `rank` of `world` processes handles, (b,)."""
+        size = self.batch_size // world
+        start = step * self.batch_size + rank * size
         if self.size is None:
-            return torch.arange(start, start + self.batch_size)
-        pieces, end = [], start + self.batch_size
-        while start < end:
-            epoch, offset = divmod(start, self.size)
-            piece = self._permute(epoch)[offset : offset + end - start]
-            pieces.append(piece)
-            start += len(piece)
+            return torch.arange(start, start + size)
+        epoch, offset = divmod(start, self.size)
+        piece = self._permute(epoch)[offset : offset + size]
+        if len(piece) == size:
+            return piece
+        pieces = [piece]
+        while (missing := size - sum(map(len, pieces))) > 0:
+            epoch += 1
+            pieces.append(self._permute(epoch)[:missing])
         return torch.cat(pieces)
 
     def _permute(self, epoch: int) -> Tensor:
@@ -45,12 +48,6 @@ class Order:
             generator = torch.Generator().manual_seed(fold(self.seed, "order", epoch))
             self._epoch, self._permutation = epoch, torch.randperm(self.size, generator=generator)
         return self._permutation
-
-
-def share(items: Tensor, rank: int, world: int) -> Tensor:
-    """The contiguous slice of a global batch that `rank` of `world` processes handles."""
-    size = len(items) // world
-    return items[rank * size : (rank + 1) * size]
 
 
 def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> None:

@@ -5,6 +5,7 @@ with weights_only), progress.json, and manifest.json with the SHA-256 of each. I
 processes that wrote it.
 """
 
+import io
 import json
 import re
 import shutil
@@ -43,14 +44,22 @@ def save(
         name = f"step-{progress['step']:06d}"
         with folder_at_once(folder / name) as temporary:
             # Tied weights share memory, which safetensors refuses: each name is written as a tensor of its own.
-            safetensors.torch.save_file({k: v.clone() for k, v in weights.items()}, temporary / "model.safetensors")
-            torch.save(moments, temporary / "optimizer.pt")
-            torch.save(dict(task), temporary / "task.pt")
+            copies = {key: value.clone() for key, value in weights.items()}
+            (temporary / "model.safetensors").write_bytes(safetensors.torch.save(copies))
+            (temporary / "optimizer.pt").write_bytes(_torch_bytes(moments))
+            (temporary / "task.pt").write_bytes(_torch_bytes(dict(task)))
             write_json(temporary / "progress.json", dict(progress))
             write_json(temporary / MANIFEST, digests(temporary))
         for path in found(folder)[keep:]:
             shutil.rmtree(path)
     accelerator.wait_for_everyone()
+
+
+def _torch_bytes(value: Any) -> bytes:
+    """What torch.save writes. Written by us, since the libraries report a full disk in errors of their own kinds."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
 
 
 def found(folder: Path) -> list[Path]:

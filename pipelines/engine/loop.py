@@ -17,7 +17,7 @@ from models import io
 from models.counter import fold
 from pipelines.engine import checkpoints
 from pipelines.engine.batch_size import is_out_of_memory, smaller
-from pipelines.engine.batches import Order, check_divides, share, stream
+from pipelines.engine.batches import Order, check_divides, stream
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.errors import UserError
 from pipelines.engine.files import explained
@@ -25,7 +25,7 @@ from pipelines.engine.monitor import Monitor
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import Evaluate, Loss, Scores, Source, Task
 
-ALIKE = ("grad_norm", "updates")  # figures that are the same on all ranks: they count once in sums over ranks
+PLAIN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Progress:
     best: float | None = None  # the selected metric's best validation mean
     best_step: int = 0
     stale: int = 0  # validations since then
-    sums: dict[str, Any] = field(default_factory=dict)  # of this rank's figures since the last record
+    sums: dict[str, float] = field(default_factory=dict)  # of all ranks' figures since the last record
     micro_batch_size: int = 0  # per process, as found
 
 
@@ -105,8 +105,8 @@ def evaluator(accelerator: Accelerator, default_batch_size: int = 64) -> Evaluat
         local = min(batch_size or default_batch_size, math.ceil(source.size / world))
         starts = range(0, source.size, local * world)
         # Every rank gets equally many items, so the last round is filled up with item 0 and cut after gathering.
-        padded = [torch.arange(start, start + local * world) for start in starts]
-        plan = (share(items.masked_fill(items >= source.size, 0), accelerator.process_index, world) for items in padded)
+        mine = torch.arange(local) + local * accelerator.process_index
+        plan = ((start + mine).masked_fill(start + mine >= source.size, 0) for start in starts)
         chunks: dict[str, list[Tensor]] = {}
         for _, batch in stream(source, plan, accelerator.device):
             with accelerator.autocast():
@@ -141,6 +141,7 @@ class Loop:
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         self.model, self.optimizer = accelerator.prepare(task.model, make_optimizer(task.model, self.training))
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.signal: int | None = None
 
     def train(self, resume: bool) -> Progress:
@@ -177,8 +178,6 @@ class Loop:
             state, progress = checkpoints.load(path, self.accelerator, self.model, self.optimizer.optimizer)
             self.task.load_state_dict(state)
             self.progress = Progress(**progress)
-            if not self.accelerator.is_main_process:
-                self.progress.sums = {}  # the checkpoint holds the sums of all ranks; one of them carries on with it
             self.monitor.say(f"resumed from {path}")
         # All ranks have read the folder before one of them changes it.
         self.accelerator.wait_for_everyone()
@@ -208,8 +207,8 @@ class Loop:
         failed = None
         try:
             items, batch = next(self.batches())
-            with self.accelerator.no_sync(self.model):
-                self.accelerator.backward(self._loss(items, batch).value)
+            with self._alone():
+                self._backward(self._loss(items, batch))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -224,7 +223,7 @@ class Loop:
 
         def plan() -> Iterator[Tensor]:
             for step in range(self.progress.step, self.steps):
-                yield from share(self.order.items(step), rank, world).split(size)
+                yield from self.order.items(step, rank, world).split(size)
 
         return stream(self.task.train, plan(), self.accelerator.device)
 
@@ -234,27 +233,23 @@ class Loop:
         Losses are sums. They are divided by the global batch size on the way back, and where the true denominator
         differs (tokens) the gradient is corrected once before clipping.
         """
-        accelerator, progress, training = self.accelerator, self.progress, self.training
-        world = accelerator.num_processes
-        rate = learning_rate(training, progress.step, self.steps)
+        accelerator, progress, batch_size = self.accelerator, self.progress, self.training.batch_size
+        rate = learning_rate(self.training, progress.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        rounds = self.local_batch_size // progress.micro_batch_size
         sums: dict[str, Tensor] = {}
         counts: Tensor | int = 0
         waited = 0.0
-        loss, failed, stop = None, None, None
-        for i in range(rounds):
-            final = i == rounds - 1
+        loss, failed = None, None
+        for remaining in reversed(range(self.local_batch_size // progress.micro_batch_size)):
             try:
                 began = time.perf_counter()
                 items, batch = next(batches)
                 waited += time.perf_counter() - began
-                with accelerator.no_sync(self.model):
+                with self._alone():
                     loss = self._loss(items, batch)
-                    if not final:
-                        # DistributedDataParallel averages over ranks, hence `world`.
-                        accelerator.backward(loss.value * (world / training.batch_size))
+                    if remaining:
+                        self._backward(loss)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -264,53 +259,73 @@ class Loop:
             for name, value in (("loss", loss.value), *loss.metrics.items()):
                 value = value.detach()
                 sums[name] = sums[name] + value if name in sums else value
-        # The last moment at which a rank without memory can tell the others: they are about to wait for its gradients.
-        # Only now is the model told that this backward pass synchronises: a forward pass that announces it and then
-        # fails would leave DistributedDataParallel waiting for gradients in the next one.
         stop = self._agree(failed)
+        self._synchronising_backward(loss)
+        if not (isinstance(counts, int) and counts == self.local_batch_size):
+            total = accelerator.reduce(torch.as_tensor(counts, dtype=torch.float32, device=accelerator.device))
+            torch._foreach_mul_([p.grad for p in self.parameters if p.grad is not None], batch_size / total)
+        limit = math.inf if self.training.clip_norm is None else self.training.clip_norm
+        # Where there is neither a scaler nor a sharded gradient, Accelerate's wrappers add nothing but half a
+        # millisecond a step: they look for optional packages on disk.
+        plain = accelerator.scaler is None and accelerator.distributed_type in PLAIN
+        clip = torch.nn.utils.clip_grad_norm_ if plain else accelerator.clip_grad_norm_
+        norm = float(clip(self.parameters, limit))
+        self._check_finite(norm, sums["loss"])
+        (self.optimizer.optimizer if plain else self.optimizer).step()
+        self.optimizer.optimizer.zero_grad()
+        progress.step += 1
+        # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
+        self.figures.append({"grad_norm": norm, "updates": 1, "count": counts, **sums})
+        self.monitor.count(progress.step, batch_size, waited)
+        return stop
+
+    def _alone(self) -> contextlib.AbstractContextManager:
+        """Within it no gradient is exchanged."""
+        return self.accelerator.no_sync(self.model) if self.accelerator.num_processes > 1 else contextlib.nullcontext()
+
+    def _backward(self, loss: Loss) -> None:
+        # DistributedDataParallel averages over ranks, hence their number.
+        self.accelerator.backward(loss.value * (self.accelerator.num_processes / self.training.batch_size))
+
+    def _synchronising_backward(self, loss: Loss) -> None:
+        """The last backward pass of an update.
+
+        Only now is the model told that it synchronises: a forward pass that announces it and then runs out of memory
+        would leave DistributedDataParallel waiting for gradients in the next one.
+        """
         try:
-            with accelerator.trigger_sync_in_backward(self.model):
-                accelerator.backward(loss.value * (world / training.batch_size))
+            if self.accelerator.num_processes == 1:
+                return self._backward(loss)
+            with self.accelerator.trigger_sync_in_backward(self.model):
+                return self._backward(loss)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            if world > 1:
+            if self.accelerator.num_processes > 1:
+                size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
                 raise UserError(
-                    f"out of memory in the backward pass of step {progress.step + 1}, where processes cannot agree to "
-                    f"retry; resume with training.micro_batch_size="
-                    f"{smaller(progress.micro_batch_size, self.local_batch_size) or 1}"
+                    f"out of memory in the backward pass of step {self.progress.step + 1}, where processes cannot "
+                    f"agree to retry; start another run with training.micro_batch_size={size}"
                 ) from error
-            self._agree(error)
-        if not (isinstance(counts, int) and counts == self.local_batch_size):
-            total = accelerator.reduce(torch.as_tensor(counts, dtype=torch.float32, device=accelerator.device))
-            torch._foreach_mul_([p.grad for p in self.parameters if p.grad is not None], training.batch_size / total)
-        limit = math.inf if training.clip_norm is None else training.clip_norm
-        norm = float(accelerator.clip_grad_norm_(self.parameters, limit))
-        self._check_finite(norm, sums["loss"])
-        if accelerator.scaler is None:
-            # Accelerate's wrapper only adds the scaler, and looks for optional packages on disk at every step.
-            self.optimizer.optimizer.step()
-        else:
-            self.optimizer.step()
-        self.optimizer.optimizer.zero_grad()
-        progress.step += 1
-        self._add({"grad_norm": norm, "updates": 1.0, "count": counts, **sums})
-        self.monitor.count(progress.step, training.batch_size, waited)
-        return stop
+            raise _OutOfMemory from error
 
     def _loss(self, items: Tensor, batch: Any) -> Loss:
         # Dropout and the like are a function of the step and the micro-batch's first item, so a resumed run draws the
-        # same numbers.
-        # Not torch.manual_seed: it walks every kind of device there is and takes a millisecond for it.
+        # same numbers. Not by torch.manual_seed: it walks every kind of device there is, a millisecond each time.
         seed = fold(self.config.seed, "step", self.progress.step, int(items[0]))
         torch.default_generator.manual_seed(seed)
         if self.accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)
+        if self.accelerator.mixed_precision == "no":
+            return self.task.loss(self.model, batch)
         with self.accelerator.autocast():
             return self.task.loss(self.model, batch)
 
     def _agree(self, failed: BaseException | None) -> int | None:
-        """Raise _OutOfMemory on all ranks if memory ran out on one; else the signal that reached any of them."""
+        """Raise _OutOfMemory on all ranks if memory ran out on one; else the signal that reached any of them.
+
+        It is the last moment to say so: after it, ranks wait for each other's gradients.
+        """
         if self.accelerator.num_processes == 1:
             if failed is not None:
                 raise _OutOfMemory from failed
@@ -350,21 +365,17 @@ class Loop:
             "training.warmup_steps under another --name"
         )
 
-    def _add(self, values: Mapping[str, Tensor | float]) -> None:
-        """Add to the sums of the running interval, on the device: reading them is left to the next record."""
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                value = value.double()
-            elif name in ALIKE and not self.accelerator.is_main_process:
-                value = 0.0
-            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
-
     def _total(self) -> dict[str, float]:
-        """The interval's sums over all ranks."""
-        names = list(self.progress.sums)
-        sums = [torch.as_tensor(value, dtype=torch.float64) for value in self.progress.sums.values()]
-        total = torch.stack([value.to(self.accelerator.device) for value in sums])
-        return dict(zip(names, self.accelerator.reduce(total).tolist(), strict=True))
+        """The interval's sums over all ranks so far; reading the device and the other ranks is put off until here."""
+        if self.figures:
+            names = list(self.figures[0])
+            device = self.accelerator.device
+            columns = [[torch.as_tensor(entry[name], device=device) for entry in self.figures] for name in names]
+            total = self.accelerator.reduce(torch.stack([torch.stack(column).double().sum() for column in columns]))
+            for name, value in zip(names, total.tolist(), strict=True):
+                self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
+            self.figures = []
+        return self.progress.sums
 
     def _after_update(self, stop: int | None) -> None:
         progress, training = self.progress, self.training
@@ -380,7 +391,7 @@ class Loop:
             raise Stopped(stop, step)
 
     def _log(self) -> None:
-        total = self._total()
+        total = dict(self._total())
         count, updates = total.pop("count"), total.pop("updates")
         norm = total.pop("grad_norm") / updates
         values = {f"train/{name}": value / count for name, value in total.items()}
@@ -409,14 +420,14 @@ class Loop:
         return self.training.patience is not None and self.progress.stale >= self.training.patience
 
     def _save(self) -> None:
-        total = self._total() if self.progress.sums else {}
+        self._total()
         checkpoints.save(
             self.run.checkpoints,
             self.accelerator,
             self.model,
             self.optimizer.optimizer,
             self.task.state_dict(),
-            {**asdict(self.progress), "sums": total},
+            asdict(self.progress),
             self.training.keep_checkpoints,
         )
         self._keep_model(self.run.last)

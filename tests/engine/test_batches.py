@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.engine.batch_size import smaller
-from pipelines.engine.batches import Order, Resident, share, stream
+from pipelines.engine.batches import Order, Resident, stream
 
 
 @given(size=st.integers(1, 50), batch=st.integers(1, 70), epochs=st.integers(1, 4))
@@ -28,8 +28,8 @@ def test_a_step_has_the_same_items_whatever_was_read_before(size, step, seed):
 
 @given(world=st.sampled_from([1, 2, 3, 4, 6]), step=st.integers(0, 9))
 def test_the_shares_of_all_ranks_make_up_the_global_batch(world, step):
-    items = Order(31, 12, seed=0).items(step)
-    assert torch.equal(torch.cat([share(items, rank, world) for rank in range(world)]), items)
+    order = Order(31, 12, seed=0)
+    assert torch.equal(torch.cat([order.items(step, rank, world) for rank in range(world)]), order.items(step))
 
 
 def test_seeds_and_epochs_give_different_orders():

@@ -1,0 +1,64 @@
+"""Time RL4CO's own training steps. Run by against_rl4co.py with the Python of an environment that has rl4co.
+
+    python rl4co_steps.py CUSTOMERS STARTS LAYERS BATCH STEPS PRECISION
+
+PRECISION is RL4COTrainer's matmul_precision; its default is "medium". One JSON line on standard output.
+"""
+
+import json
+import logging
+import statistics
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.CRITICAL)
+
+import lightning
+import torch
+from rl4co.envs import CVRPEnv
+from rl4co.models import POMO, AttentionModel
+from rl4co.utils import RL4COTrainer
+
+customers, starts, layers, batch, steps = map(int, sys.argv[1:6])
+precision = sys.argv[6]
+
+
+class Clock(lightning.Callback):
+    """Seconds of each training step, optimizer included."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def on_train_batch_start(self, *_):
+        self.began = time.perf_counter()
+
+    def on_train_batch_end(self, *_):
+        self.seconds.append(time.perf_counter() - self.began)
+
+
+env = CVRPEnv(generator_params={"num_loc": customers})
+sizes = {"batch_size": batch, "train_data_size": batch * (steps + 1), "val_data_size": batch, "test_data_size": batch}
+policy = {"num_encoder_layers": layers}
+if starts > 1:
+    model = POMO(env, policy_kwargs=policy, num_starts=starts, **sizes)
+else:
+    # Its greedy rollouts of the baseline happen between epochs and are not in the steps timed here.
+    model = AttentionModel(env, baseline="rollout", policy_kwargs=policy, **sizes)
+clock = Clock()
+trainer = RL4COTrainer(
+    max_epochs=1,
+    accelerator="auto",
+    devices=1,
+    precision="32-true",
+    callbacks=[clock],
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    gradient_clip_val=1.0,
+    matmul_precision=precision,
+)
+trainer.fit(model)
+median = statistics.median(clock.seconds[1:])
+print(json.dumps({"step_s": median, "examples_per_s": batch / median, "threads": torch.get_num_threads()}))
