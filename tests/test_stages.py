@@ -249,7 +249,6 @@ def test_more_steps_continue_a_finished_run(trained, tmp_path):
 
 
 def test_trackers_are_fed_through_accelerate(tmp_path):
-    pytest.importorskip("tensorboard", reason="an optional package")
     done = stage(tmp_path, "train.py", *TINY, "tracking.log_with=[tensorboard]", "training.steps=2")
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "runs/cvrp/default/trackers").rglob("events.out.tfevents.*"))

@@ -31,7 +31,7 @@ PRESETS = {
 class RoutingConfig:
     """Size and kind of a routing policy."""
 
-    kind: str = "dgt"  # one of KINDS
+    kind: str = "gt"  # one of KINDS
     width: int = 128  # channels of a node state; a multiple of heads
     heads: int = 8
     layers: int = 3
@@ -173,6 +173,10 @@ class RoutingPolicy(nn.Module):
         """
         settings = {"decode": decode, "samples": samples, "starts": starts, "augment": augment, "seed": seed}
         return solve(self, locs, demand, capacity, **settings)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """torch.compile the decoder, which every step calls; the loop around it depends on the data."""
+        self.decoder.compile(*args, **{"dynamic": True, **kwargs})
 
     def example(self) -> dict[str, Any]:
         """Arguments of a deterministic forward pass: two instances of ten customers."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from models.io import write_whole
 from pipelines.engine.errors import UserError
 
 
@@ -35,15 +36,7 @@ def write_text(path: Path, text: str) -> None:
     """Replace `path` as a whole."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with temporary.open("w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

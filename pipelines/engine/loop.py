@@ -112,7 +112,7 @@ def evaluator(accelerator: Accelerator, default_batch_size: int = 64) -> Evaluat
             with accelerator.autocast():
                 scores = score(batch)
             for name, values in scores.items():
-                chunks.setdefault(name, []).append(accelerator.gather(values.contiguous()).cpu())
+                chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}
 
     return evaluate

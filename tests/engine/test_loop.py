@@ -155,23 +155,36 @@ def test_a_micro_batch_that_does_not_divide_is_refused_with_what_would(tmp_path)
     assert "try one of 1, 2, 4, 8, 16" in done.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a small tmpfs stands for the full disk")
-def test_a_full_disk_is_a_clear_error_and_leaves_earlier_checkpoints(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True, text=True
-    )
+@pytest.fixture
+def disk(tmp_path):
+    """A folder on a file system of its own, of 96 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode:
-        pytest.skip(f"no right to mount a tmpfs: {mounted.stderr.strip()}")
-    try:
-        done = toy(disk, "full", {"steps": 40, "checkpoint_steps": 5, "keep_checkpoints": 40})
-        assert done.returncode == 2
-        assert "disk is full" in done.stderr
-        assert "Traceback" not in done.stderr
-        kept = sorted((disk / "runs/toy/full/checkpoints").glob("step-*"))
-        assert kept
-        assert not list((disk / "runs/toy/full/checkpoints").glob(".*"))
-        assert all((path / "manifest.json").exists() for path in kept)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        pytest.skip(f"no right to mount a small disk: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_earlier_checkpoints(disk):
+    done = toy(disk, "full", {"steps": 40, "checkpoint_steps": 5, "keep_checkpoints": 40})
+    assert done.returncode == 2
+    assert "disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    kept = sorted((disk / "runs/toy/full/checkpoints").glob("step-*"))
+    assert kept
+    assert not list((disk / "runs/toy/full/checkpoints").glob(".*"))
+    assert all((path / "manifest.json").exists() for path in kept)
+
+
+def test_a_read_only_run_folder_is_a_clear_error_and_leaves_earlier_checkpoints(disk):
+    assert toy(disk, "fixed", {"steps": 4, "checkpoint_steps": 4}).returncode == 0
+    before = weights(disk, "fixed")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    done = toy(disk, "fixed", {"steps": 8, "checkpoint_steps": 4}, None, "--resume")
+    assert done.returncode == 2
+    assert "read-only" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert same(weights(disk, "fixed"), before)

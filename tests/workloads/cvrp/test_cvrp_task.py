@@ -1,0 +1,135 @@
+"""Instances as pure functions of (seed, item), and REINFORCE on them."""
+
+import pytest
+import torch
+
+from models.counter import fold
+from models.routing.environment import Instances
+from pipelines.workloads.cvrp import Config, instances
+from pipelines.workloads.cvrp.task import CvrpTask
+
+CPU = torch.device("cpu")
+SMALL = {"data": {"customers": 8, "capacity": 15, "validation_instances": 6, "test_instances": 4}}
+SMALL |= {"model": {"layers": 1, "width": 16, "heads": 2}}
+
+
+def config(**training):
+    return Config.model_validate({**SMALL, "training": {"steps": 1, **training}})
+
+
+def task(tmp_path, **training):
+    torch.manual_seed(0)
+    instances.prepare(config(**training), tmp_path)
+    return CvrpTask(config(**training), tmp_path, CPU)
+
+
+@pytest.mark.parametrize(("name", "largest"), [("uniform", 9), ("grid", 10), ("clustered", 9)])
+def test_a_distribution_keeps_its_ranges_and_uses_them(name, largest):
+    data = Config.model_validate({"data": {"distribution": name}}).data
+    fields = instances.generate(data, fold(0, "x"), torch.arange(3000))
+    demand = fields["demand"]
+    assert (demand[:, 0] == 0).all()
+    assert torch.equal(demand[:, 1:].unique(), torch.arange(1.0, largest + 1))
+    assert fields["locs"].min() >= 0
+    assert fields["locs"].max() <= 1
+    assert (fields["capacity"] == 30).all()
+    if name == "grid":
+        assert torch.equal((fields["locs"] * 100).round().unique(), torch.arange(101.0))
+    counts = torch.bincount(demand[:, 1:].flatten().long())[1:]
+    assert counts.max() / counts.min() < 1.1
+
+
+def test_clustered_customers_lie_closer_together_than_uniform_ones():
+    spread = {}
+    for name in ("uniform", "clustered"):
+        data = Config.model_validate({"data": {"distribution": name}}).data
+        locs = instances.generate(data, 1, torch.arange(500))["locs"][:, 1:]
+        distance = torch.cdist(locs, locs) + 9 * torch.eye(20)
+        spread[name] = distance.min(-1).values.mean()
+    assert spread["clustered"] < 0.7 * spread["uniform"]
+
+
+def test_an_instance_depends_on_its_item_and_seed_only():
+    data = config().data
+    key = instances.stream_key(3, "train")
+    together = instances.generate(data, key, torch.arange(10))
+    alone = instances.generate(data, key, torch.tensor([7]))
+    for name, tensor in alone.items():
+        assert torch.equal(tensor[0], together[name][7])
+    other = instances.generate(data, instances.stream_key(4, "train"), torch.tensor([7]))
+    assert not torch.equal(other["locs"], alone["locs"])
+
+
+def test_validation_and_test_have_streams_that_no_training_seed_reaches():
+    held_out = {instances.stream_key(seed, split) for seed in range(2000) for split in ("validation", "test")}
+    assert len(held_out) == 2
+    assert held_out.isdisjoint(instances.stream_key(seed, "train") for seed in range(2000))
+
+
+def test_prepared_instances_read_back_as_generated(tmp_path):
+    settings = config()
+    instances.prepare(settings, tmp_path)
+    expected = instances.generate(settings.data, instances.stream_key(0, "validation"), torch.arange(6))
+    loaded = instances.load(tmp_path, "validation")
+    assert loaded.keys() == expected.keys()
+    assert all(torch.equal(loaded[name], expected[name]) for name in expected)
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_parts(tmp_path):
+    """So accumulation and processes change nothing: noise goes with the item, not with its place in a batch."""
+    subject = task(tmp_path)
+    whole = subject.loss(subject.model, subject.train.batch(torch.arange(6)))
+    parts = [subject.loss(subject.model, subject.train.batch(items)) for items in torch.arange(6).split(2)]
+    assert float(whole.value) == pytest.approx(sum(float(part.value) for part in parts), rel=1e-4)
+    assert float(whole.metrics["cost"]) == pytest.approx(sum(float(part.metrics["cost"]) for part in parts), rel=1e-5)
+    assert whole.count == 6
+
+
+@pytest.mark.parametrize("baseline", ["multistart", "rollout"])
+def test_a_baseline_lowers_the_variance_of_the_gradient(tmp_path, baseline):
+    subject = task(tmp_path, baseline=baseline)
+
+    def gradients(value):
+        flat = []
+        for k in range(24):
+            rows = [p.grad.flatten() for p in _gradient(subject, value, torch.arange(8 * k, 8 * k + 8))]
+            flat.append(torch.cat(rows))
+        return torch.stack(flat).var(0).sum()
+
+    assert gradients("advantage") < 0.5 * gradients("cost")
+
+
+def _gradient(subject, value, items):
+    batch = subject.train.batch(items)
+    subject.model.zero_grad()
+    if value == "advantage":
+        (subject.loss(subject.model, batch).value / len(items)).backward()
+    else:
+        from models.counter import uniform
+
+        steps = 2 * subject.config.data.customers
+        noise = uniform(subject.noise_key, items, subject.starts * steps).view(len(items), subject.starts, steps)
+        found = Instances(batch["locs"], batch["demand"], batch["capacity"])
+        rollout = subject.model(found, num_starts=subject.starts, uniform=noise)
+        (rollout.cost * rollout.log_prob).mean().backward()
+    return [p for p in subject.model.parameters() if p.grad is not None]
+
+
+def test_the_rollout_baseline_is_replaced_only_by_a_better_model(tmp_path):
+    subject = task(tmp_path, baseline="rollout", challenge_instances=200)
+
+    def evaluate(source, score, batch_size=None):
+        with torch.no_grad():
+            return dict(score(source.batch(torch.arange(source.size))))
+
+    assert subject.after_validation(evaluate)["baseline/replacements"] == 0  # the same model is no better
+    before = {name: value.clone() for name, value in subject.baseline.state_dict().items()}
+    optimizer = torch.optim.Adam(subject.model.parameters(), 3e-3)
+    for k in range(60):
+        optimizer.zero_grad()
+        subject.loss(subject.model, subject.train.batch(torch.arange(32 * k, 32 * k + 32))).value.backward()
+        optimizer.step()
+    assert subject.after_validation(evaluate)["baseline/replacements"] == 1
+    after = subject.baseline.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in subject.model.state_dict().items())
+    assert any(not torch.equal(after[name], value) for name, value in before.items())
