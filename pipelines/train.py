@@ -15,7 +15,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 import torch
 
 from pipelines.engine import cli, hardware
-from pipelines.engine.loop import fit
+from pipelines.engine.loop import Loop
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find
 
@@ -33,12 +33,13 @@ def main() -> None:
     hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
 
+    loop = Loop(task, config, accelerator, run, workload.select, workload.maximise)
     resume = args.resume and run.started()
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         run.begin(config, accelerator.num_processes, manifest)
     cli.start_trackers(accelerator, run, config)
-    progress = fit(task, config, accelerator, run, workload.select, workload.maximise, resume)
+    progress = loop.fit(resume)
     accelerator.end_training()
     accelerator.print(
         f"best {workload.select} {progress.best:.5g} at step {progress.best_step}; model in {run.best}\n"

@@ -187,8 +187,7 @@ def test_a_heuristic_needs_no_training(tmp_path):
 @pytest.mark.parametrize(
     "extra",
     [
-        ["training.baseline=rollout"],
-        ["model.kind=dgt", "data.distribution=clustered"],
+        ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"],
         ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
     ],
 )

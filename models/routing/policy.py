@@ -115,10 +115,11 @@ class RoutingPolicy(nn.Module):
         self, cache: Cache, instances: Instances, actions: Tensor, states: list[State], forced: bool
     ) -> Tensor:
         """(B, S) log-probabilities of whole tours from the states before each step; a forced first is no choice."""
+        if forced:
+            actions, states = actions[..., 1:], states[1:]
         queries = State(*(torch.stack(column, -1).flatten(-2) for column in zip(*states, strict=True)))
         log_probs = self.decoder(cache, instances, queries).log_softmax(1)
-        chosen = log_probs.gather(1, actions.flatten(1)[:, None]).view_as(actions)
-        return chosen[..., 1:].sum(-1) if forced else chosen.sum(-1)
+        return log_probs.gather(1, actions.flatten(1)[:, None]).view_as(actions).sum(-1)
 
     @torch.no_grad()
     def build(
@@ -137,6 +138,8 @@ class RoutingPolicy(nn.Module):
         batch, num_nodes = instances.demand.shape
         num_customers = num_nodes - 1
         state = reset(instances, num_tours)
+        # Asking whether all tours are finished waits for a GPU, so there it is asked now and then only.
+        every = 1 if state.node.device.type == "cpu" else max(4, num_customers // 8)
         actions, states = [], []
         for t in range(2 * num_customers):
             if record:
@@ -148,8 +151,7 @@ class RoutingPolicy(nn.Module):
                 action = logits.argmax(1) if uniform is None else _draw(logits, uniform[..., t])
             actions.append(action)
             state = step(instances, state, action)
-            # Asking whether all tours are finished waits for the device, so it is asked now and then only.
-            if t >= num_customers and (t - num_customers) % max(4, num_customers // 8) == 0 and finished(state):
+            if t >= num_customers and (t - num_customers) % every == 0 and finished(state):
                 break
         return torch.stack(actions, -1), states
 

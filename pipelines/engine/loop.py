@@ -48,23 +48,6 @@ class Stopped(Exception):
         self.number = number
 
 
-def fit(
-    task: Task,
-    config: BaseConfig,
-    accelerator: Accelerator,
-    run: Run,
-    select: str,
-    maximise: bool = False,
-    resume: bool = False,
-) -> Progress:
-    """Train `task.model`; write metrics, checkpoints, and model/best by the metric `select` and model/last.
-
-    Raises UserError for what the user can mend (non-finite loss, no memory, no disk) and Stopped after SIGTERM or
-    Ctrl-C. In both cases the last good checkpoint lies in the run folder.
-    """
-    return Loop(task, config, accelerator, run, select, maximise).train(resume)
-
-
 def total_steps(training: Training, size: int | None) -> int:
     """Number of updates: given, or from epochs over `size` examples."""
     if training.steps is not None:
@@ -119,7 +102,11 @@ def evaluator(accelerator: Accelerator, default_batch_size: int = 64) -> Evaluat
 
 
 class Loop:
-    """The parts of `fit`, in the order in which they are used."""
+    """Trains `task.model`; writes metrics, checkpoints, model/best by the metric `select`, and model/last.
+
+    Raises UserError for what the user can mend: at once for settings that do not fit, later for a loss that is not
+    finite, no memory, no disk. Raises Stopped after SIGTERM or Ctrl-C. The last good checkpoint stays in the folder.
+    """
 
     def __init__(
         self,
@@ -144,7 +131,8 @@ class Loop:
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.signal: int | None = None
 
-    def train(self, resume: bool) -> Progress:
+    def fit(self, resume: bool = False) -> Progress:
+        """Train to the last step, from the newest sound checkpoint if it is to `resume`."""
         if resume:
             self._restore()
         progress = self.progress

@@ -1,4 +1,4 @@
-"""A workload small enough to test the loop with: ragged regression, trained by the real `fit`.
+"""A workload small enough to test the loop with: ragged regression, trained by the real loop.
 
 python tests/engine/toy.py NAME '{"steps": 20}' '{"out_of_memory_above": 8}'
 """
@@ -18,7 +18,7 @@ from models import io
 from pipelines.engine import cli
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.loop import fit
+from pipelines.engine.loop import Loop
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import Loss
 
@@ -92,16 +92,15 @@ class ToyTask:
 
 
 def train(name, training, options, resume=False):
-    """Run `fit` on the toy in ./runs/toy/NAME; returns the run and its final progress."""
+    """Train the toy in ./runs/toy/NAME."""
     io.save = lambda model, folder, **_: None  # the toy's class is no family of models/
     config = BaseConfig(training=Training(**{"batch_size": 16, "log_steps": 1, "clip_norm": None, **training}))
     run = Run("toy", name)
     accelerator = cli.make_accelerator(config, run)
-    accelerator.wait_for_everyone()
+    loop = Loop(ToyTask(**options), config, accelerator, run, "val/error")
     if accelerator.is_main_process and not run.started():
         run.begin(config, accelerator.num_processes, {})
-    progress = fit(ToyTask(**options), config, accelerator, run, "val/error", resume=resume)
-    return run, progress
+    loop.fit(resume)
 
 
 if __name__ == "__main__":

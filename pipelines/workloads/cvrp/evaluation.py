@@ -101,7 +101,7 @@ def _evaluate_split(
     mean, half = _mean(headline.costs)
     summary = {
         "cost": mean,
-        "cost_interval": [mean - half, mean + half],
+        "cost_interval": _interval(mean, half),
         "gap": gap.get("gap %"),
         "gap_interval": gap.get("gap 95 %"),
         "gap_to": reference.method if reference else None,
@@ -205,10 +205,15 @@ def _padded(actions: Tensor, length: int) -> Tensor:
     return torch.nn.functional.pad(actions, (0, length - actions.shape[1]))
 
 
-def _mean(values: np.ndarray) -> tuple[float, float]:
-    """Mean and half width of its 95 % interval; 0 for a single value."""
-    spread = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return float(values.mean()), float(Z95 * spread)
+def _mean(values: np.ndarray) -> tuple[float, float | None]:
+    """Mean and half width of its 95 % interval, which a single value does not have."""
+    if len(values) == 1:
+        return float(values[0]), None
+    return float(values.mean()), float(Z95 * values.std(ddof=1) / len(values) ** 0.5)
+
+
+def _interval(mean: float, half: float | None) -> list[float] | None:
+    return None if half is None else [mean - half, mean + half]
 
 
 def _row(solved: Solved, reference: Solved | None) -> dict[str, Any]:
@@ -218,7 +223,7 @@ def _row(solved: Solved, reference: Solved | None) -> dict[str, Any]:
         few = len(reference.costs)
         # Paired: the reference solves the same instances, so their differing difficulty cancels.
         gap, width = _mean(100 * (solved.costs[:few] / reference.costs - 1))
-        row |= {"gap %": gap, "gap 95 %": [gap - width, gap + width]}
+        row |= {"gap %": gap, "gap 95 %": _interval(gap, width)}
     row |= {"seconds": solved.seconds, "instances/s": len(solved.costs) / solved.seconds}
     return row
 

@@ -26,18 +26,16 @@ def sections(config: "Config", model: nn.Module | None, run: Run) -> list[tuple[
 
 def _cost_against_time(table: list[dict[str, Any]]) -> Figure:
     """Every method's mean gap, or cost where there is no reference, over its seconds per instance."""
-    figure = Figure(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
     axis = figure.subplots()
     key = "gap %" if all("gap %" in row for row in table) else "cost"
     for row in table:
-        seconds = 1000 * row["seconds"] / row["n"]
-        axis.plot(seconds, row[key], "o")
-        axis.annotate(row["method"], (seconds, row[key]), textcoords="offset points", xytext=(6, 4), fontsize=8)
+        axis.plot(1000 * row["seconds"] / row["n"], row[key], "o", label=row["method"])
     axis.set_xscale("log")
-    axis.margins(x=0.25, y=0.15)
     axis.set_xlabel("milliseconds per instance (wall clock, all instances together)")
     axis.set_ylabel("mean gap to the reference, %" if key == "gap %" else "mean cost")
     axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
