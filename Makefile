@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint
+.PHONY: run test lint firmware
 
 run: .venv/installed
 	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --resume
@@ -14,6 +14,10 @@ test: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# Rebuilds exporters/rp2040/runtime.bin byte for byte; needs Debian's gcc-arm-none-eabi.
+firmware:
+	$(MAKE) -C exporters/rp2040/firmware
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv

@@ -25,7 +25,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-FAMILIES = ("routing",)
+FAMILIES = ("routing", "tiny_transformer")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 

@@ -20,7 +20,7 @@ def main() -> None:
     args = cli.parse(__doc__)
     workload = find(args.workload)
     folder, manifest = data.prepare(args.workload, workload, cli.fresh_config(args, workload))
-    for key, value in leaves({k: v for k, v in manifest.items() if k != "sha256"}):
+    for key, value in leaves({k: v for k, v in manifest.items() if k not in ("sha256", "inputs")}):
         print(f"{key:28} {value}")
     print(f"{'folder':28} {folder}")
 

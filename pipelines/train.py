@@ -32,6 +32,8 @@ def main() -> None:
     task = workload.task(config, folder, accelerator.device)
     hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
+    for note in task.notes:
+        accelerator.print(note)
 
     loop = Loop(task, config, accelerator, run, workload.select, workload.maximise)
     resume = args.resume and run.started()

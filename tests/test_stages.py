@@ -5,16 +5,15 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.stages import command, records, refused, stage
+
 TINY = [
     "data.customers=6",
     "data.capacity=12",
@@ -54,41 +53,6 @@ DEPOT_SECTION
 -1
 EOF
 """
-
-
-def stage(folder, script, *words, processes=1, **environment):
-    """Run a stage of the workload in `folder`; returns the finished process."""
-    return subprocess.run(
-        command(script, *words, processes=processes),
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-
-
-def command(script, *words, processes=1):
-    python = [sys.executable]
-    if processes > 1:
-        python += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    workload = [] if "--workload" in words else ["--workload", "cvrp"]
-    return [*python, str(ROOT / "pipelines" / script), *workload, *words]
-
-
-def refused(done, *texts):
-    """Exit status 2, no traceback, a few lines, and all of `texts` among them."""
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    message = done.stderr[done.stderr.index("error: ") :]
-    assert len(message.splitlines()) <= 6
-    for text in texts:
-        assert text in message
-
-
-def records(run, key):
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return {entry["step"]: entry[key] for entry in map(json.loads, lines) if key in entry}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.files import digests, folder_at_once, write_json
+from pipelines.engine.errors import UserError
+from pipelines.engine.files import digests, folder_at_once, sha256, write_json
 from pipelines.engine.workload import Workload
 
 MANIFEST = "manifest.json"
@@ -19,11 +20,24 @@ def data_folder(name: str, config: BaseConfig) -> Path:
 
 
 def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
-    """The data folder and its manifest; made first if it is missing. To be called on one process at a time."""
+    """The data folder and its manifest; made first if it is missing. To be called on one process at a time.
+
+    Raises UserError if a file of the user's that the data were prepared from is another one by now.
+    """
     folder = data_folder(name, config)
     if not (folder / MANIFEST).exists():
         with folder_at_once(folder) as temporary:
             facts = workload.prepare(config, temporary)
             section = config.data.model_dump(mode="json")
-            write_json(temporary / MANIFEST, {"data": section, **facts, "sha256": digests(temporary)})
-    return folder, json.loads((folder / MANIFEST).read_text())
+            inputs = {str(path): sha256(path) for path in workload.inputs(config)}
+            write_json(temporary / MANIFEST, {"data": section, **facts, "inputs": inputs, "sha256": digests(temporary)})
+        return folder, json.loads((folder / MANIFEST).read_text())
+    manifest = json.loads((folder / MANIFEST).read_text())
+    # A file that has gone is no contradiction: a run can be evaluated where its source is not.
+    changed = [path for path, was in manifest["inputs"].items() if Path(path).is_file() and sha256(Path(path)) != was]
+    if changed:
+        raise UserError(
+            f"{changed[0]} has changed since {folder} was prepared from it; delete that folder to prepare it anew "
+            "(runs trained on it will then no longer match), or give the new file another name"
+        )
+    return folder, manifest

@@ -392,7 +392,9 @@ class Loop:
         evaluate = evaluator(self.accelerator, progress.micro_batch_size)
         self.model.eval()
         scores = evaluate(self.task.validation, lambda batch: self.task.score(self.model, batch))
-        values = {f"val/{name}": float(score.double().mean()) for name, score in scores.items()}
+        count = scores.pop("count", None)
+        total = self.task.validation.size if count is None else float(count.double().sum())
+        values = {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}
         extra = self.task.after_validation(evaluate)
         self.model.train()
         value = values[self.select]

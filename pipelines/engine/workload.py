@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.errors import UserError
 
-WORKLOADS = ("cvrp",)
+WORKLOADS = ("cvrp", "tinystories")
 
 
 class Source(Protocol):
@@ -57,12 +57,16 @@ class Task(Protocol):
     model: nn.Module
     train: Source
     validation: Source
+    notes: Sequence[str]  # what a user should read before training starts, a line each
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """All differentiable work goes through `model(...)`: that call synchronises gradients between processes."""
 
     def score(self, model: nn.Module, batch: Any) -> Mapping[str, Tensor]:
-        """One number per example, {name: (b,)}; means are logged as val/<name>."""
+        """One number per example, {name: (b,)}; means are logged as val/<name>.
+
+        Where examples weigh differently, `count` (b,) says over how many tokens, say, the other numbers are sums.
+        """
 
     def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
         """Called on all ranks after each validation; what it returns is logged."""
@@ -93,6 +97,7 @@ class Workload:
     task: Callable[[Any, Path, torch.device], Task]  # (config, data folder, device)
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, model, data folder, device, evaluate)
     report: Callable[..., Sequence[tuple[str, str]]]  # (config, model, run folder) -> (heading, HTML) sections
+    inputs: Callable[[Any], Sequence[Path]] = lambda config: ()  # the user's files that `prepare` reads
     untrained: Callable[[Any], bool] = lambda config: False  # whether the config names a model without weights
     select: str = "val/loss"  # the metric that picks model/best and counts for patience
     maximise: bool = False

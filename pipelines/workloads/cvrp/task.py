@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class CvrpTask:
     """Tours are sampled, and made likelier by how much shorter they are than a baseline's."""
 
+    notes = ()
+
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         if config.model.kind in HEURISTICS:
             raise UserError(

@@ -1,0 +1,32 @@
+"""Puts the boot ROM's checksum into a flash image: python3 checksum.py IN OUT
+
+The first 252 bytes are the second stage of the boot, the next 4 their CRC-32/MPEG-2. The image is padded to 256 bytes.
+"""
+
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    source, target = sys.argv[1:]
+    image = bytearray(Path(source).read_bytes())
+    if any(image[252:256]):
+        sys.exit(f"{source}: the second stage of the boot is larger than 252 bytes")
+    image[252:256] = crc32_mpeg2(image[:252]).to_bytes(4, "little")
+    image += bytes(-len(image) % 256)
+    if len(image) > 64 * 1024:
+        sys.exit(f"{source}: {len(image)} bytes, but the model begins at 64 kB")
+    Path(target).write_bytes(image)
+
+
+def crc32_mpeg2(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
+    return crc
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+/* A tiny transformer in integers: reads the files of FORMAT.md from memory and runs them. Freestanding, no allocation.
+ *
+ *     size_t needed = tt_arena_size(model, model_size);
+ *     const char *reason = tt_open(&t, model, model_size, vocabulary, vocabulary_size, arena, arena_size);
+ *     tt_start(&t);
+ *     tt_step(&t, 0, 0);                     a story starts with token 0
+ *     tt_step(&t, token, 1);                 ... the prompt; the last one with logits
+ *     token = tt_greedy(&t);
+ */
+#ifndef TT_RUNTIME_H
+#define TT_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TT_MODEL_HEADER 40
+#define TT_VOCABULARY_HEADER 24
+#define TT_END 0     /* the boundary of stories */
+#define TT_UNKNOWN 1 /* stands for a byte without a token */
+
+struct tt_matrix {
+    const uint8_t *weights;
+    const int32_t *bias;
+    const uint16_t *multiplier;
+};
+
+struct tt_layer {
+    const uint8_t *shifts; /* in the order of the file */
+    struct tt_matrix qkv, out, up, down;
+    const int32_t *distance; /* -1024 x the distance bias */
+    uint8_t *keys, *values;  /* [H][C][d], each + 128 */
+};
+
+struct tt {
+    uint32_t vocabulary, width, layers, heads, head_width, hidden, context;
+    uint32_t pre_logits, post_logits, post_embedding;
+    uint32_t root_width; /* isqrt(D 2^20) 2^12 */
+    const uint16_t *exp;
+    const int16_t *gelu;
+    struct tt_matrix embedding;
+    struct tt_layer *layer;
+    int32_t *x, *normed, *query, *sums; /* D, D, D, and the largest of V, F, 3D + C */
+    uint16_t *candidates;               /* V, of sampling */
+    uint32_t slot, filled;              /* of the ring of C positions: where the next one goes, how many there are */
+    uint32_t best;                      /* the greedy choice */
+
+    const uint8_t *byte_tokens, *merges, *token_starts, *token_bytes; /* in the vocabulary file */
+    uint32_t num_merges;
+    uint32_t model_bytes, vocabulary_bytes, arena_bytes;
+};
+
+/* Bytes of arena that the model of this header needs, 0 if the header is bad. The vocabulary is not copied. */
+size_t tt_arena_size(const uint8_t *model, size_t model_size);
+
+/* Checks both files and copies the model into the arena, which is aligned like a pointer. The sizes are upper bounds of
+ * what is readable. NULL, or a reason in one line. The vocabulary has to stay where it is. */
+const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const uint8_t *vocabulary,
+                    size_t vocabulary_size, void *arena, size_t arena_size);
+
+/* Tokens of a text, at most as many as it has bytes; -1 if `max_tokens` is less than that. */
+int tt_encode(const struct tt *t, const uint8_t *text, size_t size, uint16_t *tokens, size_t max_tokens);
+
+/* The bytes of a token. */
+const uint8_t *tt_token_bytes(const struct tt *t, uint32_t token, size_t *size);
+
+/* An empty cache: the next step is the first position. */
+void tt_start(struct tt *t);
+
+/* One more position. The logits are left in t->sums[0 .. V - 1] if they are wanted. */
+void tt_step(struct tt *t, uint32_t token, int want_logits);
+
+/* The largest logit, of equal ones the first. */
+uint32_t tt_greedy(const struct tt *t);
+
+/* The generator's state at the start of a seed. */
+uint32_t tt_seed(uint32_t seed);
+
+/* Draws a token; temperature in 256ths (13 to 2560), top_k 0 for all, `state` is the generator's and not 0. */
+uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state);
+
+/* a / b rounded down, without a library. */
+uint32_t tt_divide(uint32_t a, uint32_t b);
+
+#endif

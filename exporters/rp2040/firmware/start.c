@@ -1,0 +1,35 @@
+/* Vectors and what happens before main. */
+#include <stdint.h>
+
+#include "chip.h"
+
+extern uint32_t image_start[], data_load[], data_end[], image_end[], stack_start[], stack_end[];
+
+int main(void);
+void reset(void);
+
+void halt(void) {
+    for (;;)
+        __asm__ volatile("wfi");
+}
+
+/* The stack is painted up to a few words below this function's own frame. */
+void reset(void) {
+    uint32_t *top = (uint32_t *)__builtin_frame_address(0) - 16;
+    for (volatile uint32_t *p = stack_start; p < top; p++)
+        *p = STACK_PAINT;
+    const volatile uint32_t *from = data_load;
+    for (volatile uint32_t *to = image_start; to < data_end; to++)
+        *to = *from++;
+    for (volatile uint32_t *to = data_end; to < image_end; to++)
+        *to = 0;
+    main();
+    halt();
+}
+
+typedef void (*handler)(void);
+
+/* All interrupts are off; what may come is a fault. */
+__attribute__((section(".vectors"), used)) static const handler vectors[16] = {
+    (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt,
+};

@@ -1,0 +1,189 @@
+"""Model and vocabulary files of FORMAT.md: written here, read by inference.py, which a device runs too."""
+
+import io
+import struct
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from exporters.rp2040 import inference
+from exporters.rp2040.inference import END, LARGEST_MERGES, LARGEST_TEXT, LIMITS, SHIFTS, UNKNOWN, Vocabulary
+from models.integer_transformer import EXP, GELU, IntegerTransformer, Layer, Matrix
+from models.tiny_transformer import PIECES, SPECIAL_TOKENS, TinyTransformerConfig
+
+# How FORMAT.md cuts text into pieces, as `tokenizers` writes it.
+PRE_TOKENIZER = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {
+            "type": "Split",
+            "pattern": {"Regex": PIECES},
+            "behavior": "Isolated",
+            "invert": False,
+        },
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False},
+    ],
+}
+
+
+def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
+    """The model file of a model that belongs to the vocabulary file `vocabulary`.
+
+    ValueError for sizes that the format does not allow, and for numbers that its fields do not hold.
+    """
+    config = model.config
+    sizes = [getattr(config, name) for name, *_ in LIMITS]
+    for size, (name, least, largest, multiple) in zip(sizes, LIMITS, strict=True):
+        if not least <= size <= largest or size % multiple:
+            raise ValueError(
+                f"the model's {name} is {size}; a model file holds {least} to {largest}, multiples of {multiple}"
+            )
+    fields = struct.pack("<6H", *sizes)
+    fields += _stored("u1", [model.pre_logits, model.post_logits, model.post_embedding, 0], "shifts")
+    fields += struct.pack("<I", len(vocabulary)) + vocabulary[12:16]
+    parts = [fields, _stored("<u2", EXP, "exp"), _stored("<i2", GELU, "gelu")]
+    for layer in model.layers:
+        matrices = (layer.qkv, layer.out, layer.up, layer.down)
+        parts += [_stored("u1", [*(layer.shifts[name] for name in SHIFTS), 0, 0], "shifts")]
+        parts += [_stored("<i4", matrix.bias, "bias") for matrix in matrices]
+        parts += [_stored("<u2", matrix.multiplier, "multiplier") for matrix in matrices]
+        # Of distances from the largest to 0, which is the order in which a device goes through its positions.
+        parts += [_stored("<i2", layer.distance_bias[:, ::-1], "distance_bias")]
+        parts += [_interleaved(matrix.weights) for matrix in matrices]
+    embedding = model.embedding
+    parts += [_stored("<u2", embedding.multiplier, "multiplier"), _stored("<i4", embedding.bias, "bias")]
+    parts += [_interleaved(embedding.weights)]
+    return _with_start(b"TTM1", 40, b"".join(parts))
+
+
+def read_model(data: bytes) -> IntegerTransformer:
+    """The model in a file's bytes, its config without a tokenizer; ValueError, in a line, for what is not allowed."""
+    stored = inference.Model(io.BytesIO(data))
+    # A model in memory has no tables of its own.
+    if not (np.array_equal(stored.exp, EXP) and np.array_equal(stored.gelu, GELU)):
+        raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
+    config = TinyTransformerConfig(**{name: getattr(stored, name) for name, *_ in LIMITS})
+    layers = tuple(
+        Layer(
+            *(_matrix(matrix) for matrix in (block.qkv, block.out, block.up, block.down)),
+            np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1],
+            dict(zip(SHIFTS, block.shifts, strict=False)),
+        )
+        for block in stored.blocks
+    )
+    return IntegerTransformer(
+        config, layers, _matrix(stored.embedding), stored.pre_logits, stored.post_logits, stored.post_embedding
+    )
+
+
+def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
+    """The vocabulary file of a byte-level BPE tokenizer, as the library `tokenizers` writes it.
+
+    ValueError for a tokenizer that the format cannot express, so that a device cannot read text differently.
+    """
+    _check_tokenizer(tokenizer)
+    ids: dict[str, int] = tokenizer["model"]["vocab"]
+    names = sorted(ids, key=ids.__getitem__)
+    size = len(names)
+    _, least, largest, multiple = LIMITS[0]
+    if not least <= size <= largest or size % multiple:
+        raise ValueError(
+            f"the tokenizer has {size} tokens; a vocabulary file holds {least} to {largest}, an even number"
+        )
+    if [ids[name] for name in names] != list(range(size)):
+        raise ValueError("the tokenizer's ids are not 0, 1, 2 and so on without gaps; train it again")
+    if tuple(names[:2]) != SPECIAL_TOKENS:
+        raise ValueError(f"the tokenizer's first tokens are {names[:2]}, not {list(SPECIAL_TOKENS)}; train it again")
+    byte_of = _alphabet()
+    if foreign := set("".join(names[2:])) - byte_of.keys():
+        raise ValueError(
+            f"the tokenizer has a character that stands for no byte, {min(foreign)!r}; train it byte-level"
+        )
+    texts = [b"", b"", *(bytes(byte_of[character] for character in name) for name in names[2:])]
+
+    pairs = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in tokenizer["model"]["merges"]]
+    if len(set(pairs)) != len(pairs):
+        raise ValueError("the tokenizer has a merge twice; train it again")
+    merges = [(ids[left], ids[right], ids[left + right]) for left, right in pairs]
+    if any(min(merge) <= UNKNOWN for merge in merges):
+        raise ValueError(f"the tokenizer merges to or from one of {SPECIAL_TOKENS}; take these words out of its texts")
+    starts = np.cumsum([0, *map(len, texts)])
+    if len(merges) > LARGEST_MERGES or starts[-1] > LARGEST_TEXT:
+        raise ValueError(
+            f"the tokenizer has {len(merges)} merges and {starts[-1]} bytes of tokens; a vocabulary file holds "
+            f"{LARGEST_MERGES} and {LARGEST_TEXT}; take a smaller vocabulary"
+        )
+    tokens_of_bytes = np.full(256, UNKNOWN)
+    for token, text in enumerate(texts):
+        if len(text) == 1:
+            tokens_of_bytes[text[0]] = token
+    arrays = {"bytes": tokens_of_bytes, "merges": merges, "starts": starts}
+    parts = [struct.pack("<HHI", size, len(merges), starts[-1])]
+    parts += [_stored("<u2", values, what) for what, values in arrays.items()]
+    body = b"".join([*parts, *texts])
+    return _with_start(b"TTV1", 24, body + bytes(-len(body) % 4))
+
+
+def read_vocabulary(data: bytes) -> Vocabulary:
+    """The vocabulary in a file's bytes. ValueError, in a line, for whatever is not allowed."""
+    return Vocabulary(io.BytesIO(data))
+
+
+def _check_tokenizer(tokenizer: dict[str, Any]) -> None:
+    """Refuse what would change the tokens of a text and has no place in the file."""
+    if not tokenizer:
+        raise ValueError("this model was saved without its tokenizer; train it again")
+    model = tokenizer["model"]
+    if model["type"] != "BPE" or model.get("unk_token") != SPECIAL_TOKENS[UNKNOWN]:
+        raise ValueError(f"the tokenizer must be BPE with the unknown token {SPECIAL_TOKENS[UNKNOWN]}; train it again")
+    affixes = ("continuing_subword_prefix", "end_of_word_suffix")
+    forbidden = ("dropout", "fuse_unk", "byte_fallback", "ignore_merges", *affixes)
+    unexpected = [f"model.{key}" for key in forbidden if model.get(key)]
+    unexpected += [key for key in ("normalizer", "post_processor", "truncation", "padding") if tokenizer.get(key)]
+    if tokenizer.get("pre_tokenizer") != PRE_TOKENIZER:
+        unexpected.append("pre_tokenizer")
+    for token in tokenizer.get("added_tokens", ()):
+        if token["id"] not in (END, UNKNOWN) or not token["special"]:
+            unexpected.append(f"added token {token['content']!r}")
+    if unexpected:
+        raise ValueError(
+            f"the tokenizer has settings that a device does not follow: {', '.join(unexpected)}; train it as the "
+            "tinystories workload does"
+        )
+
+
+def _alphabet() -> dict[str, int]:
+    """The byte of each character of GPT-2's byte-level alphabet: printable bytes stand for themselves."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+def _stored(kind: str, values: np.ndarray | Sequence, what: str) -> bytes:
+    """Integers as bytes of a numpy type, none of them cut."""
+    values = np.asarray(values, np.int64)
+    stored = values.astype(kind)
+    if not np.array_equal(stored, values):
+        raise ValueError(
+            f"the model has a value of {what} that {stored.dtype.itemsize} bytes do not hold; train it again"
+        )
+    return stored.tobytes()
+
+
+def _interleaved(weights: np.ndarray) -> bytes:
+    """Weights (rows, columns), 128 added, pairs of rows in step."""
+    rows, columns = weights.shape
+    return _stored("u1", weights.reshape(rows // 2, 2, columns).swapaxes(1, 2) + 128, "weights")
+
+
+def _matrix(stored: inference.Matrix) -> Matrix:
+    pairs = np.frombuffer(stored.weights, np.uint8).reshape(stored.rows // 2, stored.columns, 2)
+    weights = pairs.swapaxes(1, 2).reshape(stored.rows, stored.columns).astype(np.int64) - 128
+    return Matrix(weights, np.array(stored.bias, np.int64), np.array(stored.multiplier, np.int64))
+
+
+def _with_start(magic: bytes, header: int, body: bytes) -> bytes:
+    """A whole file: magic, version, bytes of the header and of the file, sum."""
+    return magic + struct.pack("<HHII", 1, header, 16 + len(body), crc32(body)) + body

@@ -1,0 +1,95 @@
+"""UF2 files, which a Pico in its USB boot mode takes as a copied file: runtime, model and vocabulary in one.
+
+https://github.com/microsoft/uf2 defines the blocks. The image has no holes: the boot ROM counts blocks to know when to
+erase a sector, so files with holes are flashed wrongly (erratum RP2040-E14).
+"""
+
+import struct
+
+FLASH = 0x10000000
+MODEL_OFFSET = 0x10000  # of the model in flash; the runtime is before it
+FLASH_BYTES = 2 * 1024 * 1024
+PAGE, BLOCK = 256, 512
+FAMILY = 0xE48BFF56  # RP2040
+MAGIC = (0x0A324655, 0x9E5D5157)
+MAGIC_END = 0x0AB16F30
+HAS_FAMILY = 0x2000
+
+
+def join(runtime: bytes, model: bytes, vocabulary: bytes) -> bytes:
+    """The UF2 file of three files. ValueError where they do not fit, and for a runtime that the chip would not boot."""
+    _check_boot(runtime)
+    if len(runtime) > MODEL_OFFSET:
+        raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {MODEL_OFFSET:,} for it")
+    image = _padded(runtime, MODEL_OFFSET) + _padded(model, PAGE) + _padded(vocabulary, PAGE)
+    if len(image) > FLASH_BYTES:
+        raise ValueError(
+            f"runtime, model and vocabulary need {len(image):,} bytes of flash; the Pico has {FLASH_BYTES:,}"
+        )
+    total = len(image) // PAGE
+    return b"".join(
+        struct.pack("<8I", *MAGIC, HAS_FAMILY, FLASH + PAGE * number, PAGE, number, total, FAMILY)
+        + image[PAGE * number : PAGE * (number + 1)].ljust(476, b"\0")
+        + struct.pack("<I", MAGIC_END)
+        for number in range(total)
+    )
+
+
+def split(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """(runtime with the zeros behind it, model, vocabulary) of a UF2 file.
+
+    ValueError, in a line, for a file that `join` could not have written. What is in model and vocabulary is not looked
+    at, but for how long they say they are.
+    """
+    if not data or len(data) % BLOCK:
+        raise ValueError(f"the UF2 file has {len(data):,} bytes, not a multiple of {BLOCK}; copy it again")
+    total = len(data) // BLOCK
+    if total * PAGE > FLASH_BYTES:
+        raise ValueError(f"the UF2 file holds {total * PAGE:,} bytes of flash; the Pico has {FLASH_BYTES:,}")
+    pages = []
+    for number in range(total):
+        block = data[BLOCK * number : BLOCK * (number + 1)]
+        fields = struct.unpack_from("<8I", block)
+        expected = (*MAGIC, HAS_FAMILY, FLASH + PAGE * number, PAGE, number, total, FAMILY)
+        end = struct.unpack_from("<I", block, BLOCK - 4)[0]
+        if fields != expected or end != MAGIC_END or any(block[32 + PAGE : BLOCK - 4]):
+            raise ValueError(f"the UF2 file is damaged in block {number} of {total}; copy it again")
+        pages.append(block[32 : 32 + PAGE])
+    image = b"".join(pages)
+    _check_boot(image)
+    runtime = image[:MODEL_OFFSET]
+    model, behind = _first_file(image[MODEL_OFFSET:], b"TTM1", "model")
+    vocabulary, behind = _first_file(behind, b"TTV1", "vocabulary")
+    if behind:
+        raise ValueError(f"the UF2 file goes on for {len(behind)} bytes after the vocabulary; copy it again")
+    return runtime, model, vocabulary
+
+
+def boot_sum(stage: bytes) -> int:
+    """CRC-32/MPEG-2, by which the chip's boot ROM checks the second stage."""
+    crc = 0xFFFFFFFF
+    for byte in stage:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = crc << 1 ^ (0x104C11DB7 if crc & 0x80000000 else 0)
+    return crc
+
+
+def _check_boot(image: bytes) -> None:
+    if len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != boot_sum(image[:252]):
+        raise ValueError("the runtime's first 256 bytes are no second boot stage with its sum; build the runtime again")
+
+
+def _padded(data: bytes, multiple: int) -> bytes:
+    return data + bytes(-len(data) % multiple)
+
+
+def _first_file(data: bytes, magic: bytes, what: str) -> tuple[bytes, bytes]:
+    """(the file at the start of `data`, whole pages behind it)."""
+    if data[:4] != magic:
+        raise ValueError(f"the UF2 file has no {what} where it should be; export it again")
+    size = int.from_bytes(data[8:12], "little")
+    end = size + -size % PAGE
+    if size < 16 or end > len(data) or any(data[size:end]):
+        raise ValueError(f"the UF2 file's {what} does not fill its place; copy it again")
+    return data[:size], data[end:]

@@ -1,0 +1,242 @@
+"""Files for a Raspberry Pi Pico: a tiny transformer in integers, its vocabulary, MicroPython code, and a UF2 to copy.
+
+exporters/rp2040/FORMAT.md says what is in them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from math import sqrt
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from exporters import manifest
+from exporters.rp2040 import inference, layout, uf2
+from exporters.to_safetensors import title
+from models import io, rp2040
+from models.integer_transformer import (
+    ATTENDED,
+    GATE,
+    NAT,
+    NORMED,
+    RESIDUAL,
+    IntegerTransformer,
+    Matrix,
+    Sampler,
+    quantize,
+)
+from models.tiny_transformer import END, TinyTransformer, TinyTransformerConfig
+
+FOLDER = Path(__file__).parent / "rp2040"
+RUNTIME = FOLDER / "runtime.bin"
+INFERENCE, UF2 = "inference.py", "story.uf2"
+PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
+SEEDS = range(1, 5)  # of the texts on which the quantisation is measured, besides the model's example
+
+
+def export(run: Path, model_folder: Path, out: Path) -> str:
+    """Quantise and write the files, read them back, and vouch for them in the manifest if they give the same tokens."""
+    model = io.load(model_folder)
+    if not isinstance(model, TinyTransformer):
+        raise ValueError(
+            f"{model_folder} holds a model of the family {model.family!r}; only a tiny_transformer runs on the RP2040: "
+            "give a run of the tinystories workload"
+        )
+    if out.resolve() == model_folder.resolve():
+        raise ValueError(f"--out {out} is the model's own folder; give another")
+    rp2040.check(model.config)
+    if not RUNTIME.is_file():
+        raise ValueError(f"there is no {RUNTIME}; build it: make -C {FOLDER / 'firmware'}")
+    runtime = RUNTIME.read_bytes()
+    integers = quantize(model)
+    vocabulary = layout.pack_vocabulary(model.config.tokenizer)
+    num_tokens = layout.read_vocabulary(vocabulary).size
+    if num_tokens != model.config.vocabulary:
+        raise ValueError(
+            f"{model_folder}: the tokenizer has {num_tokens} tokens, the model {model.config.vocabulary}; train again"
+        )
+    packed = layout.pack_model(integers, vocabulary)
+    suffix = f"{model.config.vocabulary}p"
+    names = {"model": f"model_{suffix}.bin", "vocabulary": f"vocab_{suffix}.bin"}
+    files = {
+        names["model"]: packed,
+        names["vocabulary"]: vocabulary,
+        f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
+        INFERENCE: (FOLDER / INFERENCE).read_bytes(),
+        UF2: uf2.join(runtime, packed, vocabulary),
+    }
+    manifest.begin(out)
+    for name, data in files.items():
+        io.write_whole(out / name, data)
+    expected = _prove(out, names, model, integers, runtime)
+    error = {**logit_error(model, integers), "largest_weight_error": weight_error(model, integers)}
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    sram = rp2040.sram_bytes(model.config)
+    size = manifest.finish(
+        out,
+        tuple(files),
+        {
+            "format": "rp2040",
+            "run": title(run),
+            "source": model_folder.relative_to(run).as_posix(),
+            "num_parameters": num_parameters,
+            "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
+            "sram_bytes": sram,
+            "quantization": error,
+            "expected": expected,
+        },
+    )
+    return (
+        f"{out}: {num_parameters:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
+        f"{error['root_mean_square']:.2g} nats from the float ones, and all tokens are those of the reference"
+    )
+
+
+def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[str, float]:
+    """Differences of integer from float logits in nats, on the model's example and on texts that it tells itself."""
+    length = 2 * model.config.context
+    rows = [model.example()["tokens"]]
+    for seed in SEEDS:
+        rows.append(torch.tensor([[END, *integers.decode([], length, Sampler(integers, 256, seed=seed))]]))
+    with torch.no_grad():
+        differences = [(integers.logits(row.numpy()) * integers.nats - model(row).numpy()).ravel() for row in rows]
+    difference = np.concatenate(differences)
+    return {
+        "largest": _rounded(abs(difference).max()),
+        "root_mean_square": _rounded(sqrt((difference**2).mean())),
+        "num_logits": difference.size,
+    }
+
+
+def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
+    """The largest difference of a weight from what its integers mean, in 127ths of its row's largest weight.
+
+    The output matrix is meant in units of the stored values. Rounding a weight costs up to 0.5; what is more comes of
+    the rounding of multipliers, and of rows that a large bias leaves fewer steps.
+    """
+    errors = [_error(_numpy(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
+    for block, layer in zip(model.blocks, integers.layers, strict=True):
+        shifts = layer.shifts
+        parts = zip(np.split(_numpy(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
+        (wq, q, q_step), (wk, k, k_step), (wv, v, v_step) = [
+            (weight, matrix, NORMED * 2.0 ** -(shifts["pre_qkv"] + shifts[f"post_{name}"]))
+            for weight, matrix, name in parts
+        ]
+        # What a unit of a key or value is worth was the quantiser's choice; queries and the output matrix undo it.
+        k_unit, v_unit = _units(wk, k, k_step), _units(wv, v, v_step)
+        head = model.config.width // model.config.heads
+        errors += [
+            _error(wq, q, q_step * sqrt(head) / (NAT * 1024 * k_unit[:, None])),
+            _error(wk, k, k_step * k_unit[:, None]),
+            _error(wv, v, v_step * v_unit[:, None]),
+            _error(_numpy(block.out.weight) * v_unit, layer.out, ATTENDED / RESIDUAL * _step(shifts, "out")),
+            _error(_numpy(block.up.weight), layer.up, NORMED / GATE * _step(shifts, "up")),
+            _error(_numpy(block.down.weight), layer.down, NORMED / RESIDUAL * _step(shifts, "down")),
+        ]
+    return _rounded(max(errors))
+
+
+def _prove(
+    out: Path, names: Mapping[str, str], model: TinyTransformer, integers: IntegerTransformer, runtime: bytes
+) -> dict[str, Any]:
+    """Read all files back and compare them with what they were made of; RuntimeError where they differ.
+
+    Returns what a device has to answer to a fixed prompt.
+    """
+    packed, packed_vocabulary = (out / names["model"]).read_bytes(), (out / names["vocabulary"]).read_bytes()
+    # Neither the tokenizer nor the dropout is in the file.
+    bare = replace(integers, config=replace(integers.config, tokenizer={}, dropout=0.0))
+    _require(_same(layout.read_model(packed), bare), "the model file differs from the quantised model")
+    stored = uf2.split((out / UF2).read_bytes())
+    whole = (runtime.ljust(uf2.MODEL_OFFSET, b"\0"), packed, packed_vocabulary)
+    _require(stored == whole, f"{UF2} differs from the files in it")
+
+    vocabulary = layout.read_vocabulary(packed_vocabulary)
+    prompt = _known_beginning(PROMPT.encode(), vocabulary)
+    ids = vocabulary.encode(prompt)
+    tokens = list(integers.decode(ids, NUM_TOKENS))
+    for text in (prompt, vocabulary.decode(tokens), b"12 \n\x00 \xc3\xa9t\xc3\xa9!? "):
+        readable = text.decode(errors="replace")
+        same = vocabulary.encode(readable.encode()) == model.tokenizer.encode(readable).ids
+        _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
+    # The copy, not the module: what a device gets is what is tried.
+    story = _imported(out / INFERENCE).Story(out / names["model"], out / names["vocabulary"])
+    _require(story.encode(prompt) == ids, f"{INFERENCE} encodes the prompt differently")
+    _require(list(story.tokens(ids, NUM_TOKENS)) == tokens, f"{INFERENCE} tells another story than the reference")
+    return {
+        "prompt": prompt.decode(),
+        "prompt_tokens": ids,
+        "tokens": tokens,
+        "text": vocabulary.decode(ids + tokens).decode(errors="replace"),
+    }
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise RuntimeError(what)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether nested dataclasses, tuples and dictionaries hold equal values and arrays."""
+    if isinstance(a, np.ndarray):
+        return np.array_equal(a, b)
+    if is_dataclass(a):
+        return type(a) is type(b) and all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a == b
+
+
+def _known_beginning(text: bytes, vocabulary: inference.Vocabulary) -> bytes:
+    """`text` up to the first byte that has no token."""
+    unknown = [i for i, byte in enumerate(text) if vocabulary.of_byte[byte] == inference.UNKNOWN]
+    return text[: unknown[0]] if unknown else text
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module in a file, without a trace in `sys.modules` or of bytecode beside it."""
+    module = ModuleType(path.stem)
+    exec(compile(path.read_bytes(), path, "exec"), vars(module))
+    return module
+
+
+def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
+    """What config_{V}p.json says, for people and tools."""
+    sizes = {name: getattr(config, name) for name, *_ in inference.LIMITS}
+    return {"format": "exporters/rp2040/FORMAT.md", "version": 1, **sizes, "files": {**names, "uf2": UF2}}
+
+
+def _thirds(matrix: Matrix) -> list[Matrix]:
+    """Those of queries, keys and values."""
+    parts = (np.split(getattr(matrix, field.name), 3) for field in fields(Matrix))
+    return [Matrix(*part) for part in zip(*parts, strict=True)]
+
+
+def _step(shifts: Mapping[str, int], name: str) -> float:
+    return 2.0 ** -(shifts[f"pre_{name}"] + shifts[f"post_{name}"])
+
+
+def _numpy(weight: torch.Tensor) -> np.ndarray:
+    return weight.detach().double().numpy()
+
+
+def _units(weights: np.ndarray, matrix: Matrix, step: float) -> np.ndarray:
+    """(rows,) by which the integers of each row reach its largest weight; 1 for a row of zeros."""
+    largest, meant = abs(weights).max(1), abs(matrix.weights).max(1) * matrix.multiplier * step
+    return np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
+
+
+def _error(weights: np.ndarray, matrix: Matrix, step: float | np.ndarray) -> float:
+    """The largest error of weights, in 127ths of the largest weight in their row; `step` is a multiplier's unit."""
+    largest = abs(weights).max(1, keepdims=True)
+    error = abs(weights - matrix.weights * matrix.multiplier[:, None] * step)
+    return float((error * 127 / np.where(largest > 0, largest, 1.0)).max())
+
+
+def _rounded(value: float) -> float:
+    """Four digits: the last ones of float logits depend on the machine."""
+    return float(f"{value:.4g}")

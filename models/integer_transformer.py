@@ -1,0 +1,335 @@
+"""A tiny transformer in integers: the reference of the arithmetic that exporters/rp2040/FORMAT.md defines.
+
+`quantize` needs the weights only: ranges follow from the norms of rows, not from data. Weights are 8 bits with a scale
+per row, keys and values 8 bits with a scale per channel (folded into queries and into the output matrix), all other
+activations 16 bits or more in fixed point. A product of integers below 2**53 is exact in float64, which is how `logits`
+gets the speed of BLAS.
+
+Shapes: B sequences, S positions, N cached positions, D width, H heads, d = D / H, V vocabulary, C context.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import erf, exp, isqrt, sqrt
+
+import numpy as np
+import torch
+
+from models.tiny_transformer import END, TinyTransformer, TinyTransformerConfig
+
+Array = np.ndarray
+
+NAT = 64  # a score or a scaled logit of 64 is one nat
+RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # what 1.0 is in each kind of activation
+LARGEST_RESIDUAL, LARGEST_MULTIPLIER, LARGEST_BIAS = 2**22, 2**15 - 1, 2**24 - 1
+LARGEST_PRE, LARGEST_POST = 24, 30
+CLIP = 4.0  # keys and values saturate at so many standard deviations
+EXP = np.array([round(32768 * exp(-i / NAT)) for i in range(704)])
+GELU = np.array([round(1024 * x * (1 + erf(x / sqrt(2))) / 2) for x in ((i - 512) / 128 for i in range(1024))])
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A linear map with a scale per row."""
+
+    weights: Array  # (rows, columns) int64, -127 to 127
+    bias: Array  # (rows,) int64, in units of the sum of products
+    multiplier: Array  # (rows,) int64
+
+    def __call__(self, x: Array) -> Array:
+        """Sums of products (..., rows) of integers x (..., columns)."""
+        return (x.astype(np.float64) @ self._columns).astype(np.int64) + self.bias
+
+    @cached_property
+    def _columns(self) -> Array:
+        return np.ascontiguousarray(self.weights.T, np.float64)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block."""
+
+    qkv: Matrix
+    out: Matrix
+    up: Matrix
+    down: Matrix
+    distance_bias: Array  # (H, C) int64 by distance
+    shifts: dict[str, int]  # pre_qkv, post_q, post_k, post_v, pre_out, post_out, pre_up, post_up, pre_down, post_down
+
+
+@dataclass(frozen=True)
+class IntegerTransformer:
+    """Everything that inference on the chip needs, and inference itself."""
+
+    config: TinyTransformerConfig
+    layers: tuple[Layer, ...]
+    embedding: Matrix  # also the output matrix
+    pre_logits: int
+    post_logits: int
+    post_embedding: int
+
+    @property
+    def nats(self) -> float:
+        """What one unit of a logit is worth in nats."""
+        return 2.0**-self.post_logits / NAT
+
+    def logits(self, tokens: Array, stories: Array | None = None) -> Array:
+        """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as of `TinyTransformer`."""
+        length = tokens.shape[1]
+        places = np.arange(length)
+        distance = places[:, None] - places
+        seen = (distance >= 0) & (distance < self.config.context)
+        if stories is not None:
+            seen = seen & (stories[:, :, None] == stories[:, None, :])
+        seen = seen.reshape(-1, 1, length, length)
+        distance = distance.clip(0, self.config.context - 1)
+        x = self._embed(tokens)
+        for layer in self.layers:
+            q, k, v = self._queries_keys_values(layer, x)
+            attended = _attend(
+                _split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen
+            )
+            x = _feed_forward(
+                layer, _add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
+            )
+        return self._output(x)
+
+    def decode(self, prompt: list[int], max_tokens: int, choose=None) -> Iterator[int]:
+        """Tokens that follow the start of a story and `prompt`, one at a time, without the end of the story.
+
+        `choose` maps logits (V,) to a token; greedy if it is None. This is the way a device goes: keys and values of
+        the last C positions are kept, and nothing else.
+        """
+        cache: list[tuple[Array, Array]] = [(np.zeros((0, self.config.width), np.int64),) * 2 for _ in self.layers]
+        choose = choose or (lambda logits: int(logits.argmax()))
+        pending = [END, *prompt]
+        for _ in range(max_tokens):
+            for token in pending:
+                logits = self._step(token, cache)
+            token = choose(logits)
+            if token == END:
+                return
+            yield token
+            pending = [token]
+
+    def _step(self, token: int, cache: list[tuple[Array, Array]]) -> Array:
+        """Logits (V,) after one more token."""
+        x = self._embed(np.array([[token]]))
+        for number, layer in enumerate(self.layers):
+            q, k, v = self._queries_keys_values(layer, x)
+            keys, values = (
+                np.concatenate([old, new[0]])[-self.config.context :]
+                for old, new in zip(cache[number], (k, v), strict=True)
+            )
+            cache[number] = keys, values
+            distance = np.arange(len(keys))[::-1]
+            bias = layer.distance_bias[:, None, distance]
+            seen = np.ones((1, 1, 1, len(keys)), bool)
+            attended = _attend(_split(q, self), _split(keys[None], self), _split(values[None], self), bias, seen)
+            x = _feed_forward(
+                layer, _add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
+            )
+        return self._output(x)[0, 0]
+
+    def _embed(self, tokens: Array) -> Array:
+        return _scale(self.embedding.weights[tokens], self.embedding.multiplier[tokens][..., None], self.post_embedding)
+
+    def _queries_keys_values(self, layer: Layer, x: Array) -> list[Array]:
+        """Each (B, S, D); keys and values fit 8 bits."""
+        sums = layer.qkv(norm(x)) >> layer.shifts["pre_qkv"]
+        width = self.config.width
+        parts = []
+        for i, (name, most) in enumerate((("q", 32767), ("k", 127), ("v", 127))):
+            rows = slice(i * width, (i + 1) * width)
+            scaled = _scale(sums[..., rows], layer.qkv.multiplier[rows], layer.shifts[f"post_{name}"])
+            parts.append(_limit(scaled, most))
+        return parts
+
+    def _output(self, x: Array) -> Array:
+        return (self.embedding(norm(x)) >> self.pre_logits) * self.embedding.multiplier
+
+
+class Sampler:
+    """Draws tokens as the device does, in its units: temperature in 256ths, top_k (0: all), a seed of 32 bits."""
+
+    def __init__(self, model: IntegerTransformer, temperature: int, top_k: int = 0, seed: int = 1):
+        if not 13 <= temperature <= 2560:
+            raise ValueError(f"temperature must be 13 to 2560 in 256ths, or 0.05 to 10 (given {temperature})")
+        self.post, self.temperature, self.top_k = model.post_logits, temperature, top_k
+        # Without the multiplication, the first draws of a small seed would all be near 0.
+        self.state = seed * 0x9E3779B1 & 0xFFFFFFFF or 1
+
+    def __call__(self, logits: Array) -> int:
+        difference = ((logits.max() - logits) >> self.post).clip(max=65535)
+        place = difference * (65536 // self.temperature) >> 8
+        weights = np.where(place < len(EXP), EXP[place.clip(max=len(EXP) - 1)], 0)
+        if self.top_k:
+            weights[np.argsort(-logits, kind="stable")[self.top_k :]] = 0
+        state = self.state
+        state ^= state << 13 & 0xFFFFFFFF
+        state ^= state >> 17
+        state ^= state << 5 & 0xFFFFFFFF
+        self.state = state
+        return int((weights.cumsum() > ((state >> 8) * int(weights.sum()) >> 24)).argmax())
+
+
+def norm(x: Array) -> Array:
+    """Layer norm of integers x (..., D) of any scale, in Q10."""
+    width = x.shape[-1]
+    deviation = width * x - x.sum(-1, keepdims=True)
+    bits = np.bitwise_or.reduce(deviation ^ (deviation >> 31), axis=-1, keepdims=True)
+    length = np.frexp(bits.astype(np.float64))[1]  # 0 has none
+    scaled = np.where(length >= 12, deviation >> np.maximum(length - 12, 0), deviation << np.maximum(12 - length, 0))
+    root = np.sqrt((scaled * scaled).sum(-1, keepdims=True).astype(np.float64)).astype(np.int64)  # exact below 2**52
+    ratio = (isqrt(width << 20) << 12) // np.maximum(root, 1)
+    return np.where(bits == 0, 0, (scaled * ratio + 2048) >> 12)
+
+
+def quantize(model: TinyTransformer) -> IntegerTransformer:
+    """The model in integers. Raises ValueError for weights that are not finite or of a magnitude that has no shift."""
+    model = model.to("cpu")
+    config = model.config
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ValueError(f"{name} has values that are not finite; train the model again")
+    layers = tuple(_quantize_block(block, config) for block in model.blocks)
+
+    weights, bias, scale = _rows(_numpy(model.embedding.weight), _numpy(model.output_bias), NORMED)
+    pre = _pre_of_normed(config.width, bias)
+    # One multiplier serves a row as input, in units of the residual stream, and as output, where 64 is a nat after the
+    # shift by `post_logits`. So the two shifts differ by a constant.
+    multiplier, post_embedding = _multipliers(scale * RESIDUAL, 0, "the embedding")
+    post_logits = post_embedding - pre + 12 + 10 - 6
+    if not 1 <= post_logits <= LARGEST_POST:
+        raise ValueError("the weights of the embedding are of a magnitude that 16-bit scales do not reach")
+    return IntegerTransformer(config, layers, Matrix(weights, bias, multiplier), pre, post_logits, post_embedding)
+
+
+def _quantize_block(block: torch.nn.Module, config: TinyTransformerConfig) -> Layer:
+    width, head = config.width, config.width // config.heads
+    wq, wk, wv = np.split(_numpy(block.qkv.weight), 3)
+    bq, bk, bv = np.split(_numpy(block.qkv.bias), 3)
+    k_scale, v_scale = _channel_scale(wk, bk), _channel_scale(wv, bv)
+    # What one unit of each output is worth decides its multipliers; queries take the keys' scales in.
+    units = {"q": k_scale * (NAT * 1024) / sqrt(head), "k": 1 / k_scale, "v": 1 / v_scale}
+    weight, bias = np.concatenate([wq, wk, wv]), np.concatenate([bq, bk, bv])
+    weights, integer_bias, scale = _rows(weight, bias, NORMED)
+    shifts = {"pre_qkv": _pre_of_normed(width, integer_bias)}
+    multipliers = []
+    for (name, unit), part in zip(units.items(), np.split(scale, 3), strict=True):
+        found, shifts[f"post_{name}"] = _multipliers(part * unit / NORMED, shifts["pre_qkv"], name)
+        multipliers.append(found)
+    qkv = Matrix(weights, integer_bias, np.concatenate(multipliers))
+
+    weights, integer_bias, scale = _rows(_numpy(block.up.weight), _numpy(block.up.bias), NORMED)
+    shifts["pre_up"] = _pre_of_normed(width, integer_bias)
+    multiplier, shifts["post_up"] = _multipliers(scale * GATE / NORMED, shifts["pre_up"], "up")
+    up = Matrix(weights, integer_bias, multiplier)
+
+    out_weight = _numpy(block.out.weight) * v_scale  # the values' scales, by column
+    out, shifts["pre_out"], shifts["post_out"] = _to_residual(
+        out_weight, _numpy(block.out.bias), ATTENDED, 127 / CLIP * ATTENDED * 1.5, "out"
+    )
+    down, shifts["pre_down"], shifts["post_down"] = _to_residual(
+        _numpy(block.down.weight), _numpy(block.down.bias), NORMED, 2.0 * NORMED, "down"
+    )
+    distance_bias = np.round(_numpy(block.distance_bias) * NAT).clip(-32768, 32767).astype(np.int64)
+    return Layer(qkv, out, up, down, distance_bias, shifts)
+
+
+def _to_residual(weight: Array, bias: Array, unit: int, typical: float, what: str) -> tuple[Matrix, int, int]:
+    """(matrix, pre, post) of a map into the residual stream.
+
+    Its sums saturate instead of being bounded, at what a vector with `typical` root mean square can reach.
+    """
+    weights, integer_bias, scale = _rows(weight, bias, unit)
+    reach = np.linalg.norm(weights, axis=1) * typical * sqrt(weights.shape[1]) + abs(integer_bias)
+    pre = max(0, int(reach.max()).bit_length() - 15)
+    multiplier, post = _multipliers(scale * RESIDUAL / unit, pre, what)
+    return Matrix(weights, integer_bias, multiplier), pre, post
+
+
+def _rows(weight: Array, bias: Array, unit: int) -> tuple[Array, Array, Array]:
+    """Weights in -127 to 127, biases, and the scale of each row, large enough for its bias to be a small integer."""
+    scale = np.maximum(abs(weight).max(1) / 127, abs(bias) * unit / LARGEST_BIAS)
+    divisor = np.where(scale == 0, 1, scale)  # a row of zeros stays one
+    return (
+        np.round(weight / divisor[:, None]).astype(np.int64),
+        np.round(bias * unit / divisor).astype(np.int64),
+        scale,
+    )
+
+
+def _channel_scale(weight: Array, bias: Array) -> Array:
+    """What one unit of an 8-bit channel is worth, for outputs of rows `weight` on normed input."""
+    deviation = np.linalg.norm(weight, axis=1)
+    reach = abs(bias) + min(CLIP, sqrt(weight.shape[1])) * deviation
+    return np.where(reach == 0, 1.0, reach / 127)
+
+
+def _multipliers(factor: Array, pre: int, what: str, extra: int = 0) -> tuple[Array, int]:
+    """Integers m and a shift `post` with factor = m 2**-(pre + post + extra), m using as many of 15 bits as it can."""
+    post = 15 - int(np.frexp(factor.max())[1]) - pre - extra
+    if round(float(factor.max()) * 2.0 ** (post + pre + extra)) > LARGEST_MULTIPLIER:
+        post -= 1
+    post = min(post, LARGEST_POST) if factor.any() else 1
+    if post < 1:
+        raise ValueError(
+            f"the weights of {what} are larger than 16-bit scales reach (shift {post}, allowed 1 to {LARGEST_POST}); "
+            "train with more weight decay or a lower learning rate"
+        )
+    return np.round(factor * 2.0 ** (post + pre + extra)).astype(np.int64), post
+
+
+def _pre_of_normed(width: int, bias: Array) -> int:
+    """The least shift after which sums over a normed vector, whose length is known, fit 16 bits."""
+    bound = (width << 17) + int(abs(bias).max())
+    return max(0, bound.bit_length() - 15)
+
+
+def _attend(q: Array, k: Array, v: Array, bias: Array, seen: Array) -> Array:
+    """(B, H, S, d) of queries (B, H, S, d), keys and values (B, H, N, d), bias (H, S, N), seen (B or 1, 1, S, N)."""
+    scores = (_exact(q, k.swapaxes(-1, -2)) >> 10) + bias
+    below = np.where(seen, scores, -(2**40)).max(-1, keepdims=True) - scores
+    weights = np.where(seen & (below < len(EXP)), EXP[np.minimum(np.maximum(below, 0), len(EXP) - 1)], 0)
+    reciprocal = 2**31 // weights.sum(-1, keepdims=True)
+    return ((_exact(weights, v) >> 7) * reciprocal) >> 16
+
+
+def _exact(a: Array, b: Array) -> Array:
+    return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+
+
+def _feed_forward(layer: Layer, x: Array) -> Array:
+    gate = _scale(layer.up(norm(x)) >> layer.shifts["pre_up"], layer.up.multiplier, layer.shifts["post_up"])
+    between = GELU[np.minimum(np.maximum(gate + 512, 0), 1023)]
+    hidden = np.where(gate < -512, 0, np.where(gate < 512, between, np.minimum(gate, 2047) * 8))
+    return _add(x, layer.down, hidden, layer.shifts["pre_down"], layer.shifts["post_down"])
+
+
+def _add(x: Array, matrix: Matrix, y: Array, pre: int, post: int) -> Array:
+    """The residual stream with matrix(y) added."""
+    return _limit(x + _scale(_limit(matrix(y) >> pre, 32767), matrix.multiplier, post), LARGEST_RESIDUAL)
+
+
+def _scale(value: Array, multiplier: Array, post: int) -> Array:
+    return (value * multiplier + (1 << (post - 1))) >> post
+
+
+def _limit(value: Array, most: int) -> Array:
+    return np.minimum(np.maximum(value, -most), most)  # faster on few numbers than clip
+
+
+def _split(x: Array, model: IntegerTransformer) -> Array:
+    """(B, S, D) -> (B, H, S, d)."""
+    return x.reshape(*x.shape[:2], model.config.heads, -1).swapaxes(1, 2)
+
+
+def _joined(x: Array) -> Array:
+    """(B, H, S, d) -> (B, S, D)."""
+    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)
+
+
+def _numpy(tensor: torch.Tensor) -> Array:
+    return tensor.detach().double().numpy()

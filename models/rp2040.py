@@ -1,0 +1,90 @@
+"""What the RP2040 offers, and what a tiny transformer needs of it."""
+
+from dataclasses import replace
+
+from models.tiny_transformer import TinyTransformerConfig
+
+CLOCK_HZ = 125_000_000
+SRAM_BYTES = 256 * 1024  # the four striped banks; the stack has the two small ones, 8 kB
+FLASH_BYTES = 2 * 1024 * 1024
+RUNTIME_SRAM_BYTES = 6 * 1024  # bound on the runtime's own data and hot code; a test holds the linked image to it
+LAYER_BYTES = 64  # pointers of a layer
+FORMAT_LIMITS = {  # field: (least, largest, multiple)
+    "vocabulary": (4, 4096, 2),
+    "width": (4, 128, 4),
+    "layers": (1, 16, 1),
+    "heads": (1, 128, 1),
+    "hidden": (4, 1024, 4),
+    "context": (2, 256, 2),
+}
+
+
+def model_bytes(config: TinyTransformerConfig) -> int:
+    """Bytes of the model's part of the file, which is copied into SRAM: exporters/rp2040/FORMAT.md."""
+    width, hidden, vocabulary = config.width, config.hidden, config.vocabulary
+    rows = 5 * width + hidden
+    weights = 4 * width * width + 2 * width * hidden
+    layer = 12 + 6 * rows + 2 * config.heads * config.context + weights
+    return 2 * 704 + 2 * 1024 + config.layers * layer + vocabulary * (6 + width)
+
+
+def sram_bytes(config: TinyTransformerConfig) -> int:
+    """SRAM in use while the model runs, the stack aside: runtime, weights, cached keys and values, activations."""
+    return RUNTIME_SRAM_BYTES + arena_bytes(config)
+
+
+def arena_bytes(config: TinyTransformerConfig) -> int:
+    """What the runtime lays out behind its own data; `arena_size` of firmware/runtime.c is the same sum."""
+    width, layers, context = config.width, config.layers, config.context
+    wider_biases = 2 * layers * config.heads * context  # those of distances, 16 bits in the file
+    cache = 2 * layers * context * width
+    longest = max(config.vocabulary, config.hidden, 3 * width + context)
+    activations = 4 * (3 * width + longest) + 2 * config.vocabulary
+    return model_bytes(config) + LAYER_BYTES * layers + wider_biases + cache + activations
+
+
+def check(config: TinyTransformerConfig) -> None:
+    """Raise ValueError for sizes that the file format or the chip's memory does not hold, naming what to lower."""
+    for name, (least, largest, multiple) in FORMAT_LIMITS.items():
+        value = getattr(config, name)
+        if not least <= value <= largest or value % multiple:
+            raise ValueError(
+                f"model.{name}={value} must be {least} to {largest}"
+                + (f" and a multiple of {multiple}" if multiple > 1 else "")
+                + " to run on the RP2040"
+            )
+    excess = sram_bytes(config) - SRAM_BYTES
+    if excess > 0:
+        remedies = [f"model.{name}={value}" for name in FORMAT_LIMITS if (value := _largest_that_fits(config, name))]
+        raise ValueError(
+            f"the model needs {sram_bytes(config):,} bytes of the RP2040's {SRAM_BYTES:,} bytes of SRAM, {excess:,} "
+            f"too many; lower one of: {', '.join(remedies) or 'several of its sizes at once'}"
+        )
+
+
+def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:
+    """The largest value below the field's own with which alone the model fits."""
+    least, _, multiple = FORMAT_LIMITS[name]
+    if name == "heads":
+        return None
+    for value in range(getattr(config, name) - multiple, least - 1, -multiple):
+        if name == "width" and value % config.heads:
+            continue
+        if sram_bytes(replace(config, **{name: value})) <= SRAM_BYTES:
+            return value
+    return None
+
+
+def cycles_per_token(config: TinyTransformerConfig) -> float:
+    """Estimated cycles of a token of greedy decoding once the cache is full; a test holds it to the emulator."""
+    width, hidden, layers, heads = config.width, config.hidden, config.layers, config.heads
+    outputs = layers * (5 * width + 2 * hidden) + config.vocabulary  # rows of all matrices, and the hidden units' GELU
+    products = layers * (4 * width * width + 2 * width * hidden) + config.vocabulary * width
+    head = width // heads
+    key = 12 + (14 if head <= 2 else 16 * head)  # heads of 1 and 2 channels have kernels of their own
+    return 5.5 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
+
+
+def tokens_per_second(config: TinyTransformerConfig) -> float:
+    """Estimated speed at the usual clock."""
+    return CLOCK_HZ / cycles_per_token(config)

@@ -1,0 +1,36 @@
+"""Choosing the next token of a language model."""
+
+import torch
+from torch import Tensor
+
+from models.counter import fold, uniform
+
+
+def choose(
+    logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, number: int = 0
+) -> Tensor:
+    """Next tokens (B,) int64 from `logits` (B, V): the likeliest at temperature 0, else drawn.
+
+    `top_k` keeps that many of the likeliest (0: all); `top_p` keeps the least set of the likeliest that has this share
+    of the probability (Holtzman et al. 2020). The draw of row i is a pure function of (seed, number, i). Raises
+    ValueError for settings out of range.
+    """
+    if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
+        raise ValueError(
+            f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 "
+            f"(given {temperature}, {top_k} and {top_p})"
+        )
+    if temperature == 0:
+        return logits.argmax(-1)
+    ordered, ids = (logits.double() / temperature).sort(dim=-1, descending=True, stable=True)
+    probabilities = ordered.softmax(-1)
+    if top_k:
+        probabilities[:, top_k:] = 0
+    # A token stays if those before it have not reached the share yet, so one always stays.
+    before = probabilities.cumsum(-1) - probabilities
+    probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
+    cumulative = probabilities.cumsum(-1)
+    rows = torch.arange(len(logits))
+    draw = uniform(fold(seed, "sampling", number), rows, 1).to(logits.device).double()  # (B, 1)
+    place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
+    return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0]

@@ -1,0 +1,152 @@
+"""Tiny transformers that tell stories on a microcontroller."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from models import rp2040
+from models.tiny_transformer import PRESETS, TinyTransformerConfig
+from pipelines.engine.config import BaseConfig, Section, Training
+from pipelines.engine.workload import Workload
+
+
+class Data(Section):
+    """Which stories."""
+
+    source: str | None = Field(
+        None,
+        description="a text file, a folder of .txt files, or a Hugging Face dataset id; null: the embedded generator",
+    )
+    percent: int = Field(100, ge=1, le=100, description="share of the stories; 20 contains the stories of 10")
+    vocabulary: int = Field(512, ge=4, description="tokens of the tokenizer; set from the model's")
+    seed: int = Field(0, ge=0, description="of the embedded stories and of the split")
+    generated_characters: int = Field(2_200_000, ge=10_000, description="length of the embedded stories")
+    passage_characters: int = Field(2000, ge=100, description="length of the passages that a book is cut into")
+
+
+class Model(Section):
+    """Sizes by name; the other keys override it."""
+
+    preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story"] = Field(
+        "rp2040-story", description="sizes by name; the keys below override it"
+    )
+    vocabulary: int | None = Field(None, ge=4, description="tokens; null: the preset's")
+    width: int | None = Field(None, ge=4, description="channels of the residual stream; null: the preset's")
+    layers: int | None = Field(None, ge=1, description="blocks; null: the preset's")
+    heads: int | None = Field(None, ge=1, description="attention heads; null: the preset's")
+    hidden: int | None = Field(None, ge=4, description="channels of the feed-forward part; null: the preset's")
+    context: int | None = Field(None, ge=2, description="positions that a position sees; null: the preset's")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
+
+    @model_validator(mode="after")
+    def _fits_the_chip(self) -> "Model":
+        rp2040.check(self.resolved())
+        return self
+
+    def resolved(self, tokenizer: dict[str, Any] | None = None) -> TinyTransformerConfig:
+        """The network's config, preset and overrides together."""
+        names = ("vocabulary", "width", "layers", "heads", "hidden", "context")
+        sizes = {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name))}}
+        return TinyTransformerConfig(**sizes, dropout=self.dropout, tokenizer=tokenizer or {})
+
+
+class StoriesTraining(Training):
+    """Language modelling on packed sequences."""
+
+    sequence: int | None = Field(None, ge=8, description="tokens of a training example; null: twice the context")
+
+
+class Evaluation(Section):
+    """What is measured on the held-out stories, and beside what."""
+
+    ngram: int = Field(5, ge=2, le=8, description="order of the Witten-Bell baseline")
+    samples: int = Field(8, ge=1, description="stories to tell")
+    sample_tokens: int = Field(200, ge=1, description="largest length of a told story")
+    temperature: float = Field(0.8, ge=0, description="of the told stories; 0: greedy")
+    top_k: int = Field(40, ge=0, description="of the told stories; 0: all tokens")
+    prompts: tuple[str, ...] = Field(("",), description="beginnings of the told stories, taken in turn")
+
+
+class Config(BaseConfig):
+    """The workload's whole config."""
+
+    data: Data = Data()
+    model: Model = Model()
+    training: StoriesTraining = StoriesTraining(steps=1000)
+    evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_vocabulary(cls, tree: Any) -> Any:
+        """Prepared data depend on the data section alone, so the model's vocabulary is written into it."""
+        if not isinstance(tree, dict):
+            return tree
+        model, data = tree.get("model") or {}, tree.get("data") or {}
+        if not isinstance(model, dict) or not isinstance(data, dict):
+            return tree  # refused below, by name
+        preset = PRESETS.get(model.get("preset", Model.model_fields["preset"].default), {})
+        vocabulary = model.get("vocabulary") or preset.get("vocabulary")
+        if vocabulary is None:
+            return tree
+        if data.get("vocabulary", vocabulary) != vocabulary:
+            raise ValueError(
+                f"data.vocabulary={data['vocabulary']} is not the model's {vocabulary}; leave it out and set "
+                "model.vocabulary"
+            )
+        return {**tree, "data": {**data, "vocabulary": vocabulary}}
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of a training example."""
+        return self.training.sequence or 2 * self.model.resolved().context
+
+    @model_validator(mode="after")
+    def _sequence_holds_context(self) -> "Config":
+        context = self.model.resolved().context
+        if self.sequence < 2 * context or self.sequence % 2:
+            raise ValueError(
+                f"training.sequence={self.training.sequence} must be even and at least twice the context "
+                f"(model.context={context}); give {2 * context} or more"
+            )
+        return self
+
+
+def _prepare(config, folder):
+    from pipelines.workloads.tinystories import data
+
+    return data.prepare(config, folder)
+
+
+def _inputs(config):
+    from pipelines.workloads.tinystories import data
+
+    return data.inputs(config)
+
+
+def _task(config, folder, device):
+    from pipelines.workloads.tinystories.task import StoriesTask
+
+    return StoriesTask(config, folder, device)
+
+
+def _evaluate(config, model, folder, device, evaluate):
+    from pipelines.workloads.tinystories import evaluation
+
+    return evaluation.evaluate(config, model, folder, device, evaluate)
+
+
+def _report(config, model, run):
+    from pipelines.workloads.tinystories import report
+
+    return report.sections(config, model, run)
+
+
+WORKLOAD = Workload(
+    config=Config,
+    prepare=_prepare,
+    inputs=_inputs,
+    task=_task,
+    evaluate=_evaluate,
+    report=_report,
+    select="val/bits_per_character",
+)

@@ -1,0 +1,107 @@
+"""Next-token prediction on packed stories."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models import rp2040
+from models.tiny_transformer import CLAIMED_PARAMETERS, END, TinyTransformer
+from pipelines.engine.workload import Evaluate, Loss
+from pipelines.workloads.tinystories import data
+
+if TYPE_CHECKING:
+    from pipelines.workloads.tinystories import Config
+
+
+class Windows:
+    """Pieces of a stream of tokens that lives on the device; a piece is `length` inputs and their targets.
+
+    With a stride below the length, each piece repeats the end of the one before as context, and `counted` is false
+    there, so that every target counts exactly once.
+    """
+
+    workers = 0
+
+    def __init__(self, tokens: Tensor, stories: Tensor, length: int, stride: int, device: torch.device):
+        self.size = max(1, math.ceil((len(tokens) - 1 - length) / stride) + 1)
+        self.length, self.stride, self.device = length, stride, device
+        padding = (self.size - 1) * stride + length + 1 - len(tokens)
+        # Story -1 is padding.
+        self.tokens = F.pad(tokens, (0, padding), value=END).to(device, torch.int32)
+        self.stories = F.pad(stories, (0, padding), value=-1).to(device, torch.int32)
+
+    def batch(self, items: Tensor) -> dict[str, Tensor]:
+        """tokens, targets, stories (b, S); counted (b, S): whether a target is of its input's story, and is new."""
+        items = items.to(self.device)
+        places = items[:, None] * self.stride + torch.arange(self.length + 1, device=self.device)
+        tokens, stories = self.tokens[places].long(), self.stories[places]
+        new = torch.arange(self.length, device=self.device) >= self.length - self.stride
+        counted = (stories[:, 1:] == stories[:, :-1]) & (stories[:, 1:] >= 0) & (new | (items[:, None] == 0))
+        return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "stories": stories[:, :-1], "counted": counted}
+
+
+def held_out(folder: Path, sequence: int, device: torch.device) -> Windows:
+    """The held-out stories; each target sees at least half a sequence of its story before it."""
+    return Windows(*map(torch.from_numpy, data.tokens(folder, "held_out")), sequence, sequence // 2, device)
+
+
+def text_only(batch: Mapping[str, Tensor]) -> Tensor:
+    """(b, S): the targets that are text; the ends of stories are not."""
+    return batch["counted"] & (batch["targets"] != END)
+
+
+class StoriesTask:
+    """The loss covers the text and the end of each story, never what crosses from one story to the next."""
+
+    def __init__(self, config: "Config", folder: Path, device: torch.device):
+        sequence = config.sequence
+        self.model = TinyTransformer(config.model.resolved(data.tokenizer(folder))).to(device)
+        self.train = Windows(*map(torch.from_numpy, data.tokens(folder, "train")), sequence, sequence, device)
+        self.validation = held_out(folder, sequence, device)
+        self.facts = data.facts(folder)
+        self.notes = self._notes(config)
+
+    def _notes(self, config: "Config") -> list[str]:
+        facts, preset, sizes = self.facts, config.model.preset, self.model.config
+        count = sum(p.numel() for p in self.model.parameters())
+        notes = [
+            f"stories: {facts['source']}; {facts['train']['stories']:,} to train on, "
+            f"{facts['held_out']['stories']:,} held out ({facts['split']})",
+            f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
+        ]
+        claimed = CLAIMED_PARAMETERS.get(preset)
+        if claimed and not claimed[0] <= count <= claimed[1]:
+            notes.append(f"{preset}: {count:,} parameters; {claimed[0]:,} to {claimed[1]:,} were claimed for its sizes")
+        return notes
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """Cross-entropy in nats, summed over the targets that count."""
+        counted = batch["counted"]
+        nats = token_nats(model(batch["tokens"], batch["stories"]), batch["targets"])
+        return Loss((nats * counted).sum(), counted.sum())
+
+    def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Nats and bits over the text of each piece; divided by `count`, nats per token and bits per character."""
+        counted = text_only(batch)
+        nats = (token_nats(model(batch["tokens"], batch["stories"]), batch["targets"]) * counted).sum(1)
+        per_character = self.facts["held_out"]["tokens"] / self.facts["held_out"]["characters"] / math.log(2)
+        return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
+
+    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
+    """(B, S) cross-entropy of each target under `logits` (B, S, V)."""
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)

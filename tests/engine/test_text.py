@@ -1,0 +1,107 @@
+"""Baselines and measures of text, against definitions and a naive implementation."""
+
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.engine import text
+
+SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=6)
+
+
+def naive(training, sequence, order, vocabulary):
+    """Witten-Bell by its formula, one id at a time."""
+    counts = [defaultdict(Counter) for _ in range(order)]
+    for known in training:
+        for i in range(1, len(known)):
+            for n in range(min(order, i + 1)):
+                counts[n][tuple(known[i - n : i])][known[i]] += 1
+    nats = []
+    for i in range(1, len(sequence)):
+        probability = 1 / vocabulary
+        for n in range(min(order, i + 1)):
+            seen = counts[n].get(tuple(sequence[i - n : i]))
+            if not seen:
+                break
+            probability = (seen[sequence[i]] + len(seen) * probability) / (seen.total() + len(seen))
+        nats.append(-math.log(probability))
+    return nats
+
+
+@settings(deadline=None)
+@given(SEQUENCES, SEQUENCES, st.integers(1, 6))
+def test_the_ngram_is_the_formula(training, sequences, order):
+    model = text.NGram(order, 4).fit(training)
+    for sequence, found in zip(sequences, model.nats(sequences), strict=True):
+        np.testing.assert_allclose(found, naive(training, sequence, order, 4), rtol=1e-12)
+
+
+@settings(deadline=None)
+@given(SEQUENCES, st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(1, 5))
+def test_probabilities_of_all_continuations_add_up_to_one(training, context, order):
+    model = text.NGram(order, 4).fit(training)
+    last = [nats[-1] for nats in model.nats([[*context, following] for following in range(4)])]
+    assert np.exp(-np.array(last)).sum() == pytest.approx(1)
+
+
+def test_a_case_by_hand():
+    # After the marker 9: 1, 1, 2. Unigrams of the predicted ids 1 1 2: p(1) = (2 + 2/10) / 5.
+    (nats,) = text.NGram(1, 10).fit([[9, 1, 1, 2]]).nats([[9, 1]])
+    assert np.exp(-nats[0]) == pytest.approx(2.2 / 5)
+
+
+def test_the_entropy_of_a_markov_chain_is_approached():
+    rng = np.random.default_rng(0)
+    flips = rng.random(60_000) < 0.1
+    states = np.cumsum(flips) % 2
+    (nats,) = text.NGram(2, 2).fit([states[:50_000]]).nats([states[50_000:]])
+    entropy = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
+    assert nats.mean() == pytest.approx(entropy, rel=0.04)
+
+
+def test_contexts_do_not_cross_sequences_and_nothing_gives_nothing():
+    model = text.NGram(3, 4).fit([[0, 1, 2], [0, 3, 3]])
+    together, apart = model.nats([[0, 1, 2], [0, 3, 3]]), [model.nats([s])[0] for s in ([0, 1, 2], [0, 3, 3])]
+    assert all((a == b).all() for a, b in zip(together, apart, strict=True))
+    assert model.nats([]) == []
+    assert len(model.nats([[0]])[0]) == 0
+    with pytest.raises(ValueError, match="order and vocabulary must be 1 or more"):
+        text.NGram(0, 4)
+
+
+def test_bits_are_per_character():
+    assert text.bits_per_character(math.log(2) * 12, 4) == pytest.approx(3)
+
+
+def test_xz_needs_little_for_what_it_has_seen():
+    rng = np.random.default_rng(0)
+    noise = "".join(rng.choice(list("abcdefgh"), 5000))
+    bits = text.xz_bits_per_character(noise, noise[1000:3000])
+    assert 3 < bits["alone"] < 4
+    assert bits["after training"] < 0.2
+
+
+def test_words_keep_apostrophes_and_lose_case():
+    assert text.words("Sam's dog didn\u2019t BARK, 12 times!") == ["sam's", "dog", "didn\u2019t", "bark", "times"]
+    assert text.known_word_share("The cat zorgs", {"the", "cat"}) == pytest.approx(2 / 3)
+    assert text.known_word_share("12 !", {"the"}) is None
+
+
+@given(st.text("ab", max_size=30), st.text("ab", max_size=60))
+def test_the_longest_copied_span_is_the_longest(sample, training):
+    found = text.longest_copied_span(sample, training)
+    pieces = {sample[i:j] for i in range(len(sample)) for j in range(i, len(sample) + 1)} | {""}
+    assert found in sample
+    assert found in training
+    assert len(found) == max(len(piece) for piece in pieces if piece in training)
+
+
+def test_distinct_and_overlap():
+    assert text.distinct("abab", 2) == pytest.approx(2 / 3)
+    assert text.distinct("a", 2) is None
+    assert text.overlap_share("x" * 10 + "y" * 60, "y" * 60, 50) == pytest.approx(11 / 21)
+    assert text.overlap_share("short", "short", 50) == 0

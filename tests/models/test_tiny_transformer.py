@@ -1,0 +1,119 @@
+"""The tiny transformer, what it may see, and how tokens are drawn."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from models import io, rp2040, sampling
+from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
+from tests.models.tiny import SIZES, make, trained_tokenizer
+
+
+def test_a_position_sees_neither_the_future_nor_beyond_its_context():
+    model = make(layers=1, context=4)
+    tokens = torch.arange(2, 22)[None]
+    before = model(tokens)
+    changed = tokens.clone()
+    changed[0, 10] = 30
+    difference = (model(changed) - before).abs().amax(-1)[0] > 0
+    assert difference.nonzero().flatten().tolist() == [10, 11, 12, 13]
+
+
+def test_layers_widen_what_a_position_sees():
+    model = make(layers=3, context=4)
+    tokens = torch.arange(2, 30)[None]
+    changed = tokens.clone()
+    changed[0, 10] = 31
+    difference = (model(changed) - model(tokens)).abs().amax(-1)[0] > 0
+    assert difference.nonzero().flatten().tolist() == list(range(10, 10 + 3 * 3 + 1))
+
+
+def test_a_story_in_a_packed_row_is_predicted_as_if_it_were_alone():
+    model = make()
+    first, second = torch.randint(2, 32, (2, 9), generator=torch.Generator().manual_seed(1))
+    packed = model(torch.cat([first, second])[None], torch.tensor([[0] * 9 + [1] * 9]))
+    torch.testing.assert_close(packed[0, 9:], model(second[None])[0])
+    torch.testing.assert_close(packed[0, :9], model(first[None])[0])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_have_the_parameters_that_their_sizes_say_and_fit_the_chip(preset):
+    config = TinyTransformerConfig(**PRESETS[preset])
+    v, d, f = config.vocabulary, config.width, config.hidden
+    block = 4 * d * d + 2 * d * f + 5 * d + f + config.heads * config.context
+    counted = sum(p.numel() for p in TinyTransformer(config).parameters())
+    assert counted == v * d + v + config.layers * block
+    rp2040.check(config)
+
+
+def test_the_story_preset_leaves_a_quarter_of_the_memory_to_others():
+    assert rp2040.sram_bytes(TinyTransformerConfig(**PRESETS["rp2040-story"])) <= 200_000
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"vocabulary": 4000, "width": 64}, "bytes too|lower one of: .*model.vocabulary="),
+        ({"hidden": 1024, "layers": 16, "width": 32}, "model.layers="),
+        ({"width": 6, "heads": 2}, "model.width=6 must be 4 to 128 and a multiple of 4"),
+        ({"context": 512}, "model.context=512 must be 2 to 256"),
+    ],
+)
+def test_a_model_too_big_for_the_chip_is_refused_with_what_to_lower(change, told):
+    config = replace(TinyTransformerConfig(**PRESETS["rp2040-speed"]), **change)
+    with pytest.raises(ValueError, match=told):
+        rp2040.check(config)
+
+
+def test_what_the_refusal_says_to_lower_to_fits():
+    config = TinyTransformerConfig(512, 64, 6, 4, 256, 128)
+    with pytest.raises(ValueError, match="lower one of") as error:
+        rp2040.check(config)
+    excess = int(str(error.value).split(" of SRAM, ")[1].split(" ")[0].replace(",", ""))
+    assert excess == rp2040.sram_bytes(config) - rp2040.SRAM_BYTES
+    for word in str(error.value).split("lower one of: ")[1].split(", "):
+        name, value = word.removeprefix("model.").split("=")
+        smaller = replace(config, **{name: int(value)})
+        assert rp2040.sram_bytes(smaller) <= rp2040.SRAM_BYTES
+
+
+def test_saved_with_its_tokenizer_it_tells_the_same_story(tmp_path):
+    tokenizer = trained_tokenizer(40)
+    model = make(vocabulary=40, tokenizer=tokenizer)
+    io.save(model, tmp_path)
+    loaded = io.load(tmp_path)
+    told = [m.complete(["The cat", ""], max_tokens=20, temperature=0.9, top_k=10, seed=3) for m in (model, loaded)]
+    assert told[0] == told[1]
+    assert told[0][0].startswith("The cat")
+    assert model.complete(["The cat"], 5, seed=4) != model.complete(["The cat"], 5, seed=5)
+
+
+def test_a_model_without_a_tokenizer_says_so():
+    with pytest.raises(ValueError, match="saved without its tokenizer"):
+        make().complete([""])
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely():
+    logits = torch.tensor([[math.log(p) for p in (0.5, 0.3, 0.15, 0.05)]]).repeat(20_000, 1)
+    shares = np.bincount(sampling.choose(logits), minlength=4) / 20_000
+    np.testing.assert_allclose(shares, [0.5, 0.3, 0.15, 0.05], atol=0.015)
+    assert set(sampling.choose(logits, top_k=2).tolist()) == {0, 1}
+    assert set(sampling.choose(logits, top_p=0.79).tolist()) == {0, 1}
+    assert set(sampling.choose(logits, top_p=0.81).tolist()) == {0, 1, 2}
+    assert set(sampling.choose(logits, temperature=0).tolist()) == {0}
+    cold = np.bincount(sampling.choose(logits, temperature=0.5), minlength=4) / 20_000
+    np.testing.assert_allclose(cold, np.array([0.25, 0.09, 0.0225, 0.0025]) / 0.365, atol=0.015)
+
+
+@pytest.mark.parametrize("setting", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}])
+def test_settings_out_of_range_are_refused(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        sampling.choose(torch.zeros(1, 4), **setting)
+
+
+def test_sizes_that_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match="heads=3"):
+        TinyTransformerConfig(**{**SIZES, "heads": 3})

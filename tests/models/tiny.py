@@ -1,0 +1,36 @@
+"""Small models and tokenizers for tests."""
+
+import json
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from models.tiny_transformer import PIECES, SPECIAL_TOKENS, TinyTransformer, TinyTransformerConfig
+
+SIZES = {"vocabulary": 32, "width": 8, "layers": 2, "heads": 4, "hidden": 16, "context": 6}
+SENTENCES = ["The cat sat on the mat.", "The dog sat on the cat!", "A cat and a dog met 12 frogs."]
+
+
+def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: int) -> TinyTransformer:
+    """A model whose random weights give logits that are far apart, as a trained one's are."""
+    torch.manual_seed(seed)
+    model = TinyTransformer(TinyTransformerConfig(**{**SIZES, **sizes}, tokenizer=tokenizer or {})).eval()
+    with torch.no_grad():
+        model.embedding.weight.mul_(3)
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model
+
+
+def trained_tokenizer(vocabulary: int) -> dict[str, Any]:
+    """A byte-level tokenizer trained on a few sentences, as a dictionary."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
+    split = pre_tokenizers.Split(Regex(PIECES), "isolated")
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
+    tokenizer.train_from_iterator(SENTENCES, trainer)
+    assert tokenizer.get_vocab_size() == vocabulary
+    return json.loads(tokenizer.to_str())

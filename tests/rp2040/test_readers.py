@@ -1,0 +1,133 @@
+"""The four readers of the files choose the same tokens, and the chip is as fast and small as is said.
+
+The UF2 runs on the package unicorn by default. Slow tests add the host program, MicroPython and rp2040js, which counts
+cycles; what they need (cc, node, `npm ci` in tests/rp2040) is a failure where it is missing.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporters import to_rp2040
+from exporters.rp2040.layout import read_vocabulary
+from models import io, rp2040
+from models.integer_transformer import quantize
+from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
+from pipelines.workloads.tinystories import data
+from pipelines.workloads.tinystories.stories import generate
+from tests.rp2040.chip import run
+
+FOLDER = Path(__file__).parent
+FIRMWARE = FOLDER.parents[1] / "exporters/rp2040/firmware"
+TOKENS = 64
+PROMPTS = [
+    "",
+    "Once upon a time",
+    "One day, a small fox",
+    "The",
+    "Lily and Tom went to the park. They saw a big, red ball",
+    "It was  dark.   Very dark",
+    '"Hello," said the bear. "',
+    "Mia",
+    "a",
+    "z z z z z",
+    "He ran and ran and ran and ran and ran and ran and ran and ran and ran and ran and ran and ran and ran and ran",
+    "1234 and 5",
+    "What? No! Yes; (so) [it] {goes}",
+    "There was a rabbit who lived near the river. Every morning it went",
+    "THE END",
+    "The king was sad because",
+    "tail\tand tab",
+    "Sam's dog didn't",
+    "caf\u00e9 and \u20ac",
+    "In the end, everybody was happy and they all went home to",
+]
+# Most cycles per token at a full cache, and most bytes of SRAM with the stack. 125 MHz / 83,333 is 1,500 tokens/s.
+CEILINGS = {
+    "rp2040-speed": (83_333, 32 * 1024),
+    "rp2040-optimized": (166_667, 48 * 1024),
+    "rp2040-quality": (520_833, 112 * 1024),
+    "rp2040-story": (2_500_000, 200_000),
+}
+
+
+@pytest.fixture(scope="module", params=PRESETS)
+def exported(request, tmp_path_factory):
+    """(preset, folder of an export, tokens that the reference chooses for each prompt)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    sizes = PRESETS[request.param]
+    tokenizer = json.loads(data.train_tokenizer(generate(0, 60_000), sizes["vocabulary"]).to_str())
+    torch.manual_seed(1)
+    model = TinyTransformer(TinyTransformerConfig(**sizes, tokenizer=tokenizer)).eval()
+    with torch.no_grad():  # logits as far apart as a trained model's; and no story ends early
+        model.embedding.weight.mul_(3)
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+        model.output_bias[0] = -30.0
+    io.save(model, folder / "model/best")
+    to_rp2040.export(folder, folder / "model/best", folder / "out")
+    vocabulary = read_vocabulary((folder / f"out/vocab_{sizes['vocabulary']}p.bin").read_bytes())
+    integers = quantize(model)
+    chosen = [list(integers.decode(vocabulary.encode(prompt.encode()), TOKENS)) for prompt in PROMPTS]
+    assert all(len(tokens) == TOKENS for tokens in chosen)
+    return request.param, folder / "out", chosen
+
+
+def told(output):
+    """The lines of ids in the output of the firmware."""
+    return [list(map(int, line.split())) for line in re.findall(r"^(\d+(?: \d+)+) *$", output, re.MULTILINE)]
+
+
+def test_the_firmware_on_an_emulated_core_chooses_as_the_reference_does(exported):
+    _, folder, chosen = exported
+    output = run((folder / "story.uf2").read_bytes(), ["/ids on", f"/tokens {TOKENS}", *PROMPTS], timeout=200)
+    assert told(output) == chosen
+
+
+@pytest.mark.slow
+def test_the_host_program_chooses_as_the_reference_does(exported, tmp_path):
+    preset, folder, chosen = exported
+    assert shutil.which("cc"), "apt-get install gcc make"
+    subprocess.run(["make", "-C", FIRMWARE, f"BUILD={tmp_path}", "host"], check=True, stdout=subprocess.DEVNULL)
+    size = PRESETS[preset]["vocabulary"]
+    files = [folder / f"model_{size}p.bin", folder / f"vocab_{size}p.bin"]
+    lines = "".join(prompt.replace("\t", "\\t") + "\n" for prompt in PROMPTS)
+    command = [tmp_path / "host", *files, "--tokens", str(TOKENS), "--ids"]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    assert [list(map(int, line.split())) for line in done.stdout.splitlines()] == chosen
+
+
+@pytest.mark.slow
+def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exported):
+    preset, folder, chosen = exported
+    assert shutil.which("node"), "apt-get install nodejs npm"
+    assert (FOLDER / "node_modules/rp2040js").is_dir(), f"npm ci --prefix {FOLDER}"
+    uf2 = str(folder / "story.uf2")
+    command = ["node", str(FOLDER / "run.mjs"), uf2, "--seconds", "500", "--cycles", "40000000000"]
+    # The largest model takes a million cycles a token, of which the emulator does ten in a second.
+    prompts = PROMPTS[:5] if preset == "rp2040-story" else PROMPTS
+    # At last a story of twice the context: in its second half the cache is full.
+    lines = ["/ids on", f"/tokens {TOKENS}", *prompts, f"/tokens {2 * PRESETS[preset]['context']}", "", "/sram"]
+    done = subprocess.run([*command, *lines], capture_output=True, text=True, check=True)
+    assert told(done.stdout)[: len(prompts)] == chosen[: len(prompts)]
+    cycles = [int(found) for found in re.findall(r"(\d+) cycles/token", done.stdout)]
+    sram = int(re.findall(r"total (\d+) bytes", done.stdout)[-1])
+    most_cycles, most_bytes = CEILINGS[preset]
+    print(f"{preset}: {cycles} cycles/token, {sram} bytes of SRAM")
+    assert max(cycles) <= most_cycles
+    assert sram <= most_bytes
+    assert rp2040.cycles_per_token(TinyTransformerConfig(**PRESETS[preset])) == pytest.approx(max(cycles), rel=0.1)
+
+
+def test_the_memory_that_a_model_is_said_to_need_is_what_the_firmware_takes(exported):
+    preset, folder, _ = exported
+    output = run((folder / "story.uf2").read_bytes(), ["/sram"])
+    image, arena = map(int, re.search(r"image (\d+), arena (\d+)", output).groups())
+    config = TinyTransformerConfig(**PRESETS[preset])
+    assert arena == rp2040.arena_bytes(config)
+    assert image <= rp2040.RUNTIME_SRAM_BYTES

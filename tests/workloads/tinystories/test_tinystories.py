@@ -1,0 +1,142 @@
+"""The commands a user types for stories, on a few of them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.engine import data
+from pipelines.engine.config import load
+from pipelines.engine.errors import UserError
+from pipelines.workloads.tinystories import WORKLOAD
+from tests.stages import ROOT, records, refused, stage
+
+CONFIG = ROOT / "pipelines/configs/tinystories.yaml"
+STORIES = ["--workload", "tinystories"]
+TINY = [
+    *STORIES,
+    "data.generated_characters=60000",
+    "model.preset=rp2040-speed",
+    "model.context=12",
+    "model.hidden=16",
+    "training.epochs=null",
+    "training.steps=12",
+    "training.batch_size=8",
+    "training.sequence=32",
+    "training.log_steps=1",
+    "training.validation_steps=6",
+    "training.checkpoint_steps=6",
+    "evaluation.samples=2",
+    "evaluation.sample_tokens=20",
+]
+
+
+def export(folder, *words):
+    command = [sys.executable, "-m", "exporters", "rp2040", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a trained and evaluated run."""
+    folder = tmp_path_factory.mktemp("stories")
+    done = stage(folder, "train.py", *TINY)
+    assert done.returncode == 0, done.stderr
+    assert "stories: embedded" in done.stdout
+    done = stage(folder, "evaluate.py", *STORIES)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_model_stands_beside_its_baselines(trained):
+    run = trained / "runs/tinystories/default"
+    found = json.loads((run / "evaluations/held_out.json").read_text())
+    rows = {row["predictor"]: row["bits/character"] for row in found["table"]}
+    assert len(rows) == 7
+    assert rows["unigram (Witten-Bell)"] > rows["bigram (Witten-Bell)"] > rows["5-gram (Witten-Bell)"]
+    assert found["bits_per_character"] == rows["rp2040-speed, float32"]
+    assert abs(found["int8_cost_percent"]) < 1
+    assert found["n"] > 5
+    assert "embedded" in found["trained_on"]
+    validated = records(run, "val/bits_per_character")
+    # Two ways to the same figure: in training over pieces, here over stories.
+    assert found["bits_per_character"] == pytest.approx(min(validated.values()), rel=1e-5)
+
+
+def test_the_report_shows_stories_and_the_runs(trained):
+    page = (trained / "runs/tinystories/default/report.html").read_text()
+    assert "Stories it tells" in page
+    assert "Size, speed and quality of the runs" in page
+    assert "src=" not in page
+
+
+def test_the_export_is_complete_and_tells_a_story(trained):
+    done = export(trained, "runs/tinystories/default")
+    assert done.returncode == 0, done.stderr
+    folder = trained / "runs/tinystories/default/exports/rp2040"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    names = {"model_256p.bin", "vocab_256p.bin", "config_256p.json", "inference.py", "story.uf2"}
+    assert set(manifest["files"]) == names
+    assert names <= {path.name for path in folder.iterdir()}
+
+
+def test_two_processes_train_as_one(trained, tmp_path):
+    done = stage(tmp_path, "train.py", *TINY, processes=2, ACCELERATE_USE_CPU="true")
+    assert done.returncode == 0, done.stderr
+    one, two = (folder / "runs/tinystories/default" for folder in (trained, tmp_path))
+    for key in ("train/loss", "train/grad_norm", "val/bits_per_character"):
+        assert records(two, key) == pytest.approx(records(one, key), rel=1e-4)
+
+
+def test_a_books_held_out_end_is_predicted(tmp_path):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"On day {i} the fox and the hen went {i * i} steps to the sea.\n" for i in range(900)))
+    done = stage(
+        tmp_path, "train.py", *TINY, f"data.source={book}", "data.passage_characters=500", "model.vocabulary=80"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "book.txt" in done.stdout
+    book.write_text("Another text.")
+    refused(stage(tmp_path, "evaluate.py", *STORIES), "book.txt has changed since")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["model.vocabulary=20"], "model.vocabulary"),
+        (["model.vocabulary=4000", "model.width=64"], "too many; lower one of: model.vocabulary="),
+        (["data.percent=0"], "data.percent"),
+        (["data.percent=101"], "data.percent"),
+        (["data.source=nowhere.txt"], "nowhere.txt"),
+        (["data.source=empty.txt"], "empty"),
+        (["data.source=latin.txt"], "UTF-8"),
+        (["data.vocabulary=300"], "set model.vocabulary"),
+        (["training.sequence=20"], "model.context=12"),
+        (["model.preset=rp2040-huge"], "rp2040-speed"),
+    ],
+)
+def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypatch, words, told):
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").write_text(" \n\n")
+    Path("latin.txt").write_bytes("Das Märchen war schön.\n".encode("latin-1") * 100)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=re.escape(told)):
+        data.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == before
+
+
+def test_a_refusal_ends_the_command_with_status_2(tmp_path):
+    refused(stage(tmp_path, "train.py", *TINY, "data.percent=101"), "data.percent")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exports_without_a_model_and_into_a_folder_that_cannot_be_written_are_refused(trained, tmp_path):
+    (tmp_path / "runs/tinystories/none").mkdir(parents=True)
+    refused(export(tmp_path, "runs/tinystories/none"), "has no model/best", "train it first")
+    (tmp_path / "file").write_text("in the way")
+    refused(export(trained, "runs/tinystories/default", "--out", tmp_path / "file" / "out"), "file")
