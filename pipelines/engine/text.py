@@ -34,10 +34,10 @@ class NGram:
         self.levels = []
         contexts, num_contexts = np.zeros(len(ids), np.int64), 1
         for _ in range(self.order):
-            raw = contexts * self.vocabulary + ids
-            pairs = np.unique(raw[contexts >= 0])
-            places = _places(pairs, raw)
-            counts = np.bincount(places[(places >= 0) & (ages >= 1)], minlength=len(pairs) + 1)
+            valid = contexts >= 0
+            places = np.full(len(ids), -1)
+            pairs, places[valid] = np.unique((contexts * self.vocabulary + ids)[valid], return_inverse=True)
+            counts = np.bincount(places[valid & (ages >= 1)], minlength=len(pairs) + 1)
             owners, seen = pairs // self.vocabulary, counts[:-1]
             totals = np.bincount(owners, seen, num_contexts + 1)
             distinct = np.bincount(owners, seen > 0, num_contexts + 1)

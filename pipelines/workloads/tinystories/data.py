@@ -192,9 +192,7 @@ def split(blocks: Sequence[str], data: "Data", source: str) -> tuple[dict[str, l
             )
         end = len(unique) - len(unique) // HELD_OUT
         train, held_out = unique[:end], unique[end:]
-        how = (
-            f"passages of about {data.passage_characters} characters in the order of the text, the last tenth held out"
-        )
+        how = f"passages of up to {data.passage_characters} characters in their order, the last tenth held out"
     else:
         unique.sort(key=lambda text: hashlib.sha256(f"{data.seed} {text}".encode()).digest())
         held_out = unique[HELD_OUT - 1 :: HELD_OUT]

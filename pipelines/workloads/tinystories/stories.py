@@ -8,6 +8,7 @@ are drawn once per story, so the hero, the thing, the place and the goal of the 
 import random
 import re
 from dataclasses import dataclass, field
+from functools import cache
 
 CHOICE = re.compile(r"\[([^\[\]]*)\]")
 ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou]|honest)")  # no word of ours is like "unicorn"
@@ -101,11 +102,17 @@ def _fill(rng: random.Random, world: World, names: list[str], row: list[str]) ->
 
 def phrase(rng: random.Random, world: World, template: str) -> str:
     """Make the choices of a template, fill its slots, and mend "a" before a vowel."""
-    for word, choice in SYNONYMS.items():
-        template = template.replace(word, choice)
+    template = _with_synonyms(template)
     while "[" in template:
         template = CHOICE.sub(lambda match: rng.choice(match[1].split("|")), template)
     return ARTICLE.sub(r"\1n ", " ".join(template.format_map(world).split()))
+
+
+@cache
+def _with_synonyms(template: str) -> str:
+    for words, choice in SYNONYMS.items():
+        template = template.replace(words, choice)
+    return template
 
 
 def _beats(text: str) -> list[list[str]]:
