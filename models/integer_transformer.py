@@ -188,7 +188,6 @@ def norm(x: Array) -> Array:
 
 def quantize(model: TinyTransformer) -> IntegerTransformer:
     """The model in integers. Raises ValueError for weights that are not finite or of a magnitude that has no shift."""
-    model = model.to("cpu")
     config = model.config
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
@@ -332,4 +331,4 @@ def _joined(x: Array) -> Array:
 
 
 def _numpy(tensor: torch.Tensor) -> Array:
-    return tensor.detach().double().numpy()
+    return tensor.detach().cpu().double().numpy()

@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.stages import command, records, refused, stage
+from tests.stages import command, records, refused, stage, stage_here
 
 TINY = [
     "data.customers=6",
@@ -181,22 +181,24 @@ def test_a_run_of_two_processes_resumes_on_one(tmp_path):
 
 
 def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):
-    refused(stage(trained, "train.py", *TINY), "exists", "--resume", "--name default-2")
+    refused(stage_here(trained, "train.py", *TINY), "exists", "--resume", "--name default-2")
     refused(
-        stage(trained, "train.py", "--resume", "model.kind=gat", "training.batch_size=4"),
+        stage_here(trained, "train.py", "--resume", "model.kind=gat", "training.batch_size=4"),
         "model.kind: gt -> gat",
         "training.batch_size: 8 -> 4",
     )
-    refused(stage(tmp_path, "train.py", "--workload", "cvpr"), "unknown workload 'cvpr'; did you mean cvrp?")
+    refused(stage_here(tmp_path, "train.py", "--workload", "cvpr"), "unknown workload 'cvpr'; did you mean cvrp?")
     refused(stage(tmp_path, "train.py", *TINY, "training.micro_batch_size=3"), "does not divide the 8 examples")
     refused(
-        stage(tmp_path, "evaluate.py", "--name", "nothing"),
+        stage_here(tmp_path, "evaluate.py", "--name", "nothing"),
         "there is no run",
         "train.py --workload cvrp --name nothing",
     )
-    refused(stage(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
-    refused(stage(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
-    refused(stage(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing")
+    refused(stage_here(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
+    refused(stage_here(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
+    refused(
+        stage_here(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing"
+    )
     broken = tmp_path / "broken.vrp"
     broken.write_text(VRP[:150])
     refused(stage(trained, "evaluate.py", f"evaluation.instances={broken}"), "broken.vrp")

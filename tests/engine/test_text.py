@@ -73,8 +73,49 @@ def test_contexts_do_not_cross_sequences_and_nothing_gives_nothing():
         text.NGram(0, 4)
 
 
+def test_two_levels_by_hand():
+    # p(2 | 1) = (1 + 2 p(2)) / (2 + 2), as 1 was followed by 1 and 2, and p(2) = (1 + 2 / 10) / 5.
+    (nats,) = text.NGram(2, 10).fit([[9, 1, 1, 2]]).nats([[1, 2]])
+    assert np.exp(-nats[0]) == pytest.approx((1 + 2 * 1.2 / 5) / 4)
+
+
+def test_high_orders_of_many_ids_do_not_run_into_each_other():
+    rng = np.random.default_rng(0)
+    training = [rng.choice([0, 1, 511, 1022, 1023], 300) for _ in range(3)]
+    held_out = np.concatenate([training[0][50:90], rng.integers(0, 1024, 20)])
+    (nats,) = text.NGram(6, 1024).fit(training).nats([held_out])
+    np.testing.assert_allclose(nats, naive(training, held_out, 6, 1024), rtol=1e-12)
+
+
+@pytest.mark.parametrize("training", [[], [[]], [[2]], iter([])])
+def test_without_anything_to_predict_all_ids_are_equally_likely(training):
+    first, empty = text.NGram(3, 4).fit(training).nats([[0, 1, 2, 3], []])
+    np.testing.assert_allclose(first, [math.log(4)] * 3)
+    assert empty.shape == (0,)
+
+
+@pytest.mark.parametrize("outside", [-1, 4])
+def test_ids_outside_of_the_vocabulary_are_refused(outside):
+    with pytest.raises(ValueError, match="ids must be 0 to 3"):
+        text.NGram(2, 4).fit([[0, outside]])
+    with pytest.raises(ValueError, match="ids must be 0 to 3"):
+        text.NGram(2, 4).fit([[0, 1]]).nats([[0, outside]])
+
+
 def test_bits_are_per_character():
     assert text.bits_per_character(math.log(2) * 12, 4) == pytest.approx(3)
+
+
+def test_bits_of_a_text_without_characters_are_refused():
+    with pytest.raises(ValueError, match="one character or more"):
+        text.bits_per_character(0.0, 0)
+    with pytest.raises(ValueError, match="held_out is empty"):
+        text.xz_bits_per_character("training", "")
+
+
+def test_xz_counts_unicode_characters_not_bytes():
+    plain, wide = (text.xz_bits_per_character("", letter * 1000)["alone"] for letter in "a\u4e00")
+    assert wide == pytest.approx(plain, rel=0.2)
 
 
 def test_xz_needs_little_for_what_it_has_seen():
@@ -91,6 +132,7 @@ def test_words_keep_apostrophes_and_lose_case():
     assert text.known_word_share("12 !", {"the"}) is None
 
 
+@settings(deadline=None)
 @given(st.text("ab", max_size=30), st.text("ab", max_size=60))
 def test_the_longest_copied_span_is_the_longest(sample, training):
     found = text.longest_copied_span(sample, training)
@@ -100,8 +142,26 @@ def test_the_longest_copied_span_is_the_longest(sample, training):
     assert len(found) == max(len(piece) for piece in pieces if piece in training)
 
 
+def test_of_equally_long_copied_spans_the_first_is_given():
+    assert text.longest_copied_span("xab-cdx", "cd ab") == "ab"
+    assert text.longest_copied_span("na\u00efve \U0001f600!", "so na\u00efve \U0001f600") == "na\u00efve \U0001f600"
+    assert text.longest_copied_span("", "abc") == text.longest_copied_span("abc", "") == ""
+    assert text.longest_copied_span("abc", "xyz") == ""
+
+
+@settings(deadline=None)
+@given(st.text("ab", max_size=30), st.text("ab", max_size=30), st.integers(1, 6))
+def test_the_overlap_is_the_share_of_windows_that_training_has(held_out, training, span):
+    windows = [held_out[i : i + span] for i in range(len(held_out) - span + 1)]
+    share = sum(window in training for window in windows) / len(windows) if windows else 0
+    assert text.overlap_share(held_out, training, span) == pytest.approx(share)
+
+
 def test_distinct_and_overlap():
     assert text.distinct("abab", 2) == pytest.approx(2 / 3)
     assert text.distinct("a", 2) is None
     assert text.overlap_share("x" * 10 + "y" * 60, "y" * 60, 50) == pytest.approx(11 / 21)
     assert text.overlap_share("short", "short", 50) == 0
+    assert text.overlap_share("long enough", "", 4) == 0
+    with pytest.raises(ValueError, match="span must be 1 or more"):
+        text.overlap_share("a", "a", 0)

@@ -21,6 +21,7 @@ from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerCon
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from tests.rp2040.chip import run
+from tests.rp2040.test_inference import in_micropython
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[1] / "exporters/rp2040/firmware"
@@ -83,10 +84,14 @@ def told(output):
     return [list(map(int, line.split())) for line in re.findall(r"^(\d+(?: \d+)+) *$", output, re.MULTILINE)]
 
 
-def test_the_firmware_on_an_emulated_core_chooses_as_the_reference_does(exported):
-    _, folder, chosen = exported
-    output = run((folder / "story.uf2").read_bytes(), ["/ids on", f"/tokens {TOKENS}", *PROMPTS], timeout=200)
+def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is_said(exported):
+    preset, folder, chosen = exported
+    lines = ["/ids on", f"/tokens {TOKENS}", *PROMPTS, "/sram"]
+    output = run((folder / "story.uf2").read_bytes(), lines, timeout=200)
     assert told(output) == chosen
+    image, arena = map(int, re.findall(r"image (\d+), arena (\d+)", output)[-1])
+    assert arena == rp2040.arena_bytes(TinyTransformerConfig(**PRESETS[preset]))
+    assert image <= rp2040.RUNTIME_SRAM_BYTES
 
 
 @pytest.mark.slow
@@ -100,6 +105,22 @@ def test_the_host_program_chooses_as_the_reference_does(exported, tmp_path):
     command = [tmp_path / "host", *files, "--tokens", str(TOKENS), "--ids"]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     assert [list(map(int, line.split())) for line in done.stdout.splitlines()] == chosen
+
+
+@pytest.mark.slow
+def test_micropython_chooses_as_the_reference_does(exported):
+    preset, folder, chosen = exported
+    size = PRESETS[preset]["vocabulary"]
+    # A token of the largest model takes a third of a second.
+    prompts = PROMPTS[:5] if preset == "rp2040-story" else PROMPTS
+    code = f"""
+import inference, json
+story = inference.Story("model_{size}p.bin", "vocab_{size}p.bin")
+for prompt in json.loads({json.dumps(prompts)!r}):
+    print(json.dumps(list(story.tokens(story.encode(prompt.encode()), {TOKENS}))))
+"""
+    told_there = [json.loads(line) for line in in_micropython(folder, code).splitlines()]
+    assert told_there == chosen[: len(prompts)]
 
 
 @pytest.mark.slow
@@ -122,12 +143,3 @@ def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exp
     assert max(cycles) <= most_cycles
     assert sram <= most_bytes
     assert rp2040.cycles_per_token(TinyTransformerConfig(**PRESETS[preset])) == pytest.approx(max(cycles), rel=0.1)
-
-
-def test_the_memory_that_a_model_is_said_to_need_is_what_the_firmware_takes(exported):
-    preset, folder, _ = exported
-    output = run((folder / "story.uf2").read_bytes(), ["/sram"])
-    image, arena = map(int, re.search(r"image (\d+), arena (\d+)", output).groups())
-    config = TinyTransformerConfig(**PRESETS[preset])
-    assert arena == rp2040.arena_bytes(config)
-    assert image <= rp2040.RUNTIME_SRAM_BYTES

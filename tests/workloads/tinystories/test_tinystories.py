@@ -1,6 +1,7 @@
 """The commands a user types for stories, on a few of them."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -8,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from pipelines.engine import data
 from pipelines.engine.config import load
 from pipelines.engine.errors import UserError
 from pipelines.workloads.tinystories import WORKLOAD
-from tests.stages import ROOT, records, refused, stage
+from tests.stages import ROOT, records, refused, stage, stage_here
 
 CONFIG = ROOT / "pipelines/configs/tinystories.yaml"
 STORIES = ["--workload", "tinystories"]
@@ -85,24 +87,38 @@ def test_the_export_is_complete_and_tells_a_story(trained):
     assert names <= {path.name for path in folder.iterdir()}
 
 
-def test_two_processes_train_as_one(trained, tmp_path):
+def test_two_processes_train_and_evaluate_as_one(trained, tmp_path):
     done = stage(tmp_path, "train.py", *TINY, processes=2, ACCELERATE_USE_CPU="true")
     assert done.returncode == 0, done.stderr
     one, two = (folder / "runs/tinystories/default" for folder in (trained, tmp_path))
     for key in ("train/loss", "train/grad_norm", "val/bits_per_character"):
         assert records(two, key) == pytest.approx(records(one, key), rel=1e-4)
-
-
-def test_a_books_held_out_end_is_predicted(tmp_path):
-    book = tmp_path / "book.txt"
-    book.write_text("".join(f"On day {i} the fox and the hen went {i * i} steps to the sea.\n" for i in range(900)))
-    done = stage(
-        tmp_path, "train.py", *TINY, f"data.source={book}", "data.passage_characters=500", "model.vocabulary=80"
-    )
+    done = stage(tmp_path, "evaluate.py", *STORIES, processes=2, ACCELERATE_USE_CPU="true")
     assert done.returncode == 0, done.stderr
-    assert "book.txt" in done.stdout
+    found = [json.loads((run / "evaluations/held_out.json").read_text()) for run in (one, two)]
+    for key in ("bits_per_character", "int8_bits_per_character", "tokens"):
+        assert found[1][key] == pytest.approx(found[0][key], rel=1e-4)
+
+
+def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    book = Path("book.txt")
+    book.write_text("".join(f"On day {i} the fox and the hen went {i * i} steps to the sea.\n" for i in range(900)))
+    words = [*TINY[2:], f"data.source={book}", "data.passage_characters=500", "model.vocabulary=80"]
+    config = load(CONFIG, WORKLOAD.config, words)
+    folder, manifest = data.prepare("tinystories", WORKLOAD, config)
+    assert "the last tenth held out" in manifest["split"]
+    task = WORKLOAD.task(config, folder, torch.device("cpu"))
+    loss = task.loss(task.model, task.train.batch(torch.arange(4)))
+    assert float(loss.value.detach() / loss.count) == pytest.approx(math.log(80), rel=0.1)
+    counted = sum(
+        int(task.score(task.model, task.validation.batch(torch.tensor([i])))["count"])
+        for i in range(task.validation.size)
+    )
+    assert counted == manifest["held_out"]["tokens"]
     book.write_text("Another text.")
-    refused(stage(tmp_path, "evaluate.py", *STORIES), "book.txt has changed since")
+    with pytest.raises(UserError, match=re.escape("book.txt has changed since")):
+        data.prepare("tinystories", WORKLOAD, config)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +147,7 @@ def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypat
 
 
 def test_a_refusal_ends_the_command_with_status_2(tmp_path):
-    refused(stage(tmp_path, "train.py", *TINY, "data.percent=101"), "data.percent")
+    refused(stage_here(tmp_path, "train.py", *TINY, "data.percent=101"), "data.percent")
     assert list(tmp_path.iterdir()) == []
 
 
