@@ -201,7 +201,9 @@ def quantize(model: TinyTransformer) -> IntegerTransformer:
     multiplier, post_embedding = _multipliers(scale * RESIDUAL, 0, "the embedding")
     post_logits = post_embedding - pre + 12 + 10 - 6
     if not 1 <= post_logits <= LARGEST_POST:
-        raise ValueError("the weights of the embedding are of a magnitude that 16-bit scales do not reach")
+        raise ValueError(
+            "the weights of the embedding are too small or too large for 16-bit scales; train longer, at another rate"
+        )
     return IntegerTransformer(config, layers, Matrix(weights, bias, multiplier), pre, post_logits, post_embedding)
 
 
@@ -267,10 +269,10 @@ def _channel_scale(weight: Array, bias: Array) -> Array:
     return np.where(reach == 0, 1.0, reach / 127)
 
 
-def _multipliers(factor: Array, pre: int, what: str, extra: int = 0) -> tuple[Array, int]:
-    """Integers m and a shift `post` with factor = m 2**-(pre + post + extra), m using as many of 15 bits as it can."""
-    post = 15 - int(np.frexp(factor.max())[1]) - pre - extra
-    if round(float(factor.max()) * 2.0 ** (post + pre + extra)) > LARGEST_MULTIPLIER:
+def _multipliers(factor: Array, pre: int, what: str) -> tuple[Array, int]:
+    """Integers m and a shift `post` with factor = m 2**-(pre + post), m using as many of 15 bits as it can."""
+    post = 15 - int(np.frexp(factor.max())[1]) - pre
+    if round(float(factor.max()) * 2.0 ** (post + pre)) > LARGEST_MULTIPLIER:
         post -= 1
     post = min(post, LARGEST_POST) if factor.any() else 1
     if post < 1:
@@ -278,7 +280,7 @@ def _multipliers(factor: Array, pre: int, what: str, extra: int = 0) -> tuple[Ar
             f"the weights of {what} are larger than 16-bit scales reach (shift {post}, allowed 1 to {LARGEST_POST}); "
             "train with more weight decay or a lower learning rate"
         )
-    return np.round(factor * 2.0 ** (post + pre + extra)).astype(np.int64), post
+    return np.round(factor * 2.0 ** (post + pre)).astype(np.int64), post
 
 
 def _pre_of_normed(width: int, bias: Array) -> int:

@@ -34,10 +34,12 @@ def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, di
         return folder, json.loads((folder / MANIFEST).read_text())
     manifest = json.loads((folder / MANIFEST).read_text())
     # A file that has gone is no contradiction: a run can be evaluated where its source is not.
-    changed = [path for path, was in manifest["inputs"].items() if Path(path).is_file() and sha256(Path(path)) != was]
+    known = manifest.get("inputs", {})
+    changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
+    changed += [str(path) for path in workload.inputs(config) if str(path) not in known]
     if changed:
         raise UserError(
-            f"{changed[0]} has changed since {folder} was prepared from it; delete that folder to prepare it anew "
+            f"{changed[0]} has changed since {folder} was prepared; delete that folder to prepare it anew "
             "(runs trained on it will then no longer match), or give the new file another name"
         )
     return folder, manifest

@@ -1,6 +1,7 @@
 """The one training loop. It knows steps, losses and checkpoints; it knows no workload."""
 
 import contextlib
+import json
 import math
 import signal
 import time
@@ -159,6 +160,7 @@ class Loop:
         return progress
 
     def _restore(self) -> None:
+        self._check_same_model()
         path = checkpoints.newest_sound(self.run.checkpoints, self.monitor.say)
         if path is None:
             self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
@@ -171,6 +173,19 @@ class Loop:
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             self.run.rewind(self.progress.step)
+
+    def _check_same_model(self) -> None:
+        """Refuse a model whose config, its vocabulary say, has become another one with the data it is made from."""
+        path = self.run.last / io.CONFIG
+        if not path.is_file():
+            return
+        stored, now = (json.loads(text) for text in (path.read_text(), json.dumps(asdict(self.task.model.config))))
+        if stored["config"] != now:
+            changed = [key for key in now if stored["config"].get(key) != now[key]]
+            raise UserError(
+                f"{self.run.folder} was trained with another {', '.join(changed)} than the data and code here give; "
+                "bring the old ones back, or start another run with --name"
+            )
 
     def choose_micro_batch_size(self) -> None:
         """Take the given size, or try a forward and backward pass and halve until it fits on all ranks."""

@@ -97,6 +97,7 @@ class Workload:
     task: Callable[[Any, Path, torch.device], Task]  # (config, data folder, device)
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, model, data folder, device, evaluate)
     report: Callable[..., Sequence[tuple[str, str]]]  # (config, model, run folder) -> (heading, HTML) sections
+    settled: tuple[str, ...] = ("model.", "training.", "seed")  # keys that no later stage may change
     inputs: Callable[[Any], Sequence[Path]] = lambda config: ()  # the user's files that `prepare` reads
     untrained: Callable[[Any], bool] = lambda config: False  # whether the config names a model without weights
     select: str = "val/loss"  # the metric that picks model/best and counts for patience

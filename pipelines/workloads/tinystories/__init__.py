@@ -64,7 +64,7 @@ class Evaluation(Section):
     sample_tokens: int = Field(200, ge=1, description="largest length of a told story")
     temperature: float = Field(0.8, ge=0, description="of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="of the told stories; 0: all tokens")
-    prompts: tuple[str, ...] = Field(("",), description="beginnings of the told stories, taken in turn")
+    prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, taken in turn")
 
 
 class Config(BaseConfig):
@@ -84,14 +84,15 @@ class Config(BaseConfig):
         model, data = tree.get("model") or {}, tree.get("data") or {}
         if not isinstance(model, dict) or not isinstance(data, dict):
             return tree  # refused below, by name
-        preset = PRESETS.get(model.get("preset", Model.model_fields["preset"].default), {})
-        vocabulary = model.get("vocabulary") or preset.get("vocabulary")
+        preset = model.get("preset", Model.model_fields["preset"].default)
+        sizes = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
+        vocabulary = model.get("vocabulary") or sizes.get("vocabulary")
         if vocabulary is None:
             return tree
         if data.get("vocabulary", vocabulary) != vocabulary:
             raise ValueError(
                 f"data.vocabulary={data['vocabulary']} is not the model's {vocabulary}; leave it out and set "
-                "model.vocabulary"
+                "model.vocabulary (of a run that exists, neither can change: train another --name)"
             )
         return {**tree, "data": {**data, "vocabulary": vocabulary}}
 
@@ -148,5 +149,6 @@ WORKLOAD = Workload(
     task=_task,
     evaluate=_evaluate,
     report=_report,
+    settled=("model.", "training.", "seed", "data."),  # tokens mean something in the data they were made from alone
     select="val/bits_per_character",
 )

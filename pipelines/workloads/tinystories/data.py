@@ -175,8 +175,9 @@ def split(blocks: Sequence[str], data: "Data", source: str) -> tuple[dict[str, l
     """{split: texts}, how they were split, and the number of duplicates removed before.
 
     Stories are put into an order that depends on nothing but (seed, text), and every tenth is held out; so a story
-    never changes sides, and a smaller `percent` takes fewer of the same. Fewer than 20 blocks are a book: cut into
-    passages whose last tenth is held out. Raises UserError where that would hold nothing out.
+    never changes sides with `percent` or the order of files, and a smaller `percent` takes fewer of the same. Fewer
+    than 20 blocks are a book: cut into passages whose last tenth is held out. Raises UserError where that would hold
+    nothing out.
     """
     unique = list(dict.fromkeys(blocks))
     duplicates = len(blocks) - len(unique)
@@ -234,7 +235,7 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> tokenizers.Tokeniz
     if vocabulary < num_bytes + 2:
         raise UserError(
             f"model.vocabulary={vocabulary} is too small: the {num_bytes} different bytes of the training text and two "
-            f"special tokens need {num_bytes + 2}; give model.vocabulary={num_bytes + 2} or more"
+            f"special tokens need {num_bytes + 2}; give model.vocabulary={num_bytes + 2 + num_bytes % 2} or more"
         )
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=False, byte_fallback=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -253,7 +254,7 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> tokenizers.Tokeniz
     if largest < vocabulary:
         raise UserError(
             f"model.vocabulary={vocabulary} is more than the training text has: with all pairs merged it gives "
-            f"{largest} tokens; give model.vocabulary={largest} or less, or more text"
+            f"{largest} tokens; give model.vocabulary={largest - largest % 2} or less, or more text"
         )
     tokenizer.encode_special_tokens = True
     return tokenizer
@@ -277,6 +278,15 @@ def facts(folder: Path) -> dict[str, Any]:
 def tokenizer(folder: Path) -> dict[str, Any]:
     """The tokenizer as the library `tokenizers` writes it, which leaves out `encode_special_tokens`."""
     return json.loads((folder / "tokenizer.json").read_text())
+
+
+def check_tokenizer(folder: Path, trained_with: Mapping[str, Any]) -> None:
+    """Raise UserError if the prepared data have other tokens than a model was trained with."""
+    if tokenizer(folder) != trained_with:
+        raise UserError(
+            f"the model was trained on other tokens than those of {folder}: its source, or what the embedded generator "
+            "tells, has changed since; bring the old source back and delete that folder, or train another --name"
+        )
 
 
 def stories(folder: Path, split: str) -> list[str]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import rp2040
-from models.tiny_transformer import CLAIMED_PARAMETERS, END, TinyTransformer
+from models.tiny_transformer import CLAIMED_PARAMETERS, END, PRESETS, TinyTransformer
 from pipelines.engine.workload import Evaluate, Loss
 from pipelines.workloads.tinystories import data
 
@@ -74,7 +74,8 @@ class StoriesTask:
             f"{facts['held_out']['stories']:,} held out ({facts['split']})",
             f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
         ]
-        claimed = CLAIMED_PARAMETERS.get(preset)
+        own = all(getattr(sizes, name) == value for name, value in PRESETS[preset].items())
+        claimed = CLAIMED_PARAMETERS.get(preset) if own else None
         if claimed and not claimed[0] <= count <= claimed[1]:
             notes.append(f"{preset}: {count:,} parameters; {claimed[0]:,} to {claimed[1]:,} were claimed for its sizes")
         return notes

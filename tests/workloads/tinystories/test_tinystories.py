@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from models import io
 from pipelines.engine import data
 from pipelines.engine.config import load
 from pipelines.engine.errors import UserError
@@ -98,6 +100,19 @@ def test_two_processes_train_and_evaluate_as_one(trained, tmp_path):
     found = [json.loads((run / "evaluations/held_out.json").read_text()) for run in (one, two)]
     for key in ("bits_per_character", "int8_bits_per_character", "tokens"):
         assert found[1][key] == pytest.approx(found[0][key], rel=1e-4)
+
+
+def test_other_tokens_than_those_trained_on_are_noticed(trained, tmp_path):
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    for which in ("best", "last"):
+        folder = tmp_path / "runs/tinystories/default/model" / which
+        model = io.load(folder)
+        merges = model.config.tokenizer["model"]["merges"]
+        merges[0], merges[1] = merges[1], merges[0]
+        io.save(model, folder)
+    refused(stage(tmp_path, "evaluate.py", *STORIES), "the model was trained on other tokens")
+    refused(stage(tmp_path, "train.py", *STORIES, "--resume", "training.steps=13"), "another tokenizer")
+    refused(stage_here(trained, "evaluate.py", *STORIES, "data.seed=5"), "these keys are settled", "data.seed: 0 -> 5")
 
 
 def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monkeypatch):
