@@ -1,0 +1,139 @@
+"""A market made up: candles that look like those of coins, with as much predictability as is asked for.
+
+Per candle a coin's log return is sigma_t z_t, less sigma_t^2 / 2 so that the price is a martingale. z_t mixes the
+market's shock with the coin's own, both of Student's t distribution. sigma_t is the product of a GARCH(1, 1)
+(Bollerslev 1986), of the market's regime (a Markov chain, Hamilton 1989) and of the hour of the day.
+"""
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipelines.workloads.crypto.candles import Candles, canonical, milliseconds
+
+START = 1_704_067_200_000  # 2024-01-01 UTC, when the first candle opens
+BASE_VOLATILITY = 0.0025  # of the log return in 15 minutes
+QUARTER_HOUR = 900_000
+DAY = 86_400_000
+DEGREES_OF_FREEDOM = 5
+LARGEST_SHOCK = 8.0  # standard deviations
+ARCH, GARCH = 0.07, 0.90
+# calm, normal, wild: volatility, mean candles it lasts, drift in standard deviations (times the signal)
+REGIMES = ((0.6, 600, 0.02), (1.0, 800, 0.0), (1.9, 150, -0.04))
+HOURS_AMPLITUDE = 0.25
+PATH = 8  # trades within a candle that its high and low come from
+GAPS_PER_CANDLE = 1 / 12_000  # each, of the whole market and of one coin
+MEAN_GAP = 4  # candles
+# The planted signal: expected shock = signal PULL tanh(u_t), u_t = sum over k > 0 of DECAY^k sin(2 pi k / PERIOD)
+# z_(t-k-DELAY), scaled to variance 1. It turns within the window and leaves out the newest candles, so the last row's
+# returns and averages show less of it than the window does.
+PULL = 0.5
+PERIOD = 16  # candles
+DELAY = 8  # candles
+DECAY = 0.9
+
+
+def simulate(
+    symbols: Sequence[str], candles: int, timeframe: str, seed: int, signal: float = 0.0
+) -> dict[str, Candles]:
+    """Candles of each coin over a time of `candles` candles, of which a few are missing.
+
+    With `signal` 0 past candles say nothing about the direction of the next; 1 makes about a tenth of the variance of
+    a return a function of the 30 candles before it. A coin depends on (seed, symbol) and the market's course on the
+    seed alone, so neither the other coins nor their order matter, and a longer market begins with the shorter one.
+    """
+    step = milliseconds(timeframe)
+    time = START + step * np.arange(candles, dtype=np.int64)
+    shock = _shocks(_generator(seed, "market shock"), candles)
+    regime = _regimes(_generator(seed, "market regime"), candles)
+    open_to_trade = ~_gaps(_generator(seed, "market gaps"), candles)
+    return {
+        symbol: _coin(canonical(symbol), step, time, shock, regime, seed, signal).rows(
+            open_to_trade & ~_gaps(_generator(seed, "gaps", symbol), candles)
+        )
+        for symbol in symbols
+    }
+
+
+def _coin(
+    symbol: str, step: int, time: np.ndarray, market: np.ndarray, regime: np.ndarray, seed: int, signal: float
+) -> Candles:
+    num = len(time)
+    character = _generator(seed, "character", symbol)
+    share = character.uniform(0.4, 0.8)  # correlation with the market's shock
+    scale = BASE_VOLATILITY * character.uniform(0.8, 1.5) * math.sqrt(step / QUARTER_HOUR)
+    first_price = 10 ** character.uniform(-1, 4.5)
+    turnover = 10 ** character.uniform(4, 6)
+
+    volatility, _, drift = np.array(REGIMES).T
+    hours = 1 + HOURS_AMPLITUDE * np.sin(2 * np.pi * (time % DAY / DAY - 0.35))
+    level = scale * volatility[regime] * hours
+    noise = share * market + math.sqrt(1 - share**2) * _shocks(_generator(seed, "shock", symbol), num)
+    shock, garch = _recursion(noise, signal * drift[regime], signal * PULL)
+    sigma = level * garch
+
+    path = np.cumsum(_generator(seed, "path", symbol).standard_normal((num, PATH)), 1) / math.sqrt(PATH)
+    position = np.arange(1, PATH + 1) / PATH
+    path += position * (shock - path[:, -1])[:, None]  # a bridge that ends where the candle closes
+    path = path * sigma[:, None] - position * (sigma**2 / 2)[:, None]
+    close = math.log(first_price) + np.cumsum(path[:, -1])
+    start = np.concatenate([[math.log(first_price)], close[:-1]])
+    noise = _generator(seed, "volume", symbol).standard_normal(num)
+    volume = np.exp(math.log(turnover) - close + 0.8 * np.log(sigma / scale) + 0.4 * np.abs(shock) + 0.5 * noise)
+    open_, close = np.exp(start), np.exp(close)
+    high = np.maximum(np.exp(start + path.max(1)), np.maximum(open_, close))
+    low = np.minimum(np.exp(start + path.min(1)), np.minimum(open_, close))
+    return Candles(symbol, step, time, open_, high, low, close, volume)
+
+
+def _recursion(noise: np.ndarray, drift: np.ndarray, pull: float) -> tuple[np.ndarray, np.ndarray]:
+    """Shocks with what the past adds to them, and their GARCH volatility around 1; both (N,)."""
+    turn = 2 * math.pi / PERIOD
+    lags = np.arange(1, 200)
+    gain = 1 / math.sqrt(float(((DECAY**lags * np.sin(turn * lags)) ** 2).sum()))
+    first, second, enter = 2 * DECAY * math.cos(turn), -(DECAY**2), gain * DECAY * math.sin(turn)
+    shocks, volatilities = [], []
+    variance, now, before = 1.0, 0.0, 0.0
+    waiting = deque([0.0] * DELAY, DELAY + 1)
+    for surprise, tilt in zip(noise.tolist(), drift.tolist(), strict=True):
+        shock = surprise + tilt + pull * math.tanh(now)
+        shocks.append(shock)
+        volatilities.append(math.sqrt(variance))
+        variance = 1 - ARCH - GARCH + variance * (GARCH + ARCH * surprise * surprise)
+        waiting.append(shock)
+        now, before = first * now + second * before + enter * waiting[0], now
+    return np.array(shocks), np.array(volatilities)
+
+
+def _shocks(generator: np.random.Generator, num: int) -> np.ndarray:
+    scale = math.sqrt((DEGREES_OF_FREEDOM - 2) / DEGREES_OF_FREEDOM)  # to variance 1
+    return np.clip(scale * generator.standard_t(DEGREES_OF_FREEDOM, num), -LARGEST_SHOCK, LARGEST_SHOCK)
+
+
+def _regimes(generator: np.random.Generator, num: int) -> np.ndarray:
+    """(N,) row numbers of REGIMES; from an end either of the other two follows."""
+    state, states = 1, []
+    for chance, other in generator.random((num, 2)).tolist():
+        states.append(state)
+        if chance < 1 / REGIMES[state][1]:
+            state = (state + (1 if other < 0.5 else 2)) % len(REGIMES)
+    return np.array(states, dtype=np.int64)
+
+
+def _gaps(generator: np.random.Generator, num: int) -> np.ndarray:
+    """(N,) bool, which candles are missing."""
+    draws = generator.random((num, 2))
+    missing = np.zeros(num, bool)
+    for start in np.flatnonzero(draws[:, 0] < GAPS_PER_CANDLE):
+        length = 1 + int(-MEAN_GAP * math.log(1 - draws[start, 1]))
+        missing[start : start + length] = True
+    return missing
+
+
+def _generator(seed: int, *names: str) -> np.random.Generator:
+    """A stream of its own for each name: drawing more from one leaves the others alone."""
+    key = hashlib.sha256("\0".join([str(seed), *names]).encode()).digest()
+    return np.random.default_rng(int.from_bytes(key[:16], "little"))

@@ -1,0 +1,186 @@
+"""Which rows teach, which select and which are reported, so that no part has seen anything of the next.
+
+A window ends at row t, holds the rows t - lookback + 1 to t, and its label is about the rows t + 1 to t + horizon. All
+coins are cut at the same times. At every cut the windows before it whose future reaches it are left out (purge), and so
+are the first max(horizon, lookback) candles after it as ends of windows (embargo): no candle of one part's windows or
+labels is in another's (Lopez de Prado 2018, chapter 7).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pipelines.engine.errors import UserError
+from pipelines.workloads.crypto.candles import Candles
+
+PARTS = ("train", "validation", "test")
+FRACTIONS = (0.70, 0.15, 0.15)
+FOLDS = 5
+VALIDATION_SHARE = 0.15  # of the time before a fold's test, its last part
+KINDS = ("chronological", "walk_forward")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One division of time. `indices[symbol][part]` (n,) int64 are positions in that coin's ends of windows."""
+
+    cuts: tuple[int, int, int, int]  # ms: start, validation from, test from, end
+    indices: dict[str, dict[str, np.ndarray]]
+
+    def span(self, part: str) -> tuple[int, int]:
+        """From when to when a part goes, ms."""
+        return self.cuts[PARTS.index(part)], self.cuts[PARTS.index(part) + 1]
+
+
+def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback: int) -> np.ndarray:
+    """Rows (M,) int64 at which a window can end: no gap in it, its features (N, F) finite, its label known (>= 0)."""
+    good = np.isfinite(features).all(1)
+    run = np.zeros(len(candles), np.int64)  # good rows up to here since the last gap or bad row
+    for segment in candles.segments():
+        row = np.arange(segment.stop - segment.start)
+        run[segment] = row - np.maximum.accumulate(np.where(good[segment], -1, row))
+    return np.flatnonzero((run >= lookback) & (labels >= 0))
+
+
+def windows(ends: np.ndarray, lookback: int) -> np.ndarray:
+    """Row numbers (B, lookback) of the windows that end at `ends` (B,); the last one is the end itself."""
+    return np.asarray(ends)[:, None] + np.arange(1 - lookback, 1)
+
+
+def divide(
+    times: Mapping[str, np.ndarray], kind: str, folds: int, horizon: int, lookback: int, timeframe_ms: int
+) -> list[Fold]:
+    """`chronological` as the only fold, or `walk_forward`. Raises UserError for a kind that is not known."""
+    if kind == "chronological":
+        return [chronological(times, FRACTIONS, horizon, lookback, timeframe_ms)]
+    if kind == "walk_forward":
+        return walk_forward(times, folds, horizon, lookback, timeframe_ms)
+    raise UserError(f"data.split={kind} is not known; give one of {', '.join(KINDS)}")
+
+
+def chronological(
+    times: Mapping[str, np.ndarray], fractions: Sequence[float], horizon: int, lookback: int, timeframe_ms: int
+) -> Fold:
+    """Training, validation and test in shares of the calendar time from the first to the last end of a window.
+
+    `times` (M,) int64 ms, ascending, per coin: when the last candles of its windows open.
+    Raises UserError if there are no windows or the three fractions do not add up to 1.
+    """
+    if len(fractions) != len(PARTS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+        raise UserError(f"the shares of {', '.join(PARTS)} must be above 0 and add up to 1 (given {tuple(fractions)})")
+    start, stop = _range(times, timeframe_ms)
+    first, second = (_cut(start, stop, share, timeframe_ms) for share in (fractions[0], fractions[0] + fractions[1]))
+    return _fold(times, (start, first, second, stop), horizon, lookback, timeframe_ms)
+
+
+def walk_forward(
+    times: Mapping[str, np.ndarray], folds: int, horizon: int, lookback: int, timeframe_ms: int
+) -> list[Fold]:
+    """Folds whose tests are equal blocks of time, one after the other; each trains on all time before its own.
+
+    The last 15 % of the time before a test are its validation. Raises UserError for fewer than 2 folds.
+    """
+    if folds < 2:
+        raise UserError(f"data.folds={folds} must be 2 or more with data.split=walk_forward")
+    start, stop = _range(times, timeframe_ms)
+    edges = [_cut(start, stop, (block + 1) / (folds + 1), timeframe_ms) for block in range(folds)] + [stop]
+    return [
+        _fold(
+            times,
+            (start, _cut(start, test, 1 - VALIDATION_SHARE, timeframe_ms), test, end),
+            horizon,
+            lookback,
+            timeframe_ms,
+        )
+        for test, end in pairwise(edges)
+    ]
+
+
+def _range(times: Mapping[str, np.ndarray], timeframe_ms: int) -> tuple[int, int]:
+    present = [each for each in times.values() if len(each)]
+    if not present:
+        raise UserError("there is no window to learn from; give longer or less broken files of candles")
+    return int(min(each[0] for each in present)), int(max(each[-1] for each in present)) + timeframe_ms
+
+
+def _cut(start: int, stop: int, share: float, timeframe_ms: int) -> int:
+    """The opening of a candle."""
+    return start + round((stop - start) * share / timeframe_ms) * timeframe_ms
+
+
+def _fold(
+    times: Mapping[str, np.ndarray], cuts: tuple[int, int, int, int], horizon: int, lookback: int, timeframe_ms: int
+) -> Fold:
+    purge, embargo = horizon * timeframe_ms, max(horizon, lookback) * timeframe_ms
+    indices: dict[str, dict[str, np.ndarray]] = {symbol: {} for symbol in times}
+    for number, (part, (after, before)) in enumerate(zip(PARTS, pairwise(cuts), strict=True)):
+        earliest = after + (embargo if number else 0)
+        latest = before - (purge if part != "test" else 0)  # nothing follows the test
+        for symbol, each in times.items():
+            indices[symbol][part] = np.flatnonzero((each >= earliest) & (each < latest))
+    return Fold(cuts, indices)
+
+
+def assert_disjoint(
+    times: Mapping[str, np.ndarray], fold: Fold, horizon: int, lookback: int, timeframe_ms: int
+) -> None:
+    """AssertionError if a window or label of one part, of any coin, shares a candle's time with a later part's."""
+    spans = {}
+    for part in PARTS:
+        ends = np.concatenate([each[fold.indices[symbol][part]] for symbol, each in times.items()])
+        if len(ends):
+            spans[part] = (ends.min() - (lookback - 1) * timeframe_ms, ends.max() + horizon * timeframe_ms)
+    for earlier, later in pairwise(part for part in PARTS if part in spans):
+        assert spans[earlier][1] < spans[later][0], (
+            f"{earlier} knows candles up to {spans[earlier][1]}, {later} begins with {spans[later][0]}"
+        )
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Mean and standard deviation of each feature by name, so that another order or number of features is refused."""
+
+    names: tuple[str, ...]
+    mean: np.ndarray  # (F,) float64
+    std: np.ndarray  # (F,) float64, 1 for a constant feature
+
+    @classmethod
+    def fit(cls, names: Sequence[str], features: np.ndarray, ends: np.ndarray, lookback: int) -> "Scaler":
+        """From the rows of `features` (N, F) that lie in windows ending at `ends`, each row counted once."""
+        edges = np.zeros(len(features) + 1, np.int64)
+        np.add.at(edges, np.asarray(ends) - lookback + 1, 1)
+        np.add.at(edges, np.asarray(ends) + 1, -1)
+        rows = features[np.cumsum(edges)[:-1] > 0]
+        if not len(rows):
+            raise UserError("there is no training window to fit the scaler on; give more candles")
+        constant = rows.max(0) == rows.min(0)
+        mean, std = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
+        return cls(tuple(names), np.where(constant, rows[0], mean), np.where(constant, 1.0, std))
+
+    def transform(self, names: Sequence[str], features: np.ndarray) -> np.ndarray:
+        """(..., F) float32, scaled. Raises UserError unless `names` are those it was fitted on, in their order."""
+        if tuple(names) != self.names or features.shape[-1] != len(self.names):
+            raise UserError(
+                f"the scaler knows the features {', '.join(self.names)} in this order; given were "
+                f"{features.shape[-1]} columns named {', '.join(names)}"
+            )
+        return ((features - self.mean) / self.std).astype(np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, exact."""
+        return {"names": list(self.names), "mean": self.mean.tolist(), "std": self.std.tolist()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Scaler":
+        """Raises UserError for what `to_dict` cannot have written."""
+        try:
+            names = tuple(map(str, plain["names"]))
+            mean, std = np.array(plain["mean"], np.float64), np.array(plain["std"], np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"this is no scaler: {error!r}; prepare the data anew") from error
+        if mean.shape != (len(names),) or std.shape != mean.shape or not np.isfinite(mean).all() or not (std > 0).all():
+            raise UserError(f"a scaler of {len(names)} features needs as many finite means and positive deviations")
+        return cls(names, mean, std)

@@ -1,0 +1,196 @@
+"""The data stage as a whole: candles in, tables and facts out, one bad coin alone."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipelines.engine.errors import UserError
+from pipelines.workloads.crypto import data as stage
+from pipelines.workloads.crypto import market
+from pipelines.workloads.crypto.candles import VALUES
+from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows
+
+COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
+MADE = market.simulate(COINS, 2500, "15m", 0)
+
+
+def config(**changed):
+    fields = {
+        "folder": None, "symbols": COINS, "symbols_file": None, "timeframe": "15m", "lookback": 60, "horizon": 3,
+        "features": "default", "label": "fixed", "threshold": 0.003, "simulated_candles": 2500, "signal": 0.0,
+        "split": "chronological", "folds": 5, "minimum_rows": 500, "seed": 0, "source": None,
+    }  # fmt: skip
+    return SimpleNamespace(data=SimpleNamespace(**{**fields, **changed}))
+
+
+def write(folder, candles, name, rows=slice(None)):
+    part = candles.rows(rows)
+    frame = pd.DataFrame({"time": part.time, **{each: getattr(part, each) for each in VALUES}})
+    frame.to_csv(folder / name, index=False)
+
+
+@pytest.fixture
+def files(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for symbol in COINS:
+        write(folder, MADE[symbol], f"{symbol}-15m.csv")
+    return folder
+
+
+@pytest.mark.parametrize("split", ["chronological", "walk_forward"])
+def test_what_is_prepared_is_loaded_again_with_parts_that_share_nothing(tmp_path, split):
+    facts = stage.prepare(config(split=split, folds=3, simulated_candles=4000), tmp_path)
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["failed"] == {}
+    coins = {symbol: stage.load(tmp_path, symbol) for symbol in COINS}
+    for fold in range({"chronological": 1, "walk_forward": 3}[split]):
+        ends = {symbol: coin.folds[fold] for symbol, coin in coins.items()}
+        times = {symbol: coin.candles.time for symbol, coin in coins.items()}
+        assert_disjoint(times, Fold((0, 0, 0, 0), ends), 3, 60, 900_000)
+        for symbol, coin in coins.items():
+            counts = facts["coins"][symbol]["classes"][fold]
+            for part in PARTS:
+                assert sum(counts[part].values()) == len(coin.folds[fold][part]) > 0
+            rows = np.unique(windows(coin.folds[fold]["train"], 60))
+            np.testing.assert_allclose(coin.scaled(fold)[rows].mean(0), 0, atol=1e-3)
+    coin = coins["ETHUSDT"]
+    assert coin.candles.digest() == facts["coins"]["ETHUSDT"]["hash"]
+    assert (coin.features.dtype, coin.labels.dtype) == (np.float32, np.int8)
+    assert coin.facts["label"] == {"rule": "fixed", "horizon": 3, "threshold": 0.003}
+
+
+def test_files_and_the_simulated_market_give_the_same_coins_and_preparing_twice_the_same_bytes(tmp_path, files):
+    made, read, again = (tmp_path / name for name in ("made", "read", "again"))
+    facts = stage.prepare(config(), made)
+    stage.prepare(config(folder=str(files)), read)
+    stage.prepare(config(), again)
+    assert stage.load(read, "BTCUSDT").candles.digest() == facts["coins"]["BTCUSDT"]["hash"]
+    written = {path.relative_to(made): path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    assert written == {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+
+
+def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_path):
+    stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
+    coin = stage.load(tmp_path, "BTCUSDT")
+    page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
+    assert tuple(page["features"]) == coin.names == coin.scalers[0].names
+    page["features"] = page["features"][::-1]  # as when they are sorted
+    (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps(page))
+    turned = stage.load(tmp_path, "BTCUSDT")
+    np.testing.assert_array_equal(turned.features, coin.features[:, ::-1])
+    with pytest.raises(UserError, match="in this order"):
+        turned.scaled(0)
+
+
+def test_another_timeframe_does_not_overwrite_the_facts_of_a_coin(tmp_path):
+    stage.prepare(config(symbols=("BTCUSDT",), timeframe="1h"), tmp_path)
+    before = (tmp_path / "BTCUSDT-1h.json").read_text()
+    stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
+    assert (tmp_path / "BTCUSDT-1h.json").read_text() == before
+    assert json.loads((tmp_path / "BTCUSDT-15m.json").read_text())["timeframe"] == "15m"
+
+
+def test_the_lookback_is_not_sixty_unless_it_is_asked_for(tmp_path):
+    facts = {lookback: stage.prepare(config(lookback=lookback), tmp_path / str(lookback)) for lookback in (20, 60)}
+    coin = stage.load(tmp_path / "20", "BTCUSDT")
+    assert coin.lookback == coin.facts["lookback"] == 20
+    gained = facts[20]["coins"]["BTCUSDT"]["windows"] - facts[60]["coins"]["BTCUSDT"]["windows"]
+    assert gained == 40 * len([part for part in MADE["BTCUSDT"].segments() if part.stop - part.start > 240])
+
+
+def test_rows_without_a_future_are_counted_and_in_no_part(tmp_path):
+    facts = stage.prepare(config(horizon=7), tmp_path)
+    for symbol in COINS:
+        coin = stage.load(tmp_path, symbol)
+        assert facts["coins"][symbol]["rows_without_label"] == 7 * len(coin.candles.segments())
+        used = np.concatenate([coin.folds[0][part] for part in PARTS])
+        assert (coin.labels[used] >= 0).all()
+
+
+def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_path, files):
+    names = [*COINS, "XRPUSDT", "ADAUSDT", "BNBUSDT", "DOGEUSDT", "LTCUSDT"]
+    write(files, MADE["BTCUSDT"], "XRPUSDT-15m.csv", slice(0, 30))
+    (files / "ADAUSDT-15m.csv").touch()
+    (files / "BNBUSDT-15m.parquet").write_bytes(b"no parquet")
+    write(files, MADE["BTCUSDT"], "DOGEUSDT-15m.csv", np.flatnonzero(np.arange(2400) % 60))
+    facts = stage.prepare(config(symbols=tuple(names), folder=str(files)), tmp_path / "out")
+    assert facts["symbols"] == list(COINS)
+    reasons = {
+        "XRPUSDT": "XRPUSDT: 30 rows are too few, 500 are needed",
+        "ADAUSDT": "the file is empty",
+        "BNBUSDT": "no parquet file",
+        "DOGEUSDT": "no window fits: 235 candles without a gap are needed",
+        "LTCUSDT": "no file of its 15m candles",
+    }
+    assert facts["failed"].keys() == reasons.keys()
+    for symbol, reason in reasons.items():
+        assert reason in facts["failed"][symbol]
+        assert "\n" not in facts["failed"][symbol]
+    with pytest.raises(UserError, match="XRPUSDT is not among the prepared coins"):
+        stage.load(tmp_path / "out", "XRPUSDT")
+
+
+def test_a_coin_of_another_time_is_left_out_and_does_not_move_the_cuts_of_the_others(tmp_path, files):
+    alone = stage.prepare(config(folder=str(files)), tmp_path / "alone")
+    old = MADE["BTCUSDT"].rows(slice(0, 800))
+    old.time[:] -= 10_000 * 900_000
+    write(files, old, "XRPUSDT-15m.csv")
+    facts = stage.prepare(config(symbols=(*COINS, "XRPUSDT"), folder=str(files)), tmp_path / "all")
+    assert "windows (2023-" in facts["failed"]["XRPUSDT"]
+    assert (facts["folds"], facts["coins"]) == (alone["folds"], alone["coins"])
+
+
+def test_if_no_coin_can_be_used_all_reasons_are_given(tmp_path, files):
+    (files / "BTCUSDT-15m.csv").write_text("")
+    with pytest.raises(UserError, match=r"none of the 2 coins can be used:\n.*BTCUSDT: the file is empty.*\n.*XRPUSDT"):
+        stage.prepare(config(symbols=("BTCUSDT", "XRPUSDT"), folder=str(files)), tmp_path / "out")
+    with pytest.raises(UserError, match=r"data\.simulated_candles=400 left"):
+        stage.prepare(config(simulated_candles=400), tmp_path / "out")
+
+
+@pytest.mark.parametrize("text", ['["BTCUSDT", "eth/usdt"]', '{"symbols": ["BTCUSDT", "ETH_USDT"]}'])
+def test_coins_can_be_named_in_a_file(tmp_path, files, text):
+    path = tmp_path / "symbols.json"
+    path.write_text(text)
+    made = config(symbols=(), symbols_file=str(path), folder=str(files))
+    assert stage.symbols(made.data) == ["BTCUSDT", "ETHUSDT"]
+    assert stage.inputs(made) == [path, files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
+    assert stage.inputs(config()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"symbols": ()}, r"data\.symbols names no coin"),
+        ({"symbols": ("BTCUSDT", "BTC/USDT")}, r"data\.symbols names BTCUSDT twice"),
+        ({"symbols": ("../etc",)}, "'../etc' is not the name of a coin"),
+        ({"symbols_file": "missing.json"}, r"data\.symbols_file=missing\.json: cannot be read: No such file"),
+        ({"timeframe": "15"}, r"data\.timeframe=15 is not known"),
+        ({"features": "15"}, r"data\.features=15 is not known; give one of default, legacy"),
+        ({"label": "barrier"}, r"data\.label=barrier is not known"),
+        ({"horizon": 0}, r"data\.horizon=0 must be"),
+        ({"lookback": 0}, r"data\.lookback=0 must be"),
+        ({"split": "random"}, r"data\.split=random is not known"),
+        ({"split": "walk_forward", "folds": 1}, r"data\.folds=1 must be 2 or more"),
+        ({"source": "kraken"}, r"data\.source=kraken is not known; give one of simulate, files, ccxt"),
+        ({"source": "files"}, r"data\.source=files needs data\.folder"),
+        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no meaning with data\.source=simulate"),
+        ({"folder": "missing"}, r"data\.folder=missing: there is no such folder"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_once_and_in_a_line(tmp_path, changed, message):
+    with pytest.raises(UserError, match=message) as error:
+        stage.prepare(config(**changed), tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_candles_that_changed_since_they_were_prepared_are_refused(tmp_path):
+    stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
+    page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
+    (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps({**page, "hash": "0" * 64}))
+    with pytest.raises(UserError, match="not the candles that were prepared"):
+        stage.load(tmp_path, "BTCUSDT")
