@@ -5,7 +5,8 @@
 
 The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
 folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
-`export(run, model_folder, out) -> str`, which returns a line that says what was written.
+`export(run, model_folder, out) -> str`, which returns a line that says what was written. Of a run with many models
+each goes to a folder of its own.
 """
 
 import argparse
@@ -41,6 +42,20 @@ def export(name: str, run: Path, which: str, out: Path | None) -> str:
         raise ValueError(f"unknown format {name!r}; known formats: {', '.join(formats())}")
     if not run.is_dir():
         raise ValueError(f"no run at {run}; give a run's folder, as in runs/cvrp/default")
+    exporter = importlib.import_module(f"exporters.to_{name}")
+    out = out or run / "exports" / name
+    members = sorted(path for path in (run / "members").glob("*") if path.is_dir())
+    if not members:
+        return exporter.export(run, _model_folder(run, which), out)
+    trained = [member for member in members if (member / "model" / which).is_dir()]
+    if not trained:
+        raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
+    lines = [exporter.export(run, member / "model" / which, out / member.name) for member in trained]
+    lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
+    return "\n".join(lines)
+
+
+def _model_folder(run: Path, which: str) -> Path:
     model_folder = run / "model" / which
     if not model_folder.is_dir():
         there = [other for other in ("best", "last") if (run / "model" / other).is_dir()]
@@ -48,8 +63,7 @@ def export(name: str, run: Path, which: str, out: Path | None) -> str:
             f"{run} has no model/{which}; "
             + (f"it has model/{there[0]}: add --which {there[0]}" if there else "train it first, or give another run")
         )
-    exporter = importlib.import_module(f"exporters.to_{name}")
-    return exporter.export(run, model_folder, out or run / "exports" / name)
+    return model_folder
 
 
 if __name__ == "__main__":

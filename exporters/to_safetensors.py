@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from exporters import manifest
 from models import io
 
-CARD = "README.md"
+LONGEST_LIST = 10
+CARD, FIGURES = "README.md", "evaluation.json"
 
 
 def export(run: Path, model_folder: Path, out: Path) -> str:
@@ -27,12 +28,14 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
     manifest.begin(out)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
-    io.write_whole(out / CARD, card(model, run, source, provenance).encode())
+    measured = _measured(run, source)
+    io.write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
+    io.write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     difference = prove_equal(model, io.load(out))
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     size = manifest.finish(
         out,
-        (io.WEIGHTS, io.CONFIG, CARD),
+        (io.WEIGHTS, io.CONFIG, CARD, FIGURES),
         {
             "format": "safetensors",
             "run": title(run),
@@ -66,10 +69,19 @@ def title(run: Path) -> str:
     return "/".join(run.resolve().parts[-2:])
 
 
-def card(model: nn.Module, run: Path, source: str, provenance: Mapping[str, Any]) -> str:
+def _measured(run: Path, source: str) -> dict[str, Any]:
+    """{split: figures} of the run's evaluations, of one of its many models those that are about it."""
+    parts = source.split("/")
+    member = parts[1] if parts[0] == "members" else None
+    paths = sorted((run / "evaluations").glob("*.json" if member is None else f"*/{member}.json"))
+    evaluations = {(path if member is None else path.parent).stem: _read_object(path) for path in paths}
+    return {name: content for name, content in evaluations.items() if content is not None}
+
+
+def card(
+    model: nn.Module, run: Path, source: str, provenance: Mapping[str, Any], measured: Mapping[str, Mapping[str, Any]]
+) -> str:
     """The model card, in Markdown with YAML front matter: use, measured figures, provenance, configuration."""
-    evaluations = {path.stem: _read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
-    measured = {name: content for name, content in evaluations.items() if content is not None}
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
     config_file = run / "config.yaml"
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
@@ -116,11 +128,13 @@ def _figures(content: Mapping[str, Any]) -> str:
 
 
 def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of scalars and of lists of scalars."""
+    """(dotted key, value) of scalars and of short lists of scalars; long ones are curves."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")
-        elif not isinstance(value, list) or (value and not any(isinstance(item, dict | list) for item in value)):
+        elif not isinstance(value, list) or (
+            0 < len(value) <= LONGEST_LIST and not any(isinstance(item, dict | list) for item in value)
+        ):
             yield f"{prefix}{key}", value
 
 

@@ -25,7 +25,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-FAMILIES = ("routing", "tiny_transformer")
+FAMILIES = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "char_lstm")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 

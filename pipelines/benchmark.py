@@ -12,12 +12,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 import torch
 
 from pipelines.engine import benchmark, cli, hardware
+from pipelines.engine.config import BaseConfig, build
 from pipelines.engine.report import shown
 from pipelines.engine.workload import find
 
@@ -29,10 +31,19 @@ def main() -> None:
     run = benchmark.temporary_run(args.workload)
     accelerator = cli.make_accelerator(config, run)
     folder, _ = cli.prepared(args, workload, config, accelerator)
-    torch.manual_seed(config.seed)
-    task = workload.task(config, folder, accelerator.device)
-    hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
-    result = benchmark.measure(task, config, accelerator, run, workload.select, args.steps)
+
+    def measured(config: BaseConfig) -> dict[str, Any]:
+        torch.manual_seed(config.seed)
+        member = tuple(workload.members(config, folder))[:1]  # of many models, the first
+        task = workload.task(config, folder, accelerator.device, *member)
+        hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
+        return benchmark.measure(task, config, accelerator, run, workload.select, args.steps)
+
+    result = measured(config)
+    for word in workload.compared:
+        other = build(workload.config, config.model_dump(mode="json"), [word], word)
+        found = result if other == config else measured(other)
+        result[f"targets_per_s, {word}"] = found["targets_per_s"]
     if accelerator.device.type == "cuda" and accelerator.num_processes == 1:
         done = subprocess.run(
             [sys.executable, *sys.argv],
@@ -45,7 +56,7 @@ def main() -> None:
         result["times_faster_than_cpu"] = result["examples_per_s"] / result["cpu"]["examples_per_s"]
     if accelerator.is_main_process:
         for key, value in result.items():
-            print(f"{key:26} {value if isinstance(value, dict) else shown(value)}")
+            print(f"{key:36} {value if isinstance(value, dict) else shown(value)}")
         print(json.dumps(result))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines.engine import cli, hardware, report
+from pipelines.engine import cli, report
 from pipelines.engine.loop import evaluator
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find
@@ -30,14 +30,7 @@ def main() -> None:
     if untrained and accelerator.is_main_process:
         run.begin(config, accelerator.num_processes, manifest)
 
-    model = None if workload.untrained(config) else cli.load_model(run.best, accelerator.device)
-    if model is not None:
-        hardware.apply(
-            config.hardware.model_copy(update={"gradient_checkpointing": False}),
-            accelerator.device,
-            model,
-            accelerator.print,
-        )
+    model = cli.trained_model(workload, config, folder, run, accelerator)
     evaluations = workload.evaluate(config, model, folder, accelerator.device, evaluator(accelerator))
     if accelerator.is_main_process:
         for evaluation in evaluations:

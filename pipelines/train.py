@@ -3,6 +3,7 @@
     accelerate launch pipelines/train.py --workload cvrp
     accelerate launch pipelines/train.py --workload cvrp --name dgt-50 model.kind=dgt data.customers=50
     accelerate launch --config_file accelerate_configs/ddp.yaml pipelines/train.py --workload cvrp --resume
+    accelerate launch pipelines/train.py --workload crypto --only BTCUSDT,ETHUSDT
 
 Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n saved and stopped by signal n; 1 else.
 """
@@ -12,10 +13,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-import torch
-
-from pipelines.engine import cli, hardware
-from pipelines.engine.loop import Loop
+from pipelines.engine import cli, members, training
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find
 
@@ -27,25 +25,20 @@ def main() -> None:
     config = cli.training_config(args, workload, run)
     accelerator = cli.make_accelerator(config, run)
     folder, manifest = cli.prepared(args, workload, config, accelerator)
+    evaluate = f"next: accelerate launch pipelines/evaluate.py --workload {run.workload} --name {run.name}"
 
-    torch.manual_seed(config.seed)  # initial weights, the same on every rank
-    task = workload.task(config, folder, accelerator.device)
-    hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
-    accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
-    for note in task.notes:
-        accelerator.print(note)
-
-    loop = Loop(task, config, accelerator, run, workload.select, workload.maximise)
-    resume = args.resume and run.started()
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        run.begin(config, accelerator.num_processes, manifest)
-    cli.start_trackers(accelerator, run, config)
-    progress = loop.fit(resume)
-    accelerator.end_training()
+    names = tuple(workload.members(config, folder))
+    chosen = members.choose(args.only, names)
+    if names:
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            run.begin(config, accelerator.num_processes, manifest)
+        members.train_all(members.Job(run, config, folder, args.resume), chosen, accelerator)
+        accelerator.print(f"{len(chosen)} models in {run.member('NAME').best}\n{evaluate}")
+        return
+    progress = training.train(workload, config, folder, manifest, run, accelerator, args.resume)
     accelerator.print(
-        f"best {workload.select} {progress.best:.5g} at step {progress.best_step}; model in {run.best}\n"
-        f"next: accelerate launch pipelines/evaluate.py --workload {run.workload} --name {run.name}"
+        f"best {workload.select} {progress.best:.5g} at step {progress.best_step}; model in {run.best}\n{evaluate}"
     )
 
 

@@ -63,6 +63,7 @@ def test_the_command_writes_an_artifact_that_is_equal_and_proved_so(run):
     assert sorted(path.name for path in out.iterdir()) == [
         "README.md",
         "config.json",
+        "evaluation.json",
         "manifest.json",
         "model.safetensors",
     ]
@@ -71,7 +72,7 @@ def test_the_command_writes_an_artifact_that_is_equal_and_proved_so(run):
     assert manifest["source"] == "model/best"
     original, exported = io.load(run / "model" / "best"), io.load(out)
     assert manifest["num_parameters"] == sum(parameter.numel() for parameter in original.parameters())
-    assert manifest["files"].keys() == {"README.md", "config.json", "model.safetensors"}
+    assert manifest["files"].keys() == {"README.md", "config.json", "evaluation.json", "model.safetensors"}
     for name, facts in manifest["files"].items():
         data = (out / name).read_bytes()
         assert facts == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

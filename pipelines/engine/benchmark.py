@@ -48,6 +48,7 @@ def measure(
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     median = statistics.median(times)
     quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [median] * 3
+    targets = statistics.mean(float(entry["count"]) for entry in loop.figures[WARM_UP:]) * accelerator.num_processes
     return {
         "workload": run.workload,
         "device": torch.cuda.get_device_name() if cuda else processor(),
@@ -59,6 +60,7 @@ def measure(
         "micro_batch_size": loop.progress.micro_batch_size,
         "steps": steps,
         "examples_per_s": training.batch_size / median,
+        "targets_per_s": targets / median,  # what the loss is a mean over: examples, tokens, characters
         "step_s": median,
         "step_s_quartiles": [quartiles[0], quartiles[2]],
         "peak_memory_gib": peak / 2**30,

@@ -9,16 +9,15 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 from torch import nn
 
 from models import io
 from pipelines.engine import config as configs
-from pipelines.engine import data
+from pipelines.engine import data, hardware
 from pipelines.engine.config import BaseConfig, leaves
-from pipelines.engine.errors import UserError
+from pipelines.engine.errors import MembersFailed, UserError
 from pipelines.engine.launch import check_world
 from pipelines.engine.loop import Stopped
 from pipelines.engine.runs import ROOT, Run
@@ -30,7 +29,7 @@ GROWING = ("training.steps", "training.epochs")
 def parse(description: str, resume: bool = False, steps: int | None = None) -> argparse.Namespace:
     """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
 
-    `resume` adds --resume, `steps` adds --steps with that default.
+    `resume` adds --resume and --only, `steps` adds --steps with that default.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", required=True, help=f"one of: {', '.join(WORKLOADS)}")
@@ -39,6 +38,7 @@ def parse(description: str, resume: bool = False, steps: int | None = None) -> a
     parser.add_argument("words", nargs="*", metavar="key.path=value", help="changes to the config")
     if resume:
         parser.add_argument("--resume", action="store_true", help="continue the run from its newest checkpoint")
+        parser.add_argument("--only", metavar="NAME,NAME", help="train these of a run's many models")
     if steps:
         parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} if not given")
     return parser.parse_intermixed_args()
@@ -53,6 +53,8 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(f"error: {error}", 2)
     except Stopped as stop:
         _leave(str(stop), 128 + stop.number)
+    except MembersFailed as error:
+        _leave(f"error: {error}", 1)
 
 
 def _leave(message: str, status: int) -> None:
@@ -138,9 +140,34 @@ def prepared(args: argparse.Namespace, workload: Workload, config: BaseConfig, a
         return data.prepare(args.workload, workload, config)
 
 
-def load_model(folder: Path, device: torch.device) -> nn.Module:
-    """A saved model; what is wrong with the folder is the user's to mend."""
+def trained_model(
+    workload: Workload, config: BaseConfig, folder: Path, run: Run, accelerator: Accelerator
+) -> nn.Module | dict[str, nn.Module] | None:
+    """The run's best model, {name: model} of a run with many, None where there is nothing to train.
+
+    Members that are not trained to their end are left out, with a line that says so.
+    """
+    if workload.untrained(config):
+        return None
+    names = tuple(workload.members(config, folder))
+    if not names:
+        return _load_model(run.best, config, accelerator)
+    outcomes = {name: run.member(name).outcome() or {"state": "not trained"} for name in names}
+    for name, outcome in outcomes.items():
+        if outcome["state"] != "done":
+            accelerator.print(f"{name} is left out: {outcome['state']} {outcome.get('reason', '')}")
+    done = [name for name, outcome in outcomes.items() if outcome["state"] == "done"]
+    if not done:
+        raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
+    return {name: _load_model(run.member(name).best, config, accelerator) for name in done}
+
+
+def _load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn.Module:
+    """A saved model under the machine's settings; what is wrong with the folder is the user's to mend."""
     try:
-        return io.load(folder, device)
+        model = io.load(folder, accelerator.device)
     except ValueError as error:
         raise UserError(str(error)) from error
+    settings = config.hardware.model_copy(update={"gradient_checkpointing": False})
+    hardware.apply(settings, accelerator.device, model, accelerator.print)
+    return model

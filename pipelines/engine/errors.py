@@ -6,3 +6,7 @@ class UserError(ValueError):
 
     Entry points print it without a traceback and exit with status 2.
     """
+
+
+class MembersFailed(Exception):
+    """Some of a run's many models could not be trained; the others are."""

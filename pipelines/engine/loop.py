@@ -44,8 +44,8 @@ class Progress:
 class Stopped(Exception):
     """A signal asked training to stop; everything is saved."""
 
-    def __init__(self, number: int, step: int):
-        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}; go on with --resume")
+    def __init__(self, number: int, where: str):
+        super().__init__(f"stopped by {signal.Signals(number).name}{where}; go on with --resume")
         self.number = number
 
 
@@ -391,7 +391,7 @@ class Loop:
             self._save()
         if stop:
             self.monitor.close()
-            raise Stopped(stop, step)
+            raise Stopped(stop, f" after step {step}")
 
     def _log(self) -> None:
         total = dict(self._total())

@@ -16,6 +16,7 @@ from pipelines.engine.files import write_json, write_text
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import Evaluation
 
+SHOWN_FACTS = 40  # more are folded up
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; color: #1a1a1a }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc }
@@ -127,7 +128,10 @@ def write(run: Run, sections: Sequence[tuple[str, str]]) -> None:
         summary = json.loads(path.read_text())
         rows = summary.pop("table")
         facts = [{"figure": key, "value": value} for key, value in leaves(summary)]
-        parts.append((f"Evaluation: {path.stem}", (table(rows) if rows else "") + table(facts)))
+        all_facts = table(facts)
+        if len(facts) > SHOWN_FACTS:
+            all_facts = f"<details><summary>all {len(facts)} figures</summary>{all_facts}</details>"
+        parts.append((f"Evaluation: {path.stem}", (table(rows) if rows else "") + all_facts))
     parts += sections
     parts.append(("Configuration", f"<pre>{escape(run.config_file.read_text())}</pre>"))
     title = f"{run.workload} / {run.name}"

@@ -25,11 +25,11 @@ PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic
 class Run:
     """Paths and records of one run. Only the main process writes."""
 
-    def __init__(self, workload: str, name: str):
+    def __init__(self, workload: str, name: str, folder: Path | None = None):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise UserError(f"--name {name!r}: a run's name is letters, digits, '.', '_' and '-', as in dgt-50")
         self.workload, self.name = workload, name
-        self.folder = Path("runs") / workload / name
+        self.folder = folder or Path("runs") / workload / name
         self.config_file = self.folder / "config.yaml"
         self.metrics_file = self.folder / "metrics.jsonl"
         self.checkpoints = self.folder / "checkpoints"
@@ -37,6 +37,15 @@ class Run:
         self.last = self.folder / "model" / "last"
         self.evaluations = self.folder / "evaluations"
         self.report = self.folder / "report.html"
+        self.outcome_file = self.folder / "outcome.json"
+
+    def member(self, name: str) -> "Run":
+        """Paths and records of one of the run's models, where it has many."""
+        return Run(self.workload, self.name, self.folder / "members" / name)
+
+    def outcome(self) -> dict[str, Any] | None:
+        """How the training of a member ended, with "state" done, failed or stopped; None if it did not."""
+        return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
 
     def started(self) -> bool:
         """Whether a run of this name was begun."""

@@ -131,6 +131,20 @@ def overlap_share(held_out: str, training: str, span: int = 50) -> float:
     return float((_places(known, pieces) >= 0).mean()) if len(pieces) else 0.0
 
 
+def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
+    """Which characters of `text` (len(text),) bool lie in a piece of `span` characters that stands in `training`.
+
+    Compares hashes, as `overlap_share` does.
+    """
+    if span < 1:
+        raise ValueError(f"span must be 1 or more (given {span})")
+    pieces, known = _Windows(text).hashes(span), np.sort(_Windows(training).hashes(span))
+    starts = np.flatnonzero(_places(known, pieces) >= 0)
+    # +1 where a piece begins, -1 behind its end: the running sum counts the pieces over each character.
+    steps = np.bincount(starts, minlength=len(text) + 1) - np.bincount(starts + span, minlength=len(text) + 1)
+    return np.cumsum(steps)[: len(text)] > 0
+
+
 class _Windows:
     """Hashes of all windows of a text, of any length, each in a few operations over the text (Karp and Rabin 1987)."""
 

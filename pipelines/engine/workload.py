@@ -5,19 +5,18 @@ what a batch is nor what is learned.
 """
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.errors import UserError
 
-WORKLOADS = ("cvrp", "tinystories")
+WORKLOADS = ("cvrp", "tinystories", "lmol", "crypto", "bep")
 
 
 class Source(Protocol):
@@ -94,14 +93,30 @@ class Workload:
 
     config: type[BaseConfig]
     prepare: Callable[[Any, Path], Mapping[str, Any]]  # (config, folder) -> facts for the manifest
-    task: Callable[[Any, Path, torch.device], Task]  # (config, data folder, device)
+    task: Callable[..., Task]  # (config, data folder, device), and the member's name where there are members
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, model, data folder, device, evaluate)
-    report: Callable[..., Sequence[tuple[str, str]]]  # (config, model, run folder) -> (heading, HTML) sections
+    report: Callable[..., Sequence[tuple[str, str]]]  # (config, model, run) -> (heading, HTML) sections
+    # Names of the models of a run that has many, (config, data folder); `model` above is then {name: model}.
+    members: Callable[[Any, Path], Iterable[str]] = lambda config, folder: ()
     settled: tuple[str, ...] = ("model.", "training.", "seed")  # keys that no later stage may change
     inputs: Callable[[Any], Sequence[Path]] = lambda config: ()  # the user's files that `prepare` reads
     untrained: Callable[[Any], bool] = lambda config: False  # whether the config names a model without weights
+    compared: tuple[str, ...] = ()  # key.path=value words under each of which the benchmark counts targets/s
     select: str = "val/loss"  # the metric that picks model/best and counts for patience
     maximise: bool = False
+
+
+def lazily(path: str) -> Callable[..., Any]:
+    """The function or class `package.module:name`, whose module is imported when it is called.
+
+    So the config of a workload is read, and refused, without waiting for the libraries that its stages need.
+    """
+    module, _, name = path.partition(":")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    return call
 
 
 def find(name: str) -> Workload:

@@ -165,3 +165,15 @@ def test_distinct_and_overlap():
     assert text.overlap_share("long enough", "", 4) == 0
     with pytest.raises(ValueError, match="span must be 1 or more"):
         text.overlap_share("a", "a", 0)
+
+
+@settings(deadline=None)
+@given(st.text("ab", max_size=30), st.text("ab", max_size=30), st.integers(1, 6))
+def test_copied_characters_are_those_within_a_copied_piece(sample, training, span):
+    inside = [False] * len(sample)
+    for start in range(len(sample) - span + 1):
+        if sample[start : start + span] in training:
+            inside[start : start + span] = [True] * span
+    assert text.copied_characters(sample, training, span).tolist() == inside
+    with pytest.raises(ValueError, match="span must be 1 or more"):
+        text.copied_characters(sample, training, 0)

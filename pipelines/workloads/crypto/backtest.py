@@ -5,14 +5,16 @@ backtrader GPL, nautilus-trader and zipline are whole trading systems, and bt re
 
 Rules
 - The signal of candle t is known at its close and filled at the open of candle t + 1; one position at a time.
+- A signal speaks of `horizon` candles: its position is kept for as many, and for as many again whenever the signal
+  comes again, so that a forecast that lasts does not pay its costs twice. No signal (0) is no order to leave.
 - A trade is as large as the account at its entry. With x = exit price / entry price and side +1 or -1,
       gross = side (x - 1),    net = gross - (fee + slippage) (1 + x),
   so each side costs its own notional times (fee + slippage), as on a margin account, and costs are linear in the fee:
   a fee higher by d lowers the trade by exactly d (1 + x). A short earns minus the long's gross and pays the same costs.
-- A position ends at the first of: the open after the signal has changed; the stop or the target, both looked for from
-  the candle of the entry on (in a candle that holds both, the stop); the close of its `horizon`-th candle; the last
-  close before a gap; the last close. A stop that the open has jumped is filled at that open, a target never better than
-  itself. After any exit the next open may enter again, on the same signal too.
+- A position ends at the first of: the open after the opposite signal, or after the horizon of the last one; the stop
+  or the target, both looked for from the candle of the entry on (in a candle that holds both, the stop); the last close
+  before a gap; the last close. A stop that the open has jumped is filled at that open, a target never better than
+  itself. After any exit the signal of the candle before may enter again, an older one does not.
 - A gap cancels the order that would be filled behind it.
 - An account that has lost everything is closed (`ruin`): net is never below -1.
 - The equity of candle t is what the account holds once closed at its close, exit cost included. It depends on no later
@@ -43,7 +45,7 @@ class Trades:
     ratio: np.ndarray  # (K,) exit price / entry price
     gross: np.ndarray  # (K,) return on the account before costs
     net: np.ndarray  # (K,) and after them
-    reason: Sequence[str]  # K of signal, stop, target, horizon, gap, end, ruin
+    reason: Sequence[str]  # K of signal, stop, target, gap, end, ruin
 
     def __len__(self) -> int:
         return len(self.entry)
@@ -81,13 +83,13 @@ def run(
     slippage: float = 0.0005,
     stop: float | None = None,
     target: float | None = None,
-    horizon: int | None = None,
+    horizon: int = 1,
 ) -> Result:
     """Trade `signal` (N,) in -1, 0, +1 by the rules at the head of this file.
 
     `gap` (N,) bool says that candles are missing between t - 1 and t. `fee` and `slippage` are shares of the notional
-    per side, `stop` and `target` distances as shares of the entry price (None: without), `horizon` the most candles
-    that a position is held (None: no limit). ValueError for arrays that do not fit together and values out of range.
+    per side, `stop` and `target` distances as shares of the entry price (None: without), `horizon` the candles that a
+    signal speaks of. ValueError for arrays that do not fit together and values out of range.
     """
     prices = [np.asarray(column, dtype=np.float64) for column in (open, high, low, close)]
     signal, gap = np.asarray(signal), np.asarray(gap, dtype=bool)
@@ -95,26 +97,27 @@ def run(
     # Plain Python numbers: one pass over lists is several times faster than indexing arrays.
     opens, highs, lows, closes = (column.tolist() for column in prices)
     gaps = gap.tolist()
-    wanted = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # what an order at this open asks for
+    orders = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # for this open
     final, cost = len(closes) - 1, fee + slippage
-    limit = len(closes) if horizon is None else horizon
 
     equity = [1.0] * len(closes)
     rows: list[tuple[int, int, int, int, float, float, str]] = []
-    account, side, entry, price, stop_price, target_price = 1.0, 0, 0, 0.0, 0.0, 0.0
+    account, side, entry, until, price, stop_price, target_price = 1.0, 0, 0, 0, 0.0, 0.0, 0.0
     for t in range(1, len(closes)):
-        if side and wanted[t] != side:
+        if orders[t] == side:
+            until = t + horizon
+        if side and (orders[t] == -side or t == until):
             rows.append(_trade(entry, t, t - entry, side, opens[t] / price, cost, "signal"))
             account, side = account * (1.0 + rows[-1][5]), 0
         if not side:
-            side = wanted[t] if account > 0 else 0
+            side = orders[t] if account > 0 else 0
             if not side:
                 equity[t] = account
                 continue
-            entry, price = t, opens[t]
+            entry, until, price = t, t + horizon, opens[t]
             stop_price = price * (1 - side * stop) if stop else None
             target_price = price * (1 + side * target) if target else None
-        long, held, exit_price = side > 0, t - entry + 1, closes[t]
+        long, exit_price = side > 0, closes[t]
         worth = 1.0 + _net(side, exit_price / price, cost)
         if stop and (lows[t] <= stop_price if long else highs[t] >= stop_price):
             # An open beyond the stop is where it is filled.
@@ -124,8 +127,6 @@ def run(
             exit_price, reason = target_price, "target"
         elif worth <= 0:
             reason = "ruin"
-        elif held >= limit:
-            reason = "horizon"
         elif t == final:
             reason = "end"
         elif gaps[t + 1]:
@@ -133,13 +134,14 @@ def run(
         else:
             equity[t] = account * worth
             continue
-        rows.append(_trade(entry, t, held, side, exit_price / price, cost, reason))
+        rows.append(_trade(entry, t, t - entry + 1, side, exit_price / price, cost, reason))
         account, side = account * (1.0 + rows[-1][5]), 0
         equity[t] = account
-    return Result(np.array(equity), _trades(rows), fee, slippage, _buy_and_hold(opens, closes, cost))
+    held = buy_and_hold(prices[0], prices[3], fee, slippage)
+    return Result(np.array(equity), _trades(rows), fee, slippage, float(held[-1] - 1))
 
 
-def _net(side: int, ratio: float, cost: float) -> float:
+def _net(side: Any, ratio: Any, cost: float) -> Any:
     return side * (ratio - 1.0) - cost * (1.0 + ratio)
 
 
@@ -149,8 +151,11 @@ def _trade(
     return entry, leave, held, side, ratio, max(_net(side, ratio, cost), -1.0), reason
 
 
-def _buy_and_hold(opens: list[float], closes: list[float], cost: float) -> float:
-    return max(_net(1, closes[-1] / opens[1], cost), -1.0) if len(closes) > 1 else 0.0
+def buy_and_hold(open: np.ndarray, close: np.ndarray, fee: float, slippage: float) -> np.ndarray:
+    """(N,) what an account that buys at the second open holds at each close once sold there; gaps are held through."""
+    equity = np.ones(len(close))
+    equity[1:] = np.maximum(1.0 + _net(1, close[1:] / open[1:2], fee + slippage), 0.0)
+    return equity
 
 
 def _trades(rows: list[tuple[int, int, int, int, float, float, str]]) -> Trades:
@@ -184,8 +189,8 @@ def _check(prices, signal, gap, fee, slippage, stop, target, horizon) -> None:
     for name, distance in (("stop", stop), ("target", target)):
         if distance is not None and not 0 < distance < 1:
             raise ValueError(f"{name} is a share of the entry price between 0 and 1, got {distance}; None: without one")
-    if horizon is not None and horizon < 1:
-        raise ValueError(f"horizon is a number of candles, at least 1, got {horizon}; None: no limit")
+    if horizon < 1:
+        raise ValueError(f"horizon is a number of candles, at least 1, got {horizon}")
 
 
 def figures(result: Result, candles_per_day: int) -> dict[str, Any]:

@@ -24,7 +24,8 @@ SKILL, NO_SKILL, LEAK = "skill", "no skill shown", "leak suspected"
 # into the features is what takes most of the uncertainty away.
 LEAK_BALANCED_ACCURACY = 0.8  # at or above
 LEAK_LOG_LOSS = 0.4  # at or below this share of the prior's log loss
-LEAK_HIT_RATE = 0.8  # lower end of the interval of the directional hit rate, at or above
+LEAK_HIT_RATE = 0.8  # lower end of the interval of the directional hit rate, at or above,
+LEAK_HIT_SHARE = 0.5  # if it covers this share of the moves: of the few that a model is surest of many may be right
 LEAK_ROWS = 30  # fewer say nothing
 
 TAIL = 0.15  # share of the training rows, the latest, that stops the boosting
@@ -42,19 +43,25 @@ def class_shares(labels: np.ndarray) -> np.ndarray:
 
 
 def figures(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> dict[str, Any]:
-    """All figures of probabilities (N, 3) for labels (N,), beside those of `prior` (3,), the shares in training.
+    """All figures of probabilities (N, 3) for labels (N,), beside those of `prior`, the shares in training.
 
-    Log losses are in nats, probabilities kept 2.2e-16 away from 0 and 1; the Brier score is the sum over classes, 0 to
-    2 (Brier 1950); the calibration error is that of the predicted class (Guo et al. 2017). ValueError for rows that are
-    no probabilities, labels other than 0, 1, 2, and no rows.
+    The prior is (3,), or (N, 3) where rows differ in what was training before them.
+
+    Log losses are in nats, probabilities kept 2.2e-16 away from 0 and 1. That of the direction is about SHORT or LONG
+    where the price moved, by what the model gave to these two (None where it never moved). The Brier score is the sum
+    over classes, 0 to 2 (Brier 1950); the calibration error is that of the predicted class (Guo et al. 2017).
+    ValueError for rows that are no probabilities, labels other than 0, 1, 2, and no rows.
     """
     probabilities, labels = _checked(probabilities, labels)
     priors = _prior_rows(prior, len(labels))
+    moved = labels != NO_TRADE
     error, bins = _calibration(probabilities, labels)
     return {
         **table_figures(confusion(probabilities.argmax(axis=1), labels)),
         "log_loss": float(_log_losses(probabilities, labels).mean()),
         "prior_log_loss": float(_log_losses(priors, labels).mean()),
+        "direction_log_loss": float(_direction_losses(probabilities, labels)[moved].mean()) if moved.any() else None,
+        "prior_direction_log_loss": float(_direction_losses(priors, labels)[moved].mean()) if moved.any() else None,
         "brier": float(((probabilities - np.eye(NUM_CLASSES)[labels]) ** 2).sum(axis=1).mean()),
         "calibration_error": error,
         "reliability": bins,
@@ -126,15 +133,16 @@ def block_bootstrap(
     time: np.ndarray | None = None,
     block: int | None = None,
     resamples: int = 1000,
+    confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """How much better `probabilities` (N, 3) are than `other` (N, 3), with 95 % intervals of the paired differences.
+    """How much better `probabilities` (N, 3) are than `other` (N, 3), with intervals of the paired differences.
 
     Moving-block bootstrap (Künsch 1989): labels `horizon` candles long overlap, so blocks of at least that many steps
     of time are drawn. Rows are in order of time, one a step, unless `time` (N,) is given: rows of equal time, say of
     several coins, then stay together. `block` is max(horizon, N^(1/3)) by default. Returns {"log_loss": {"gain", "low",
-    "high"}, "macro_f1": likewise, "block", "steps"}, gains above 0 where the model is better, low and high None below
-    ten blocks of steps. ValueError for a block shorter than the horizon.
+    "high"}, "direction_log_loss" and "macro_f1": likewise, "block", "steps"}, gains above 0 where the model is better,
+    low and high None below ten blocks of steps. ValueError for a block shorter than the horizon.
     """
     sums = _paired_sums(*_checked(probabilities, labels), _checked(other, labels)[0])
     if time is not None:
@@ -160,7 +168,7 @@ def block_bootstrap(
         for name, values in _gains(blocks[starts].sum(axis=1)).items():
             drawn[name].append(values)
     for name, gain in gains.items():
-        low, high = np.quantile(np.concatenate(drawn[name]), (0.025, 0.975))
+        low, high = np.quantile(np.concatenate(drawn[name]), ((1 - confidence) / 2, (1 + confidence) / 2))
         result[name] = {"gain": gain, "low": float(low), "high": float(high)}
     return result
 
@@ -183,6 +191,8 @@ def baselines(
     regression, gradient boosting: scikit-learn's, the latter stopped by the last 15 % of the training rows.
     A class that training lacks has the prior's small share. ValueError for features that are not finite.
     """
+    from threadpoolctl import threadpool_limits
+
     train_labels = np.asarray(train_labels, dtype=np.int64)
     for name, array in (("train_features", train_features), ("test_features", test_features)):
         if not np.isfinite(array).all():
@@ -190,12 +200,16 @@ def baselines(
     prior = class_shares(train_labels)
     majority = _prior_rows(prior, len(test_features))
     drawn = np.random.default_rng(seed).choice(NUM_CLASSES, len(majority), p=prior)
+    with threadpool_limits(1):  # these fits are small: threads that wait for each other cost more than they save
+        fitted = {
+            "logistic regression": _logistic_regression(train_features, train_labels, test_features, prior),
+            "gradient boosting": _gradient_boosting(train_features, train_labels, test_features, prior, seed),
+        }
     return {
         "majority": majority,
         "stratified guess": (np.eye(NUM_CLASSES)[drawn] + majority) / 2,
         "sign of last return": _by_sign(train_last_returns, train_labels, test_last_returns, prior),
-        "logistic regression": _logistic_regression(train_features, train_labels, test_features, prior),
-        "gradient boosting": _gradient_boosting(train_features, train_labels, test_features, prior, seed),
+        **fitted,
     }
 
 
@@ -208,14 +222,19 @@ def verdict(
     horizon: int,
     time: np.ndarray | None = None,
     resamples: int = 1000,
+    confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Judge a model beside its `baselines`: {"verdict", "reasons", "comparisons"}.
 
     "leak suspected": the model or a baseline is too good to be true (the LEAK_ bounds of this file). Else "skill": both
-    log loss and macro-F1 are better than those of the prior and of the baseline that is best at each, every 95 %
-    interval of the difference above 0. Else "no skill shown", which is what little data shows too.
-    `horizon`, `time`, `resamples`, `seed`: as in `block_bootstrap`. ValueError without a baseline beside the prior.
+    log loss and macro-F1 are better than those of the prior and of the baseline that is best at each, and the log loss
+    of the direction is better than the prior's, every interval of the difference above 0. Volatility alone tells when
+    prices move; who does not know where to has nothing to trade on. Else "no skill shown", which is what little data
+    shows too. Without skill the chance of "skill" is at most (1 - confidence) / 2: of many coins each needs a
+    confidence nearer to 1.
+    `prior`: as in `figures`; `horizon`, `time`, `resamples`, `confidence`, `seed`: as in `block_bootstrap`. ValueError
+    without a baseline beside the prior.
     """
     others = {name: rows for name, rows in others.items() if name != "majority"}
     if not others:
@@ -236,6 +255,7 @@ def verdict(
             horizon=horizon,
             time=time,
             resamples=resamples,
+            confidence=confidence,
             seed=seed,
         )
         for name in ("prior", *dict.fromkeys(rivals.values()))
@@ -245,6 +265,8 @@ def verdict(
         for metric, rival in rivals.items()
         for name in ("prior", rival)
     ]
+    direction = "direction_log_loss"
+    comparisons.append({"figure": direction, "against": "prior", **tested["prior"][direction]})
     if reasons:
         return {"verdict": LEAK, "reasons": reasons, "comparisons": comparisons}
     reasons = [_shortfall(row) for row in comparisons if row["low"] is None or row["low"] <= 0]
@@ -252,7 +274,7 @@ def verdict(
         return {"verdict": NO_SKILL, "reasons": reasons, "comparisons": comparisons}
     reasons = [
         f"{row['figure']} is better than that of {row['against']} by {row['gain']:.4f} "
-        f"(95 %: {row['low']:.4f} to {row['high']:.4f})"
+        f"({100 * confidence:.4g} %: {row['low']:.4f} to {row['high']:.4f})"
         for row in comparisons
     ]
     return {"verdict": SKILL, "reasons": reasons, "comparisons": comparisons}
@@ -303,12 +325,20 @@ def _checked(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
 
 
 def _prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
-    return np.tile(np.asarray(prior, dtype=np.float64), (num, 1))
+    return np.broadcast_to(np.asarray(prior, dtype=np.float64), (num, NUM_CLASSES)).copy()
 
 
 def _log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     tiny = np.finfo(np.float64).eps
     return -np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny))
+
+
+def _direction_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(N,) of SHORT against LONG; 0 where the label is neither."""
+    tiny = np.finfo(np.float64).eps
+    sides = np.clip(probabilities[:, [SHORT, LONG]], tiny, None)
+    chosen = np.where(labels == LONG, sides[:, 1], sides[:, 0])
+    return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
 
 
 def _macro_f1(right: np.ndarray, predicted: np.ndarray, actual: np.ndarray) -> np.ndarray:
@@ -344,11 +374,14 @@ def _calibration(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, 
 
 
 def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(N, 17) whose sums over rows give every figure: rows, saved nats, then labels, predictions and hits per class."""
+    """(N, 18) whose sums over rows give every figure.
+
+    Rows, saved nats, saved nats of the direction, then labels, predictions and hits per class.
+    """
     classes = np.eye(NUM_CLASSES)
     actual = classes[labels]
-    columns = [np.ones((len(labels), 1)), (_log_losses(other, labels) - _log_losses(probabilities, labels))[:, None]]
-    columns.append(actual)
+    saved = [losses(other, labels) - losses(probabilities, labels) for losses in (_log_losses, _direction_losses)]
+    columns = [np.stack([np.ones(len(labels)), *saved], axis=1), actual]
     for rows in (probabilities, other):
         predicted = classes[rows.argmax(axis=1)]
         columns += [predicted, predicted * actual]
@@ -356,10 +389,12 @@ def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarra
 
 
 def _gains(sums: np.ndarray) -> dict[str, np.ndarray]:
-    """(..., 17) -> {figure: (...)} by how much the model is better."""
-    actual, predicted, right, other_predicted, other_right = (sums[..., i : i + 3] for i in range(2, 17, 3))
+    """(..., 18) -> {figure: (...)} by how much the model is better."""
+    actual, predicted, right, other_predicted, other_right = (sums[..., i : i + 3] for i in range(3, 18, 3))
+    moved = actual[..., SHORT] + actual[..., LONG]
     return {
         "log_loss": sums[..., 1] / sums[..., 0],
+        "direction_log_loss": sums[..., 2] / np.maximum(moved, 1),
         "macro_f1": _macro_f1(right, predicted, actual) - _macro_f1(other_right, other_predicted, actual),
     }
 
@@ -422,7 +457,9 @@ def _leaks(name: str, found: Mapping[str, Any]) -> list[str]:
         reasons.append(f"balanced accuracy of {name} is {balanced:.3f}, at or above {LEAK_BALANCED_ACCURACY}")
     if share <= LEAK_LOG_LOSS:
         reasons.append(f"log loss of {name} is {share:.3f} of the prior's, at or below {LEAK_LOG_LOSS}")
-    if interval and interval[0] >= LEAK_HIT_RATE and found["directional_n"] >= LEAK_ROWS:
+    moves = sum(found["classes"][k]["labels"] for k in (SHORT, LONG))
+    enough = max(LEAK_ROWS, LEAK_HIT_SHARE * moves)
+    if interval and interval[0] >= LEAK_HIT_RATE and found["directional_n"] >= enough:
         reasons.append(f"{name} has the sign right in {found['directional_hit_rate']:.1%} of {found['directional_n']}")
     return reasons
 

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from models.routing.policy import KINDS, PRESETS, RoutingConfig
 from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload
+from pipelines.engine.workload import Workload, lazily
 
 HEURISTICS = ("greedy", "savings")
 CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # Kool et al. 2019, by number of customers
@@ -117,36 +117,13 @@ class Config(BaseConfig):
         return self
 
 
-def _prepare(config, folder):
-    from pipelines.workloads.cvrp import instances
-
-    return instances.prepare(config, folder)
-
-
-def _task(config, folder, device):
-    from pipelines.workloads.cvrp.task import CvrpTask
-
-    return CvrpTask(config, folder, device)
-
-
-def _evaluate(config, model, folder, device, evaluate):
-    from pipelines.workloads.cvrp import evaluation
-
-    return evaluation.evaluate(config, model, folder, device, evaluate)
-
-
-def _report(config, model, run):
-    from pipelines.workloads.cvrp import report
-
-    return report.sections(config, model, run)
-
-
+_package = "pipelines.workloads.cvrp"
 WORKLOAD = Workload(
     config=Config,
-    prepare=_prepare,
-    task=_task,
-    evaluate=_evaluate,
-    report=_report,
+    prepare=lazily(f"{_package}.instances:prepare"),
+    task=lazily(f"{_package}.task:CvrpTask"),
+    evaluate=lazily(f"{_package}.evaluation:evaluate"),
+    report=lazily(f"{_package}.report:sections"),
     untrained=lambda config: config.model.kind in HEURISTICS,
     select="val/cost",
 )

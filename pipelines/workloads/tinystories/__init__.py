@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from models import rp2040
 from models.tiny_transformer import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload
+from pipelines.engine.workload import Workload, lazily
 
 
 class Data(Section):
@@ -112,43 +112,14 @@ class Config(BaseConfig):
         return self
 
 
-def _prepare(config, folder):
-    from pipelines.workloads.tinystories import data
-
-    return data.prepare(config, folder)
-
-
-def _inputs(config):
-    from pipelines.workloads.tinystories import data
-
-    return data.inputs(config)
-
-
-def _task(config, folder, device):
-    from pipelines.workloads.tinystories.task import StoriesTask
-
-    return StoriesTask(config, folder, device)
-
-
-def _evaluate(config, model, folder, device, evaluate):
-    from pipelines.workloads.tinystories import evaluation
-
-    return evaluation.evaluate(config, model, folder, device, evaluate)
-
-
-def _report(config, model, run):
-    from pipelines.workloads.tinystories import report
-
-    return report.sections(config, model, run)
-
-
+_package = "pipelines.workloads.tinystories"
 WORKLOAD = Workload(
     config=Config,
-    prepare=_prepare,
-    inputs=_inputs,
-    task=_task,
-    evaluate=_evaluate,
-    report=_report,
+    prepare=lazily(f"{_package}.data:prepare"),
+    inputs=lazily(f"{_package}.data:inputs"),
+    task=lazily(f"{_package}.task:StoriesTask"),
+    evaluate=lazily(f"{_package}.evaluation:evaluate"),
+    report=lazily(f"{_package}.report:sections"),
     settled=("model.", "training.", "seed", "data."),  # tokens mean something in the data they were made from alone
     select="val/bits_per_character",
 )

@@ -86,22 +86,6 @@ def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_p
         turned.scaled(0)
 
 
-def test_another_timeframe_does_not_overwrite_the_facts_of_a_coin(tmp_path):
-    stage.prepare(config(symbols=("BTCUSDT",), timeframe="1h"), tmp_path)
-    before = (tmp_path / "BTCUSDT-1h.json").read_text()
-    stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
-    assert (tmp_path / "BTCUSDT-1h.json").read_text() == before
-    assert json.loads((tmp_path / "BTCUSDT-15m.json").read_text())["timeframe"] == "15m"
-
-
-def test_the_lookback_is_not_sixty_unless_it_is_asked_for(tmp_path):
-    facts = {lookback: stage.prepare(config(lookback=lookback), tmp_path / str(lookback)) for lookback in (20, 60)}
-    coin = stage.load(tmp_path / "20", "BTCUSDT")
-    assert coin.lookback == coin.facts["lookback"] == 20
-    gained = facts[20]["coins"]["BTCUSDT"]["windows"] - facts[60]["coins"]["BTCUSDT"]["windows"]
-    assert gained == 40 * len([part for part in MADE["BTCUSDT"].segments() if part.stop - part.start > 240])
-
-
 def test_rows_without_a_future_are_counted_and_in_no_part(tmp_path):
     facts = stage.prepare(config(horizon=7), tmp_path)
     for symbol in COINS:

@@ -340,6 +340,17 @@ def test_a_perfect_predictor_is_suspected_of_a_leak():
     assert "balanced accuracy of the model is 1.000" in found["reasons"][0]
 
 
+@pytest.mark.parametrize(("share", "expected"), [(0.2, False), (0.9, True)])
+def test_being_right_about_a_few_sure_moves_is_no_leak_and_about_most_of_them_is(share, expected):
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 1500)
+    right = np.where(generator.random(1500) < 0.92, labels, 2 - labels)
+    said = np.where((labels != 1) & (generator.random(1500) < share), right, 1)
+    probabilities = 0.2 * np.eye(3)[said] + 0.8 / 3  # so unsure that only the sign tells
+    found = judge.verdict(probabilities, labels, np.full(3, 1 / 3), guesses(0, labels), horizon=3)
+    assert any("has the sign right" in reason for reason in found["reasons"]) == expected
+
+
 def test_the_future_among_the_features_is_found_by_a_baseline():
     rows = market(0)
     labels = rows.pop("test_labels")
@@ -387,9 +398,34 @@ def test_a_planted_signal_is_skill():
         judge.softmax(scores), labels, judge.class_shares(rows["train_labels"]), judge.baselines(**rows), horizon=3
     )
     assert found["verdict"] == SKILL
-    assert [row["figure"] for row in found["comparisons"]] == ["log_loss", "log_loss", "macro_f1", "macro_f1"]
+    figures = ["log_loss", "log_loss", "macro_f1", "macro_f1", "direction_log_loss"]
+    assert [row["figure"] for row in found["comparisons"]] == figures
     assert all(row["low"] > 0 for row in found["comparisons"])
     json.dumps(found, allow_nan=False)
+
+
+def test_knowing_when_prices_move_but_not_where_to_is_no_skill():
+    generator = np.random.default_rng(0)
+    wild = generator.random(3000)
+    labels = np.where(generator.random(3000) < wild, 2 * generator.integers(0, 2, 3000), 1)
+    lean = 0.02 * generator.normal(size=3000)  # the model must say one of both sides
+    probabilities = np.stack([wild * (0.5 - lean), 1 - wild, wild * (0.5 + lean)], axis=1)
+    prior = judge.class_shares(labels)
+    found = judge.verdict(probabilities, labels, prior, guesses(0, labels), horizon=3)
+    *others, direction = found["comparisons"]
+    assert all(row["low"] > 0 for row in others)
+    assert (direction["figure"], direction["low"] < 0) == ("direction_log_loss", True)
+    assert found["verdict"] == NO_SKILL
+    assert len(found["reasons"]) == 1
+
+
+def test_the_log_loss_is_that_of_moving_and_that_of_the_direction():
+    probabilities, labels = made(0, 400)
+    found = judge.figures(probabilities, labels, np.full(3, 1 / 3))
+    still, moved = probabilities[:, 1], labels != 1
+    moving = -np.log(np.where(moved, 1 - still, still)).mean()
+    assert found["log_loss"] == pytest.approx(moving + moved.mean() * found["direction_log_loss"])
+    assert found["prior_direction_log_loss"] == pytest.approx(np.log(2))
 
 
 def test_a_signal_that_a_baseline_has_too_is_no_skill():

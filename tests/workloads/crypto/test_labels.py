@@ -9,15 +9,12 @@ from pipelines.engine.errors import UserError
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.labels import (
-    CLASSES,
     LONG,
     NO_TRADE,
     RULES,
     SHORT,
     UNKNOWN,
-    check_threshold,
     label,
-    round_trip_cost,
 )
 
 COIN = market.simulate(("BTCUSDT",), 2000, "15m", 1)["BTCUSDT"]
@@ -28,25 +25,6 @@ def candles(close, high=None, low=None):
     high, low = (close if each is None else np.asarray(each, np.float64) for each in (high, low))
     time = 1_704_067_200_000 + 900_000 * np.arange(len(close))
     return Candles("BTCUSDT", 900_000, time, close, high, low, close, np.ones(len(close)))
-
-
-def test_the_legacy_label_map_cannot_return_a_fall_is_0_nothing_is_1_and_a_rise_is_2():
-    assert label(candles([100, 99, 99, 100]), "fixed", 1, 0.003).tolist() == [0, 1, 2, UNKNOWN]
-    assert (SHORT, NO_TRADE, LONG) == (0, 1, 2)
-    assert CLASSES == ("SHORT", "NO_TRADE", "LONG")
-    for rule in RULES:
-        assert set(np.unique(label(COIN, rule, 3, 0.003))) == {UNKNOWN, SHORT, NO_TRADE, LONG}
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("horizon", [1, 3, 10])
-def test_the_last_rows_without_a_future_are_dropped_and_never_no_trade(rule, horizon):
-    labels = label(COIN, rule, horizon, 0.003)
-    for segment in COIN.segments():
-        assert (labels[segment][-horizon:] == UNKNOWN).all()
-    known = sum(max(0, segment.stop - segment.start - horizon) for segment in COIN.segments())
-    if rule != "volatility":
-        assert int((labels != UNKNOWN).sum()) == known
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -109,16 +87,6 @@ def test_a_stop_nearer_than_the_target_takes_trades_away():
     made = candles([100.0, 100, 100, 100], [100, 100.1, 101.5, 100], [100, 99.4, 100, 100])
     assert label(made, "triple_barrier", 3, 0.01)[0] == LONG
     assert label(made, "triple_barrier", 3, 0.01, stop=0.005)[0] == NO_TRADE
-
-
-def test_a_threshold_below_the_cost_of_a_trade_is_refused_by_name():
-    assert round_trip_cost() == pytest.approx(0.003)
-    check_threshold(0.003)
-    check_threshold(0.0025, fee=0.0005)
-    with pytest.raises(
-        UserError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
-    ):
-        check_threshold(0.0025)
 
 
 def test_what_cannot_be_labelled_is_refused():

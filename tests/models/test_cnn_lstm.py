@@ -1,0 +1,143 @@
+"""The networks over windows of candles, and how a saved one holds its input to what it was trained on."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from models import io
+from models.cnn_lstm import CNNLSTM, PRESETS, BatchNorm, CNNLSTMConfig
+
+STEP, START = 60_000, 1_700_000_040_000
+NAMES = ("spread", "momentum", "volume")
+
+
+def config(preset="default", **changes):
+    scaler = {"mean": [1.0, -2.0, 0.5], "std": [2.0, 0.5, 1.0]}
+    values = {"features": NAMES, "lookback": 8, "coins": ("AUSDT",), "scalers": {"AUSDT": scaler}, "timeframe_ms": STEP}
+    return CNNLSTMConfig(preset, **{**values, **changes})
+
+
+def model(preset="default", **changes):
+    torch.manual_seed(0)
+    made = CNNLSTM(config(preset, **changes)).eval()
+    for parameter in made.parameters():  # the last layer starts at zero
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def table(rows=20):
+    generator = torch.Generator().manual_seed(1)
+    return {name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in NAMES}
+
+
+def times(rows=20):
+    return [START + STEP * row for row in range(rows)]
+
+
+def now(rows=20):
+    return START + STEP * rows + 17
+
+
+def test_legacy_has_689_923_parameters_with_15_features_and_default_has_fewer():
+    counts = {
+        preset: sum(
+            p.numel() for p in CNNLSTM(CNNLSTMConfig(preset, tuple(map(str, range(15))), lookback=60)).parameters()
+        )
+        for preset in PRESETS
+    }
+    assert counts["legacy"] == 689_923
+    assert counts["default"] < counts["legacy"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_batch_of_one_trains(preset):
+    made = model(preset).train()
+    before = {name: value.clone() for name, value in made.named_buffers()}
+    logits = made(torch.randn(1, 8, 3))
+    torch.nn.functional.cross_entropy(logits, torch.tensor([2])).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in made.parameters())
+    # One value per channel says nothing of a variance: the running ones of the head stay as they were.
+    for name, value in made.named_buffers():
+        if name.startswith("network.head"):
+            assert torch.equal(value, before[name])
+
+
+def test_batch_norm_is_torchs_for_larger_batches():
+    torch.manual_seed(0)
+    ours, theirs = BatchNorm(4), torch.nn.BatchNorm1d(4)
+    for x in (torch.randn(5, 4), torch.randn(2, 4, 3), torch.randn(1, 4, 2)):
+        assert torch.equal(ours(x), theirs(x))
+    assert torch.equal(ours.running_var, theirs.running_var)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("lookback", [4, 7, 8, 60, 61])
+def test_every_candle_of_the_window_counts(preset, lookback):
+    windows = torch.randn(2, lookback, 3, requires_grad=True)
+    model(preset, lookback=lookback)(windows).square().sum().backward()
+    assert (windows.grad.abs().sum((0, 2)) > 0).all()
+
+
+def test_legacy_attends_as_the_last_row_of_full_attention():
+    network = model("legacy").network
+    states, _ = network.lstm(torch.randn(2, 8, 3))
+    full, _ = network.attention(states, states, states, need_weights=False)
+    last, _ = network.attention(states[:, -1:], states, states, need_weights=False)
+    torch.testing.assert_close(full[:, -1:], last)
+
+
+def test_a_pooled_model_is_told_the_coin():
+    made = model(coins=("AUSDT", "BUSDT"))
+    windows = torch.randn(1, 8, 3).expand(2, -1, -1)
+    first, second = made(windows, torch.tensor([0, 1]))
+    assert not torch.allclose(first, second)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_saved_model_is_the_same(preset, tmp_path):
+    made = model(preset)
+    io.save(made, tmp_path)
+    loaded = io.load(tmp_path)
+    assert loaded.config == made.config
+    assert torch.equal(loaded(**made.example()), made(**made.example()))
+
+
+def test_predict_scales_and_takes_every_window():
+    made, columns = model(), table()
+    scaled = (torch.stack(list(columns.values()), 1) - torch.tensor([1.0, -2.0, 0.5])) / torch.tensor([2.0, 0.5, 1.0])
+    windows = torch.stack([scaled[end - 7 : end + 1] for end in range(7, 20)]).float()
+    with torch.no_grad():
+        expected = made(windows).softmax(-1)
+    torch.testing.assert_close(made.predict(columns, times(), now=now()), expected)
+
+
+def test_predict_refuses_what_it_was_not_trained_on():
+    made, columns, full = model(), table(), times()
+
+    def refused(message, columns=columns, times=full, **words):
+        with pytest.raises(ValueError, match=message):
+            made.predict(columns, times, **{"now": now(), **words})
+
+    refused("lack volume", {name: columns[name] for name in NAMES[:2]})
+    refused("add price", {**columns, "price": columns["spread"]})
+    refused(
+        "column 0 is momentum where spread belongs", {name: columns[name] for name in ("momentum", "spread", "volume")}
+    )
+    refused(f"gap: the candle after {full[4]} ms is {full[5] + STEP} ms", times=full[:5] + [t + STEP for t in full[5:]])
+    refused("gap", times=[*full[:5], full[4], *full[6:]])  # a row twice
+    refused("is stale", now=now() + STEP)
+    refused("is stale", now=None)  # 2023 is long ago by this computer's clock
+    refused("has not closed yet", now=full[-1] + STEP - 1)
+    refused("a window is 8 candles, these are 7", table(7), full[:7])
+    refused("20 numbers", times=full[1:])
+    refused("coin 'BUSDT' is not among", coin="BUSDT")
+    columns["volume"][3] = math.nan
+    refused(f"volume is not finite at {full[3]} ms")
+
+
+def test_config_refuses_what_cannot_be():
+    for changes, message in (({"preset": "large"}, "preset 'large'"), ({"lookback": 3}, "4 candles")):
+        with pytest.raises(ValueError, match=message):
+            replace(config(), **changes)

@@ -1,0 +1,219 @@
+"""Many coins in one command: as alone, in parts, killed, resumed; judged, and exported for use."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from models import io
+from pipelines.workloads.crypto import candles, features, market
+from tests.stages import ROOT, command, refused, stage
+
+COINS = ("AUSDT", "EUSDT", "CUSDT")
+WORDS = [
+    *("data.folder=market", f"data.symbols=[{','.join(COINS)}]", "data.lookback=16", "training.batch_size=64"),
+    *("training.epochs=3", "training.validation_steps=10", "training.checkpoint_steps=10", "model.width=16"),
+    "evaluation.repetitions=100",
+]
+
+
+def write(folder, symbol, rows):
+    """A file of candles as Binance publishes them."""
+    folder.mkdir(exist_ok=True)
+    coin = market.simulate([symbol], rows, "15m", seed=0, signal=1.0)[symbol]
+    columns = (coin.time, coin.open, coin.high, coin.low, coin.close, coin.volume)
+    lines = [
+        ",".join(str(value) for value in row) for row in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    (folder / f"{symbol}-15m.csv").write_text("\n".join(lines) + "\n")
+
+
+def train(folder, *words, **options):
+    return stage(folder, "train.py", "--workload", "crypto", *words, **options)
+
+
+def weights(folder, name="default"):
+    members = sorted((folder / "runs/crypto" / name / "members").iterdir())
+    return {
+        path.name: (path / "model/last/model.safetensors").read_bytes() for path in members if (path / "model").exists()
+    }
+
+
+def outcomes(folder, name="default"):
+    return json.loads((folder / "runs/crypto" / name / "members.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two coins that can be trained and one that is too short; (folder, finished process)."""
+    folder = tmp_path_factory.mktemp("crypto")
+    for symbol, rows in zip(COINS, (1700, 1700, 30), strict=True):
+        write(folder / "market", symbol, rows)
+    return folder, train(folder, *WORDS)
+
+
+def test_one_coin_that_fails_is_named_and_the_others_are_trained(trained):
+    folder, done = trained
+    assert done.returncode == 1, done.stderr
+    assert "1 of 3 members failed, the others are trained" in done.stderr
+    assert "CUSDT: " in done.stderr.splitlines()[-1]
+    assert "30" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert {name: outcome["state"] for name, outcome in outcomes(folder).items()} == {
+        "AUSDT": "done",
+        "EUSDT": "done",
+        "CUSDT": "failed",
+    }
+    assert weights(folder).keys() == {"AUSDT", "EUSDT"}
+
+
+def test_what_a_model_came_from_is_written_down(trained):
+    folder, _ = trained
+    run = folder / "runs/crypto/default"
+    provenance = json.loads((run / "members/AUSDT/provenance.json").read_text())
+    assert len(provenance["commit"]) == 40
+    assert provenance["devices"]
+    assert provenance["versions"]["torch"]
+    for config in (run / "config.yaml", run / "members/AUSDT/config.yaml"):
+        assert "\nseed: 0\n" in "\n" + config.read_text()
+    assert json.loads((run / "provenance.json").read_text())["data"]["coins"]["AUSDT"]["hash"]
+
+
+def test_a_coin_alone_has_the_weights_it_has_among_others(trained):
+    folder, _ = trained
+    assert train(folder, "--name", "alone", "--only", "EUSDT", *WORDS).returncode == 0
+    assert weights(folder, "alone") == {"EUSDT": weights(folder)["EUSDT"]}
+    assert "AUSDT" in train(folder, "--name", "alone", "--only", "DUSDT", "--resume").stderr
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_coins(trained):
+    folder, _ = trained
+    done = train(folder, "--name", "shared", *WORDS, processes=2, ACCELERATE_USE_CPU="true")
+    assert "1 of 3 members failed" in done.stderr
+    assert weights(folder, "shared") == weights(folder)
+
+
+def test_resume_skips_what_is_done_and_tries_again_what_failed(trained):
+    folder, _ = trained
+    before = {path: path.stat().st_mtime_ns for path in (folder / "runs/crypto/default").rglob("*USDT/model/last/*")}
+    done = train(folder, "--resume")
+    assert done.returncode == 1
+    assert "2 of 3 members are done" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.slow
+def test_resume_after_kill_9_gives_the_same_weights_and_leaves_no_process_behind(trained):
+    folder, _ = trained
+    words = ["--name", "killed", *WORDS]
+    process = subprocess.Popen(
+        command("train.py", "--workload", "crypto", *words), cwd=folder, stderr=subprocess.DEVNULL
+    )
+    run = folder / "runs/crypto/killed/members"
+    until(lambda: any(run.glob("*/checkpoints/step-*")))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until(lambda: not any(str(folder) in where for where in working_folders()))
+    assert train(folder, "--name", "killed", "--resume").returncode == 1
+    assert weights(folder, "killed") == weights(folder)
+
+
+@pytest.mark.slow
+def test_a_member_that_is_killed_is_named_and_sigterm_saves(trained):
+    folder, _ = trained
+    words = ["--name", "stopped", *WORDS, "training.epochs=2000", "--only", "AUSDT,EUSDT"]
+    process = subprocess.Popen(
+        command("train.py", "--workload", "crypto", *words), cwd=folder, stderr=subprocess.PIPE, text=True
+    )
+    run = folder / "runs/crypto/stopped/members"
+    until(lambda: all(any((run / name / "checkpoints").glob("step-*")) for name in ("AUSDT", "EUSDT")))
+    children = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_member(pid, run / "AUSDT")]
+    assert len(children) == 1
+    os.kill(children[0], signal.SIGKILL)
+    until(lambda: (run / "AUSDT/outcome.json").exists())
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM; members that were being trained are saved; go on with --resume" in errors
+    found = outcomes(folder, "stopped")
+    assert found["AUSDT"]["state"] == "failed"
+    assert "SIGKILL" in found["AUSDT"]["reason"]
+    assert found["EUSDT"]["state"] == "stopped"
+    assert "after step" in found["EUSDT"]["reason"]
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def working_folders():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            yield os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            continue
+
+
+def is_member(pid, folder):
+    """Whether what the process prints goes into the folder's log."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/1") == str(folder / "train.log")
+    except OSError:
+        return False
+
+
+def test_evaluated_and_exported_signals_are_the_same(trained):
+    folder, _ = trained
+    done = stage(folder, "evaluate.py", "--workload", "crypto")
+    assert done.returncode == 0, done.stderr
+    assert "CUSDT is left out: failed" in done.stdout
+    summary = json.loads((folder / "runs/crypto/default/evaluations/test.json").read_text())
+    assert {summary[symbol]["verdict"] for symbol in COINS[:2]} <= {"skill", "no skill shown"}
+    assert 0 <= summary["AUSDT"]["macro_f1"] <= 1
+    text = (folder / "runs/crypto/default/evaluations/test.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+
+    export = [sys.executable, "-m", "exporters", "safetensors", str(folder / "runs/crypto/default")]
+    done = subprocess.run(export, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "CUSDT is left out" in done.stdout
+    for symbol in COINS[:2]:
+        artifact = folder / "runs/crypto/default/exports/safetensors" / symbol
+        told = json.loads((artifact / "evaluation.json").read_text())
+        assert told["test"]["verdict"] == summary[symbol]["verdict"]
+        model = io.load(artifact)
+        coin, _ = candles.read(folder / "market" / f"{symbol}-15m.csv", symbol, "15m", minimum_rows=30)
+        coin = coin.rows(coin.segments()[-1])
+        table, names = features.compute(coin, model.config.about["feature_set"])
+        wanted = {int(row["time_ms"]): row for row in rows if row["symbol"] == symbol}
+        last = max(wanted)  # later candles have no label yet
+        part = slice(None, coin.time.tolist().index(last) + 1)
+        columns = {name: table[part, number][-115:] for number, name in enumerate(names)}
+        times = coin.time[part][-115:].tolist()
+        probabilities = model.predict(columns, times, now=last + coin.timeframe_ms)
+        assert len(probabilities) == 100
+        for time_ms, row in zip(times[-100:], probabilities.tolist(), strict=True):
+            expected = [float(wanted[time_ms][name]) for name in ("SHORT", "NO_TRADE", "LONG")]
+            assert row == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_pooled_model_learns_all_coins(trained):
+    folder, _ = trained
+    words = [word for word in WORDS if "symbols" not in word]
+    done = train(folder, "--name", "pooled", *words, "data.symbols=[AUSDT,EUSDT]", "model.pooled=true")
+    assert done.returncode == 0, done.stderr
+    model = io.load(folder / "runs/crypto/pooled/members/all/model/best")
+    assert model.config.coins == ("AUSDT", "EUSDT")
+
+
+def test_a_threshold_below_the_cost_of_a_trade_is_refused(tmp_path):
+    refused(train(tmp_path, "data.threshold=0.0025"), "data.threshold=0.0025", "0.003")

@@ -1,0 +1,301 @@
+"""The evaluation tells skill from noise and leaks, chooses nothing on the test, and leaves nobody out."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.engine.errors import UserError
+from pipelines.workloads.crypto import data, judge, market
+from pipelines.workloads.crypto.evaluation import evaluate
+from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
+from pipelines.workloads.crypto.task import windows
+from tests.workloads.crypto.standin import CPU, fitted, prepared, scores
+
+
+def evaluated(config, models, folder):
+    (found,) = evaluate(config, models, folder, CPU, scores)
+    assert found.split == "test"
+    json.dumps(found.summary, allow_nan=False)
+    json.dumps(found.table, allow_nan=False)
+    return found, {name.split("/")[1][:-5]: json.loads(text) for name, text in found.files.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def baselines_fitted_once():
+    """Most of an evaluation's time goes into fitting baselines; the same rows are not fitted twice here."""
+    fit, known = judge.baselines, {}
+
+    def remembered(*arrays, seed):
+        key = seed, *(array.tobytes() for array in arrays)
+        if key not in known:
+            known[key] = fit(*arrays, seed=seed)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judge, "baselines", remembered)
+        yield
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Two coins whose future is known in part, and models that know it."""
+    folder = tmp_path_factory.mktemp("planted")
+    config = prepared(folder, signal=1.0)
+    models = fitted(config, folder)
+    return config, folder, models, *evaluated(config, models, folder)
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory):
+    """A walk-forward of three folds, one of whose models was not trained."""
+    folder = tmp_path_factory.mktemp("walked")
+    config = prepared(folder, signal=1.0, split="walk_forward", folds=3, simulated_candles=5000)
+    models = fitted(config, folder)
+    del models["BBBUSDT-2"]
+    return config, folder, models, *evaluated(config, models, folder)
+
+
+# ---- verdicts
+
+
+def test_a_planted_signal_is_skill(planted):
+    config, _, _, found, pages = planted
+    for symbol in config.data.symbols:
+        assert found.summary[symbol]["verdict"] == SKILL
+        assert found.summary[symbol]["log_loss"] < found.summary[symbol]["prior_log_loss"]
+        assert pages[symbol]["backtest"]["net_return"] > 0
+    assert (found.summary["coins"], found.summary["skill"], found.summary["leaks_suspected"]) == (2, 2, 0)
+    assert found.summary["together"]["direction_log_loss"]["interval_95"][0] > 0
+
+
+def test_without_a_signal_no_skill_is_shown(tmp_path):
+    config = prepared(tmp_path, signal=0.0, simulated_candles=5000)
+    found, _ = evaluated(config, fitted(config, tmp_path), tmp_path)
+    assert [found.summary[symbol]["verdict"] for symbol in config.data.symbols] == [NO_SKILL] * 2
+    assert found.summary["skill"] == 0
+    assert all(found.summary[symbol]["reasons"] for symbol in config.data.symbols)
+
+
+def test_a_model_that_learned_shuffled_labels_shows_no_skill_where_there_is_a_signal(planted):
+    config, folder, _, _, _ = planted
+    models = fitted(config, folder, np.random.default_rng(0).permutation, only="AAAUSDT")
+    found, _ = evaluated(config, models, folder)
+    assert found.summary["AAAUSDT"]["verdict"] == NO_SKILL
+
+
+def test_a_planted_future_feature_is_suspected_of_a_leak_and_ranked_last(planted, monkeypatch):
+    config, folder, models, _, _ = planted
+    load = data.load
+
+    def leaking(folder, symbol):
+        coin = load(folder, symbol)
+        if symbol == "AAAUSDT":
+            future = np.zeros(len(coin.labels))
+            future[:-3] = np.log(coin.candles.close[3:] / coin.candles.close[:-3])
+            coin.features[:, 0] = np.where(np.isfinite(coin.features[:, 0]), future, np.nan)
+        return coin
+
+    monkeypatch.setattr(data, "load", leaking)
+    found, _ = evaluated(config, models, folder)
+    assert [row["coin"] for row in found.table] == ["BBBUSDT", "AAAUSDT"]
+    assert [row["verdict"] for row in found.table] == [SKILL, LEAK]
+    assert found.summary["leaks_suspected"] == 1
+    assert any("gradient boosting" in reason for reason in found.summary["AAAUSDT"]["reasons"])
+
+
+def test_each_of_many_coins_is_held_to_a_wider_interval(planted, tmp_path):
+    config, folder, models, found, pages = planted
+    assert found.summary["interval_confidence"] == pytest.approx(0.975)
+    assert found.summary["skill_by_chance_at_most"] == pytest.approx(0.025)
+    assert found.summary["skill_by_chance_at_95_percent"] == pytest.approx(0.05)
+    alone, page = evaluated(config, {"AAAUSDT": models["AAAUSDT"]}, folder)
+    assert alone.summary["interval_confidence"] == 0.95
+    narrow, wide = (each["AAAUSDT"]["comparisons"][0] for each in (page, pages))
+    assert wide["gain"] == narrow["gain"]
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
+    assert alone.summary["together"] is None
+
+
+# ---- figures
+
+
+def test_figures_are_those_of_the_probabilities_in_the_per_window_file(planted):
+    config, folder, models, found, pages = planted
+    columns = {name: np.array(values) for name, values in found.examples.items()}
+    assert list(columns) == ["symbol", "time_ms", "fold", "label", "SHORT", "NO_TRADE", "LONG"]
+    for symbol in config.data.symbols:
+        coin = data.load(folder, symbol)
+        rows = columns["symbol"] == symbol
+        ends = coin.folds[0]["test"]
+        assert np.array_equal(columns["time_ms"][rows], coin.candles.time[ends])
+        assert np.array_equal(columns["label"][rows], coin.labels[ends])
+        probabilities = np.stack([columns[name][rows] for name in ("SHORT", "NO_TRADE", "LONG")], 1)
+        source = windows(coin, 0, "test", CPU)
+        batch = source.batch(torch.arange(source.size))
+        direct = models[symbol](batch["windows"], batch["coins"]).softmax(-1).detach().double().numpy()
+        np.testing.assert_allclose(probabilities, direct, atol=1e-6)
+        labels = columns["label"][rows]
+        right = np.log(probabilities[np.arange(len(labels)), labels])
+        assert found.summary[symbol]["log_loss"] == pytest.approx(-right.mean(), abs=1e-6)
+        assert found.summary[symbol]["accuracy"] == (probabilities.argmax(1) == labels).mean()
+        assert found.summary[symbol]["majority"] == np.bincount(labels).max() / len(labels)
+        assert np.array(pages[symbol]["figures"]["confusion"]).sum() == len(labels)
+    assert found.summary["n"] == len(columns["label"])
+
+
+def test_the_baselines_stand_in_the_models_table(planted):
+    _, _, _, _, pages = planted
+    rows = {row["predictor"]: row for row in pages["AAAUSDT"]["predictors"]}
+    assert list(rows) == [
+        "model",
+        "majority",
+        "stratified guess",
+        "sign of last return",
+        "logistic regression",
+        "gradient boosting",
+        "buy-and-hold",
+        "random trades (median)",
+    ]
+    assert rows["majority"]["log_loss"] == pytest.approx(pages["AAAUSDT"]["figures"]["prior_log_loss"])
+    assert rows["model"]["net_return"] == pages["AAAUSDT"]["backtest"]["net_return"]
+    assert rows["buy-and-hold"]["net_return"] == pages["AAAUSDT"]["backtest"]["buy_and_hold_return"]
+    assert pages["AAAUSDT"]["random_trades"]["low"] <= rows["random trades (median)"]["net_return"]
+
+
+def test_the_temperature_that_spoilt_a_model_is_found_and_its_probabilities_are_judged_as_they_are(planted):
+    config, folder, _, found, _ = planted
+    sharp = fitted(config, folder, only="AAAUSDT")
+    sharp["AAAUSDT"].linear.weight.data *= 4
+    sharp["AAAUSDT"].linear.bias.data *= 4
+    spoilt, _ = evaluated(config, sharp, folder)
+    before, after = found.summary["AAAUSDT"], spoilt.summary["AAAUSDT"]
+    assert after["temperature"] == pytest.approx(4 * before["temperature"], rel=1e-3)
+    assert after["log_loss_with_temperature"] == pytest.approx(before["log_loss_with_temperature"], abs=1e-4)
+    assert after["log_loss"] > before["log_loss"] + 0.1
+
+
+# ---- backtest
+
+
+def test_threshold_and_temperature_see_no_test_row(planted, monkeypatch):
+    config, folder, models, found, _ = planted
+    load = data.load
+
+    def changed(folder, symbol):
+        coin = load(folder, symbol)
+        first = coin.folds[0]["test"][0]
+        tested = coin.folds[0]["test"]
+        coin.labels[tested] = np.random.default_rng(0).integers(0, 3, len(tested))
+        for column in (coin.candles.open, coin.candles.high, coin.candles.low, coin.candles.close):
+            column[first:] *= 3
+        return coin
+
+    monkeypatch.setattr(data, "load", changed)
+    other, _ = evaluated(config, {"AAAUSDT": models["AAAUSDT"]}, folder)
+    before, after = found.summary["AAAUSDT"], other.summary["AAAUSDT"]
+    assert after["accuracy"] != before["accuracy"]
+    assert [after[name] for name in ("temperature", "threshold")] == [
+        before[name] for name in ("temperature", "threshold")
+    ]
+
+
+def test_the_equity_curve_ends_where_the_figures_say_and_starts_at_one(planted):
+    _, _, _, _, pages = planted
+    for page in pages.values():
+        curve = page["equity"]
+        assert len(curve["time_ms"]) == len(curve["model"]) == len(curve["buy_and_hold"]) <= 400
+        assert (curve["model"][0], curve["buy_and_hold"][0]) == (1, 1)
+        assert curve["model"][-1] - 1 == pytest.approx(page["backtest"]["net_return"])
+        assert curve["buy_and_hold"][-1] - 1 == pytest.approx(page["backtest"]["buy_and_hold_return"])
+
+
+def test_the_folds_of_a_walk_forward_are_judged_together_and_traded_one_by_one(walked):
+    _, _, _, found, pages = walked
+    page = pages["AAAUSDT"]
+    assert [fold["member"] for fold in page["folds"]] == ["AAAUSDT-1", "AAAUSDT-2", "AAAUSDT-3"]
+    assert sum(fold["n"] for fold in page["folds"]) == page["figures"]["n"]
+    # No trade reaches across a seam, so the joined account is the product of the folds' accounts.
+    for each in pages.values():
+        accounts = [1 + fold["net_return"] for fold in each["folds"]]
+        assert 1 + each["backtest"]["net_return"] == pytest.approx(np.prod(accounts))
+        assert each["backtest"]["num_trades"] == sum(fold["num_trades"] for fold in each["folds"]) > 0
+    rows = np.array(found.examples["symbol"]) == "AAAUSDT"
+    assert (np.diff(np.array(found.examples["time_ms"])[rows]) > 0).all()
+    weighted = sum(fold["n"] * fold["prior_log_loss"] for fold in page["folds"]) / page["figures"]["n"]
+    assert page["figures"]["prior_log_loss"] == pytest.approx(weighted)
+    assert found.summary["AAAUSDT"]["threshold"] == page["folds"][-1]["threshold"]
+
+
+# ---- members
+
+
+def test_members_without_a_model_are_listed_with_the_reason(walked):
+    _, _, _, found, pages = walked
+    assert found.summary["failed"] == {"BBBUSDT-2": "no trained model"}
+    assert [fold["fold"] for fold in pages["BBBUSDT"]["folds"]] == [1, 3]
+    assert found.summary["BBBUSDT"]["folds"] == [1, 3]
+
+
+def test_a_coin_that_could_not_be_prepared_stands_in_the_table(tmp_path):
+    files = tmp_path / "files"
+    files.mkdir()
+    made = market.simulate(("AAAUSDT",), 2500, "15m", 0)["AAAUSDT"]
+    columns = np.column_stack([made.time, made.open, made.high, made.low, made.close, made.volume])
+    for symbol, rows in (("AAAUSDT", 2500), ("BBBUSDT", 30)):
+        (files / f"{symbol}-15m.json").write_text(json.dumps(columns[:rows].tolist()))
+    folder = tmp_path / "data"
+    config = prepared(folder, folder=str(files))
+    found, _ = evaluated(config, fitted(config, folder, only="AAAUSDT"), folder)
+    assert "30 rows are too few" in found.summary["failed"]["BBBUSDT"]
+    assert found.table[-1] == {"coin": "BBBUSDT", "verdict": "not evaluated"}
+    with pytest.raises(UserError, match="none of the 2 members has a trained model: AAAUSDT: no trained model; BBB"):
+        evaluate(config, {}, folder, CPU, scores)
+
+
+def test_one_model_of_all_coins_is_asked_with_each_coins_number_and_scaler(tmp_path):
+    config = prepared(tmp_path, model={"pooled": True}, signal=1.0, simulated_candles=4000)
+    models = fitted(config, tmp_path)
+    assert list(models) == ["all"]
+    asked = []
+    models["all"].register_forward_pre_hook(lambda module, inputs: asked.append(inputs[1].unique().tolist()))
+    found, pages = evaluated(config, models, tmp_path)
+    assert pages["all"] == {symbol: pages[symbol] for symbol in config.data.symbols}
+    assert all(page["folds"][0]["member"] == "all" for page in pages["all"].values())
+    assert [numbers for number, numbers in enumerate(asked) if numbers not in asked[:number]] == [[0], [1]]
+    assert found.summary["coins"] == 2
+
+
+def test_a_model_of_other_candles_or_another_order_of_features_is_refused(planted):
+    config, folder, models, _, _ = planted
+    model = models["AAAUSDT"]
+    known = model.config
+    for wrong, message in (
+        (replace(known, features=known.features[::-1]), "in this order, the prepared data of AAAUSDT are log_return_1"),
+        (replace(known, about={"data_sha256": {"AAAUSDT": "0"}}), "the candles of AAAUSDT have changed since"),
+    ):
+        model.config = wrong
+        try:
+            with pytest.raises(UserError, match=message):
+                evaluate(config, models, folder, CPU, scores)
+        finally:
+            model.config = known
+
+
+def test_a_model_that_is_not_finite_is_refused_by_the_coins_name(planted):
+    config, folder, _, _, _ = planted
+    models = fitted(config, folder, only="BBBUSDT")
+    models["BBBUSDT"].linear.bias.data[0] = float("nan")
+    with pytest.raises(UserError, match="BBBUSDT: the model's outputs are not finite"):
+        evaluate(config, models, folder, CPU, scores)
+
+
+def test_the_ranking_follows_the_evidence_and_not_the_return(planted):
+    _, _, _, found, pages = planted
+    lows = [row["interval"][0] for row in found.table]
+    assert lows == sorted(lows, reverse=True)
+    assert [row["coin"] for row in found.table] == sorted(
+        pages, key=lambda symbol: -pages[symbol]["comparisons"][0]["low"]
+    )

@@ -1,0 +1,336 @@
+"""What per-coin classifiers of market moves were found to get wrong elsewhere, each made impossible by name.
+
+Others of the kind stand beside what they are about: batches of one and windows copied 60 times (test_cnn_lstm,
+test_crypto_task), coins that fail or are trained again (test_crypto), the accuracy shown without the majority
+(test_crypto_report), open candles and gaps (test_candles), five of six shipped models (test_judge).
+"""
+
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import io
+from models.cnn_lstm import CNNLSTM
+from pipelines.engine.errors import UserError
+from pipelines.engine.runs import ROOT
+from pipelines.workloads.crypto import backtest, data, features, judge, market, splits
+from pipelines.workloads.crypto.candles import Candles
+from pipelines.workloads.crypto.evaluation import evaluate
+from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
+from pipelines.workloads.crypto.splits import PARTS, Scaler
+from pipelines.workloads.crypto.task import model_config
+from tests.workloads.crypto.standin import CPU, fitted, prepared, scores
+
+STEP = 900_000
+COIN = market.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
+
+
+def made(close, volume=None):
+    """Candles that open, stay and close at `close`."""
+    close = np.asarray(close, np.float64)
+    volume = np.ones(len(close)) if volume is None else volume
+    return Candles("BTCUSDT", STEP, market.START + STEP * np.arange(len(close)), close, close, close, close, volume)
+
+
+def usable(candles, lookback):
+    """Features, their names, labels, and the rows at which windows can end."""
+    table, names = features.compute(candles, "default")
+    labels = label(candles, "fixed", 3, 0.003)
+    return table, names, labels, splits.usable(candles, table, labels, lookback)
+
+
+@pytest.fixture(scope="module")
+def coin(tmp_path_factory):
+    """(config, folder) of one prepared coin."""
+    folder = tmp_path_factory.mktemp("defects")
+    return prepared(folder, symbols=("AAAUSDT",), simulated_candles=2500, lookback=20), folder
+
+
+# ---- leaks and what is served
+
+
+def test_the_scaler_is_fitted_on_training_rows_only():
+    table, names, _, ends = usable(COIN, 60)
+    times = {"BTCUSDT": COIN.time[ends]}
+    train = ends[splits.chronological(times, splits.FRACTIONS, 3, 60, STEP).indices["BTCUSDT"]["train"]]
+    scaler = Scaler.fit(names, table, train, 60)
+    poisoned = table.copy()
+    poisoned[train[-1] + 1 :] = 1e6
+    again = Scaler.fit(names, poisoned, train, 60)
+    np.testing.assert_array_equal(scaler.mean, again.mean)
+    np.testing.assert_array_equal(scaler.std, again.std)
+    rows = np.unique(splits.windows(train, 60))
+    scaled = scaler.transform(names, table[rows])
+    np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-4)
+    np.testing.assert_allclose(scaled.std(0), 1, atol=1e-4)
+
+
+def test_features_in_another_order_or_number_are_refused_and_not_scaled_by_position():
+    names, table = ("a", "b", "c"), np.random.default_rng(0).normal(size=(50, 3))
+    scaler = Scaler.fit(names, table, np.arange(9, 50), 10)
+    for wrong, columns in ((("b", "a", "c"), table), (("a", "b"), table[:, :2]), (names, table[:, :2])):
+        with pytest.raises(UserError, match="knows the features a, b, c in this order"):
+            scaler.transform(wrong, columns)
+    again = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
+    np.testing.assert_array_equal(again.transform(names, table), scaler.transform(names, table))
+
+
+def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin):
+    config, folder = coin
+    loaded = data.load(folder, "AAAUSDT")
+    torch.manual_seed(0)
+    model = CNNLSTM(model_config(config, [loaded], 0)).eval()
+    torch.nn.init.normal_(model.network.head[-1].weight)  # it starts at zero, which hides every difference
+    (found,) = evaluate(config, {"AAAUSDT": model}, folder, CPU, scores)
+    # A service holds no more candles than the features of its newest window need.
+    end = loaded.folds[0]["test"][-1]
+    held = features.memory("default") + loaded.lookback - 1
+    served = loaded.candles.rows(slice(end + 1 - held, end + 1))
+    table, names = features.compute(served, "default")
+    columns = {name: table[-loaded.lookback :, number] for number, name in enumerate(names)}
+    times = served.time[-loaded.lookback :]
+    probabilities = model.predict(columns, times, now=int(times[-1]) + STEP)
+    assert found.examples["time_ms"][-1] == times[-1]
+    evaluated = [found.examples[name][-1] for name in CLASSES]
+    np.testing.assert_allclose(probabilities[0].numpy(), evaluated, atol=1e-6)
+    with pytest.raises(ValueError, match="in another order than in training"):
+        model.predict(dict(sorted(columns.items())), times, now=int(times[-1]) + STEP)
+
+
+def test_what_serving_needs_is_saved_with_the_model_as_plain_json(coin, tmp_path):
+    config, folder = coin
+    loaded = data.load(folder, "AAAUSDT")
+    io.save(CNNLSTM(model_config(config, [loaded], 0)), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    page = json.loads((tmp_path / "config.json").read_text())["config"]
+    scaler = loaded.scalers[0]
+    assert page["scalers"]["AAAUSDT"] == {"mean": scaler.mean.tolist(), "std": scaler.std.tolist()}
+    assert (tuple(page["features"]), page["lookback"], page["timeframe_ms"]) == (loaded.names, 20, STEP)
+    assert page["about"]["classes"] == list(CLASSES)
+    assert page["about"]["label"] == {"rule": "fixed", "horizon": 3, "threshold": 0.003}
+    assert page["about"]["data_sha256"] == {"AAAUSDT": loaded.facts["hash"]}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 90), st.sampled_from(["chronological", "walk_forward"]), st.integers(2, 6))
+def test_purge_and_embargo_leave_no_candle_in_two_parts_of_any_coin(horizon, lookback, kind, folds):
+    rng = np.random.default_rng(horizon * 100 + lookback)
+    listed = {"BTCUSDT": STEP * np.arange(3000), "ETHUSDT": STEP * np.arange(4000, 7000)}
+    times = {symbol: each[rng.random(3000) < 0.9] for symbol, each in listed.items()}
+    for fold in splits.divide(times, kind, folds, horizon, lookback, STEP):
+        splits.assert_disjoint(times, fold, horizon, lookback, STEP)
+        parts = np.zeros((len(PARTS), 8000), bool)
+        for number, part in enumerate(PARTS):
+            for symbol, each in times.items():
+                ends = each[fold.indices[symbol][part]] // STEP + lookback
+                parts[number, (ends[:, None] + np.arange(1 - lookback, horizon + 1)).ravel()] = True
+        assert parts.sum(0).max() == 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("horizon", [1, 3, 10])
+def test_labels_without_a_full_future_are_dropped_and_never_no_trade(rule, horizon):
+    labels = label(COIN, rule, horizon, 0.003)
+    for segment in COIN.segments():
+        assert (labels[segment][-horizon:] == UNKNOWN).all()
+    known = sum(max(0, segment.stop - segment.start - horizon) for segment in COIN.segments())
+    if rule != "volatility":
+        assert int((labels != UNKNOWN).sum()) == known
+
+
+def test_no_off_by_one_the_label_starts_at_the_last_candle_of_its_window():
+    _, _, labels, ends = usable(COIN, 60)
+    assert (splits.windows(ends, 60)[:, -1] == ends).all()
+    move = COIN.close[ends + 3] / COIN.close[splits.windows(ends, 60)[:, -1]] - 1
+    expected = np.where(move > 0.003, 2, np.where(move < -0.003, 0, 1))
+    np.testing.assert_array_equal(labels[ends], expected)
+
+
+@pytest.mark.parametrize("lookback", [1, 60])
+def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(lookback):
+    candles = COIN.rows(np.delete(np.arange(2900), [700, 701, 1500]))
+    table, _, labels, ends = usable(candles, lookback)
+    rows = splits.windows(ends, lookback)
+    assert rows.shape == (len(ends), lookback)
+    assert rows.min() >= 0
+    assert (np.diff(candles.time[rows], axis=1) == STEP).all()
+    assert np.isfinite(table[rows]).all()
+    assert (labels[ends] != UNKNOWN).all()
+    # and no end that could be one is missing
+    good = np.isfinite(table).all(1)
+    for row in set(range(lookback - 1, len(candles))) - set(ends.tolist()):
+        window = np.arange(row - lookback + 1, row + 1)
+        apart = (np.diff(candles.time[window]) != STEP).any()
+        assert apart or not good[window].all() or labels[row] == UNKNOWN
+
+
+def test_the_legacy_label_map_cannot_return_a_fall_is_0_nothing_is_1_and_a_rise_is_2():
+    assert label(made([100, 99, 99, 100]), "fixed", 1, 0.003).tolist() == [0, 1, 2, UNKNOWN]
+    assert CLASSES == ("SHORT", "NO_TRADE", "LONG")
+    for rule in RULES:
+        assert set(np.unique(label(COIN, rule, 3, 0.003))) == {UNKNOWN, 0, 1, 2}
+
+
+# ---- what is told
+
+
+def test_confusion_labels_keep_their_order_whatever_classes_occur():
+    found = judge.confusion(np.array([2, 2, 1]), np.array([0, 2, 2]))
+    assert found.tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 1]]
+    rows = judge.table_figures(found)["classes"]
+    assert [row["class"] for row in rows] == ["SHORT", "NO_TRADE", "LONG"]
+    assert ([row["labels"] for row in rows], [row["predictions"] for row in rows]) == ([1, 0, 2], [0, 1, 2])
+
+
+def test_accuracy_is_that_of_predictions_and_never_clipped_or_made_up():
+    labels = np.array([0, 1, 2] * 20)
+    for predicted, accuracy in ((labels, 1.0), ((labels + 1) % 3, 0.0), (np.ones(60, int), 1 / 3)):
+        found = judge.figures(np.eye(3)[predicted], labels, np.full(3, 1 / 3))
+        assert found["accuracy"] == pytest.approx(accuracy)
+
+
+def test_no_figure_decides_without_an_interval(coin):
+    config, folder = coin
+    (found,) = evaluate(config, fitted(config, folder), folder, CPU, scores)
+    page = json.loads(found.files["test/AAAUSDT.json"])
+    assert len(page["comparisons"]) == 5
+    assert all(row["low"] < row["gain"] < row["high"] for row in page["comparisons"])
+    low, high = page["figures"]["directional_hit_rate_interval"]
+    assert low < page["figures"]["directional_hit_rate"] < high
+
+
+def test_a_threshold_below_the_cost_of_a_trade_is_refused_by_name():
+    assert round_trip_cost() == pytest.approx(0.003)
+    check_threshold(0.003)
+    check_threshold(0.0025, fee=0.0005)
+    with pytest.raises(
+        UserError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
+    ):
+        check_threshold(0.0025)
+
+
+# ---- features
+
+
+def test_default_features_are_free_of_scale_and_legacy_ones_are_in_units_of_the_price():
+    candles = COIN.rows(slice(0, 800))
+    prices = {each: getattr(candles, each) * 1000 for each in ("open", "high", "low", "close")}
+    scaled = Candles(candles.symbol, STEP, candles.time, **prices, volume=candles.volume * 7)
+    once, larger = (features.compute(each, "default")[0] for each in (candles, scaled))
+    np.testing.assert_allclose(larger, once, rtol=1e-6, atol=1e-9)
+    ratio = features.compute(scaled, "legacy")[0][-1] / features.compute(candles, "legacy")[0][-1]
+    assert int((ratio > 500).sum()) == 9  # of 15
+
+
+def test_volume_after_none_is_no_infinite_change():
+    volume = np.ones(400)
+    volume[300] = 0
+    table, names = features.compute(made(COIN.close[:400], volume), "legacy")
+    assert table[[300, 301], names.index("volume_change")].tolist() == [-1, 0]
+
+
+def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
+    with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
+        features.compute(COIN, "all")
+    assert [len(names) for names in features.SETS.values()] == [21, 15]
+    assert [features.compute(COIN, name)[0].shape[1] for name in features.SETS] == [21, 15]
+
+
+# ---- backtest
+
+
+def test_stop_is_checked_before_target():
+    market_ = {
+        "open": np.array([100.0, 100, 102]),
+        "high": np.array([100.0, 103, 102]),
+        "low": np.array([100.0, 97, 102]),
+        "close": np.array([100.0, 102, 102]),
+        "gap": np.zeros(3, bool),
+    }
+    for side, price in ((1, 98.0), (-1, 102.0)):
+        signal = np.array([side, 0, 0])
+        trades = backtest.run(**market_, signal=signal, stop=0.02, target=0.02, fee=0.0, slippage=0.0).trades
+        assert trades.reason == ("stop",)
+        assert (trades.entry[0], trades.exit[0], trades.ratio[0]) == (1, 1, pytest.approx(price / 100))
+
+
+def test_each_label_is_traded_to_its_own_side():
+    assert backtest.signals(np.eye(3), 0.5).tolist() == [-1, 0, 1]
+
+
+def test_the_maximum_drawdown_is_computed():
+    close = np.array([10.0, 10, 12, 6, 9])
+    market_ = {"open": close, "high": close, "low": close, "close": close, "gap": np.zeros(5, bool)}
+    result = backtest.run(**market_, signal=np.ones(5, int), fee=0.0, slippage=0.0)
+    assert backtest.figures(result, 1)["max_drawdown"] == 0.5
+
+
+def test_fee_and_slippage_of_the_config_are_paid(coin):
+    config, folder = coin
+    models = fitted(config, folder)
+    models["AAAUSDT"].linear.bias.data += torch.tensor([9.0, 0, 0])  # always SHORT
+    returns = []
+    for fee, slippage in ((0.0, 0.0), (0.001, 0.0), (0.0, 0.001)):
+        costs = config.evaluation.model_copy(update={"fee": fee, "slippage": slippage})
+        (found,) = evaluate(config.model_copy(update={"evaluation": costs}), models, folder, CPU, scores)
+        page = json.loads(found.files["test/AAAUSDT.json"])
+        tried = {row["threshold"]: row["net_return"] for row in page["folds"][0]["thresholds_tried"]}
+        returns.append(tried[0.5])
+    assert returns[0] > returns[1] == pytest.approx(returns[2])
+
+
+def test_no_trade_is_filled_on_candles_of_another_part(tmp_path, monkeypatch):
+    config = prepared(tmp_path, symbols=("AAAUSDT",), simulated_candles=2500, split="walk_forward", folds=3)
+    traded, run = [], backtest.run
+
+    def spied(*columns, **named):
+        traded.append(columns[0] if columns else named["open"])
+        return run(*columns, **named)
+
+    monkeypatch.setattr(backtest, "run", spied)
+    evaluate(config, fitted(config, tmp_path, only="AAAUSDT-2"), tmp_path, CPU, scores)
+    loaded = data.load(tmp_path, "AAAUSDT")
+    parts = loaded.folds[1]
+    for opens, part in ((traded[0], "validation"), (traded[-1], "test")):
+        first, last = parts[part][[0, -1]]
+        assert np.array_equal(opens, loaded.candles.open[first : last + config.data.horizon + 1])
+    assert parts["validation"][-1] + config.data.horizon < parts["test"][0]
+
+
+# ---- files and settings
+
+
+def test_importing_the_workload_makes_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    modules = sorted(Path(data.__file__).parent.glob("*.py"))
+    before = {path.parent: set(path.parent.iterdir()) for path in (*modules, ROOT / "models")}
+    for module in modules:
+        runpy.run_path(str(module))
+    assert list(tmp_path.iterdir()) == []
+    assert {folder: set(folder.iterdir()) for folder in before} == before
+    assert len(modules) > 10
+
+
+def test_another_timeframe_does_not_overwrite_the_facts_of_a_coin(tmp_path):
+    prepared(tmp_path, symbols=("AAAUSDT",), simulated_candles=2500, timeframe="1h")
+    before = (tmp_path / "AAAUSDT-1h.json").read_text()
+    prepared(tmp_path, symbols=("AAAUSDT",), simulated_candles=2500)
+    assert (tmp_path / "AAAUSDT-1h.json").read_text() == before
+    assert json.loads((tmp_path / "AAAUSDT-15m.json").read_text())["timeframe"] == "15m"
+
+
+def test_the_lookback_is_not_sixty_unless_it_is_asked_for(tmp_path):
+    coins = {}
+    for lookback in (20, 60):
+        prepared(tmp_path / str(lookback), symbols=("AAAUSDT",), simulated_candles=2500, lookback=lookback)
+        coins[lookback] = data.load(tmp_path / str(lookback), "AAAUSDT")
+    assert [coin.lookback for coin in coins.values()] == [20, 60]
+    gained = coins[20].facts["windows"] - coins[60].facts["windows"]
+    long = [part for part in coins[20].candles.segments() if part.stop - part.start > 240]
+    assert gained == 40 * len(long)
