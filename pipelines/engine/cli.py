@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 from torch import nn
@@ -151,7 +152,7 @@ def trained_model(
         return None
     names = tuple(workload.members(config, folder))
     if not names:
-        return _load_model(run.best, config, accelerator)
+        return _load_model(run.best, config, accelerator.device, accelerator.print)
     outcomes = {name: run.member(name).outcome() or {"state": "not trained"} for name in names}
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
@@ -159,15 +160,17 @@ def trained_model(
     done = [name for name, outcome in outcomes.items() if outcome["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
-    return {name: _load_model(run.member(name).best, config, accelerator) for name in done}
+    # What the machine ignores is said once.
+    say = dict.fromkeys(done, lambda line: None) | {done[0]: accelerator.print}
+    return {name: _load_model(run.member(name).best, config, accelerator.device, say[name]) for name in done}
 
 
-def _load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn.Module:
+def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Callable[[str], None]) -> nn.Module:
     """A saved model under the machine's settings; what is wrong with the folder is the user's to mend."""
     try:
-        model = io.load(folder, accelerator.device)
+        model = io.load(folder, device)
     except ValueError as error:
         raise UserError(str(error)) from error
     settings = config.hardware.model_copy(update={"gradient_checkpointing": False})
-    hardware.apply(settings, accelerator.device, model, accelerator.print)
+    hardware.apply(settings, device, model, say)
     return model

@@ -1,0 +1,228 @@
+"""What is no prose of a document taken out of its text, by functions of the text that count what they did."""
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from models.char_lstm import MASKS
+
+# What was masked is one private-use character each, a special token to the model. The text's own are gone by then.
+EMAIL, TELEPHONE, URL = MASKS
+
+KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
+BULLETS = (
+    "\u2022\u2023\u2043\u204c\u204d\u2219\u25a0\u25a1\u25aa\u25ab\u25b6\u25b8\u25ba\u25c6\u25c7\u25cb\u25cf\u25e6"
+    "\u2605\u2713\u2714\u2756\u2794\u27a2\u27a4\u2b1d\u2b25\u00b7\u221a"
+)
+# Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 and the glyph's code.
+GLYPHS = {
+    **dict.fromkeys("\uf02d\uf06c\uf06e\uf06f\uf071\uf075\uf076\uf077\uf09f\uf0a7\uf0a8\uf0b7\uf0d8", "\u2022"),
+    **dict.fromkeys("\uf0df\uf0e0\uf0e8\uf0f0", "\u2192"),
+    **dict.fromkeys("\uf050\uf052\uf0fc\uf0fe", "\u2713"),
+    **dict.fromkeys("\uf04f\uf051\uf0fb\uf0fd", "\u2717"),
+    "\uf020": " ",
+}
+LINE_ENDS = {"\r": "\n", "\v": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n\n"}
+BULLET = re.compile(rf"^[ \t]*(?:[{BULLETS}][ \t]*\n?|[*\u2013\u2014][ \t])[ \t]*(?=[^\s|])", re.MULTILINE)
+
+EDGE_LINES = 3  # at the top of a page and at its bottom may be its header and footer
+FEWEST_PAGES = 3  # a line that stands there on fewer is text
+PAGE_SHARE = 0.3  # as on a smaller share of the pages; chapters have headers of their own
+PAGE_NUMBER = re.compile(r"(?:page|p\.) ?\d{1,4}(?: ?(?:of|/) ?\d{1,4})?|- ?\d{1,4} ?-|\d{1,4} (?:of|/) \d{1,4}", re.I)
+PAGE_OF_PAGES = re.compile(r"[ \t]*page \d{1,4} of \d{1,4}[ \t]*", re.I)
+
+LEADERS = re.compile(r"[ \t]*\S.*?(?: ?\.){4,}[ \t]*(?:\d{1,4}|[ivxlc]+)[ \t]*", re.I)
+TABBED = re.compile(r"[ \t]*\S.*\t[ ]*(\d{1,4})[ \t]*")
+LONGEST_ENTRY = 300  # characters of a line of contents
+FEWEST_TABBED = 3  # lines in a row with growing page numbers; anything less may be a table
+CONTENTS = re.compile(r"\W*(?:\d+\.?\s*)?(?:table of contents|contents|list of (?:figures|tables))\W*", re.I)
+
+STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # an item or a heading
+DIVIDED = re.compile(r"[^\W\d_]{2}-$")
+
+EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
+# Without a scheme, only domains whose end is no ending of a file: model.v2.ifc is a name.
+URLS = re.compile(
+    r"\b(?:(?:https?|ftps?|sftp)://|www\.)[^\s<>|\"]*[^\s<>|\".,;:!?)\]}']"
+    r"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|gov|edu|eu|uk|de|fr)(?:\.[a-z]{2})?\b(?![.-]?\w)"
+    r"(?:/[^\s<>|\"]*[^\s<>|\".,;:!?)\]}'])?"
+)
+# A telephone number begins and ends where no code of a document goes on; standards, scales and dates have other forms.
+TELEPHONES = re.compile(
+    r"(?<![\w.:/+#-])(?:"
+    r"\+\d(?:[ ./()-]{0,3}\d){7,14}+"  # +44 (0)20 7946 0123
+    r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
+    r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
+    r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
+    r"|(?:1-)?\d{3}([.-])\d{3}\1\d{4}"  # 555-010-0199
+    r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
+    r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
+    r")(?!\w|[.:-]\w))"
+)
+LABELLED = re.compile(
+    r"(\b(?:telephone|tel|phone|mobile|mob|fax|cell)(?: no| number)?\.?[ ]?[:.|] ?)"
+    r"[+(]?\d(?:[ ./()-]{0,3}\d){5,14}(?!\w)",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A document's prose, and what was done to it."""
+
+    text: str
+    counts: dict[str, int] = field(default_factory=dict)
+    masked: dict[str, int] = field(default_factory=dict)
+
+
+def clean(text: str, mask: bool, wrapped: bool = False) -> Cleaned:
+    """Prose of a text whose pages are separated by form feeds.
+
+    With `mask` without addresses that name people; `wrapped` says that its lines end where those on paper do.
+    """
+    counts, masked = {}, {}
+    text, counts["characters_normalised"] = normalise(text)
+    text, counts["glyphs_mapped"] = map_glyphs(text)
+    text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
+    text, counts["contents_lines"] = remove_contents(text)
+    text = tidy(text)
+    if wrapped:
+        text, counts["lines_joined"] = join_lines(text)
+    if mask:
+        text, masked["email"] = mask_emails(text)
+        text, masked["url"] = mask_urls(text)
+        text, masked["telephone"] = mask_telephones(text)
+    return Cleaned(text, counts, masked)
+
+
+def normalise(text: str) -> tuple[str, int]:
+    """One kind of line end and blank, ligatures and wide forms as letters, nothing invisible; how many it changed.
+
+    As NFKC, save that superscripts and fractions stay. Private-use characters stay for `map_glyphs`.
+    """
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+    table = {character: _normal(character) for character in set(text)}
+    changed = sum(text.count(character) for character, normal in table.items() if normal != character)
+    return unicodedata.normalize("NFC", text.translate(str.maketrans(table))), changed
+
+
+def _normal(character: str) -> str:
+    if character in LINE_ENDS:
+        return LINE_ENDS[character]
+    if character in "\n\t\f":
+        return character
+    if unicodedata.category(character) in ("Cc", "Cf", "Cn", "Cs"):
+        return ""
+    form, *parts = unicodedata.decomposition(character).split() or [""]
+    if not form.startswith("<") or form in KEPT_FORMS:
+        return "-" if character == "\u2010" else character
+    whole = "".join(_normal(chr(int(part, 16))) for part in parts)
+    # A lone accent is a blank with a combining one, says Unicode; it stays what it is.
+    return character if any(map(unicodedata.combining, whole)) and whole.startswith(" ") else whole
+
+
+def map_glyphs(text: str) -> tuple[str, int]:
+    """Bullets at the beginning of a line as "- ", glyphs of symbol fonts as what they show; how many.
+
+    No private-use character is left: what a font of its own shows is unknown, and is removed.
+    """
+    private = {character for character in text if unicodedata.category(character) == "Co"}
+    count = sum(map(text.count, private))
+    text = text.translate(str.maketrans({character: GLYPHS.get(character, "") for character in private}))
+    text, bullets = BULLET.subn("- ", text)
+    return text, count + bullets
+
+
+def remove_headers_and_footers(text: str) -> tuple[str, int]:
+    """Pages one after the other, without the lines at their edges that recur or number them; how many those were.
+
+    A line recurs if, its numbers aside, it stands at the same edge of 3 pages or more and of 30 % of them.
+    """
+    pages = [page.split("\n") for page in text.split("\f")]
+    edges = [_edges(page) for page in pages]
+    keys = Counter(key for page, edge in zip(pages, edges, strict=True) for key in {_key(page, *at) for at in edge})
+    enough = max(FEWEST_PAGES, PAGE_SHARE * len(pages))
+    kept, removed = [], 0
+    for page, edge in zip(pages, edges, strict=True):
+        gone = {line for line, _ in edge if len(pages) > 1 and PAGE_NUMBER.fullmatch(page[line].strip())}
+        gone |= {line for line, place in edge if keys[_key(page, line, place)] >= enough}
+        gone |= {number for number, line in enumerate(page) if PAGE_OF_PAGES.fullmatch(line)}
+        kept.append("\n".join(line for number, line in enumerate(page) if number not in gone).strip("\n"))
+        removed += len(gone)
+    return "\n".join(kept), removed
+
+
+def _edges(page: list[str]) -> set[tuple[int, str]]:
+    """(line, which edge) of the outermost lines with text."""
+    full = [number for number, line in enumerate(page) if line.strip()]
+    return {(n, "top") for n in full[:EDGE_LINES]} | {(n, "bottom") for n in full[-EDGE_LINES:]}
+
+
+def _key(page: list[str], line: int, edge: str) -> tuple[str, str]:
+    return edge, re.sub(r"\s*\d+\s*", "#", page[line].strip())
+
+
+def remove_contents(text: str) -> tuple[str, int]:
+    """Without the lines of tables of contents and the heading above them; how many those were.
+
+    Such a line ends in dot leaders and a page number, or in a tab and one, three in a row or more and none falling.
+    """
+    lines = text.split("\n")
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    gone = {n for n in full if len(lines[n]) <= LONGEST_ENTRY and LEADERS.fullmatch(lines[n])}
+    run: list[tuple[int, int]] = []  # (line, page)
+    for number in [*full, None]:
+        match = None if number is None else TABBED.fullmatch(lines[number])
+        if match and (not run or int(match[1]) >= run[-1][1]):
+            run.append((number, int(match[1])))
+            continue
+        if len(run) >= FEWEST_TABBED:
+            gone |= {line for line, _ in run}
+        run = [(number, int(match[1]))] if match else []
+    gone |= {above for above, below in pairwise(full) if below in gone and CONTENTS.fullmatch(lines[above])}
+    return "\n".join(line for number, line in enumerate(lines) if number not in gone), len(gone)
+
+
+def tidy(text: str) -> str:
+    """Single blanks, none at the ends of lines, and one empty line between paragraphs."""
+    text = re.sub(r"[^\S\n]+", " ", text)
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
+
+
+def join_lines(text: str) -> tuple[str, int]:
+    """Lines that only the width of the paper ended as one, words divided there too; how many were joined on.
+
+    A line is full from 3/4 of the usual width, or from 9/10 where it ends as a sentence and the next begins as one.
+    """
+    lines = text.split("\n")
+    width = sorted(map(len, filter(None, lines)))[int(0.9 * sum(map(bool, lines)))] if text else 0
+    joined, count = lines[:1], 0
+    for before, line in pairwise(lines):
+        sentence = before.endswith((".", "!", "?", ":", ";")) and not line[:1].islower()
+        full = len(before) >= (0.9 if sentence else 0.75) * width
+        if not line or not full or STARTS_ANEW.match(line):
+            joined.append(line)
+            continue
+        divided = DIVIDED.search(before) and line[0].islower()
+        joined[-1] = joined[-1][:-1] + line if divided else f"{joined[-1]} {line}"
+        count += 1
+    return "\n".join(joined), count
+
+
+def mask_emails(text: str) -> tuple[str, int]:
+    """E-mail addresses as one character each; how many."""
+    return EMAILS.subn(EMAIL, text)
+
+
+def mask_urls(text: str) -> tuple[str, int]:
+    """Addresses of the web as one character each; how many."""
+    return URLS.subn(URL, text)
+
+
+def mask_telephones(text: str) -> tuple[str, int]:
+    """Telephone numbers as one character each, a word such as "Tel:" before them stays; how many."""
+    text, plain = TELEPHONES.subn(TELEPHONE, text)
+    text, labelled = LABELLED.subn(rf"\1{TELEPHONE}", text)
+    return text, plain + labelled

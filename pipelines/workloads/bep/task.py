@@ -1,0 +1,123 @@
+"""Next-character prediction over windows of the documents."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
+from pipelines.engine.workload import Evaluate, Loss
+from pipelines.workloads.bep import data
+
+if TYPE_CHECKING:
+    from pipelines.workloads.bep import Config
+
+WORKERS = 2  # processes that load ahead with data.loader=stream
+
+
+class Windows:
+    """Pieces of a stream of tokens, `length` inputs and the target of the last one; one begins every `stride` tokens.
+
+    The stream is kept in a byte or two per token, on the device unless there are workers, and a batch is one gather.
+    """
+
+    def __init__(self, tokens: Tensor, length: int, stride: int, device: torch.device, workers: int = 0):
+        self.size = max(1, math.ceil((len(tokens) - 1 - length) / stride) + 1)
+        self.length, self.stride, self.workers = length, stride, workers
+        padding = max(0, (self.size - 1) * stride + length + 1 - len(tokens))
+        self.tokens = F.pad(tokens, (0, padding), value=PAD).to("cpu" if workers else device)
+
+    def batch(self, items: Tensor) -> dict[str, Tensor]:
+        """window (b, length + 1) of small integers; first (b,): whether it is the stream's first one."""
+        items = items.to(self.tokens.device)
+        places = items[:, None] * self.stride + torch.arange(self.length + 1, device=items.device)
+        return {"window": self.tokens[places], "first": items == 0}
+
+
+def stream_of(texts: Sequence["data.Text"]) -> Tensor:
+    """All documents behind each other (N,) uint8 or int16, <end> before, between and after them."""
+    end = np.array([END])
+    tokens = np.concatenate([end, *(part for text in texts for part in (text.tokens, end))])
+    return torch.from_numpy(tokens.astype(np.uint8 if tokens.max() < 256 else np.int16))
+
+
+def held_out(texts: Sequence["data.Text"], sequence: int, device: torch.device, workers: int = 0) -> Windows:
+    """Every target once after at least `sequence` characters, but for those at the beginning of the stream."""
+    return Windows(stream_of(texts), 2 * sequence, sequence, device, workers)
+
+
+def scored(batch: Mapping[str, Tensor], stride: int) -> tuple[Tensor, Tensor]:
+    """Targets (b, S) of held-out windows, and which of them count: new ones, as far as they are text."""
+    targets = batch["window"][:, 1:].long()
+    length = targets.shape[1]
+    new = (torch.arange(length, device=targets.device) >= length - stride) | batch["first"][:, None]
+    return targets, new & (targets != END) & (targets != PAD)
+
+
+class CharTask:
+    """The loss covers each character and the end of each document; `legacy` has that of a window's last step alone."""
+
+    def __init__(self, config: "Config", folder: Path, device: torch.device):
+        training, corpus = config.training, data.load(folder)
+        self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
+        self.model = CharLSTM(
+            CharLSTMConfig(
+                vocabulary="".join(corpus.vocabulary), lower_case=config.data.lower_case, **config.model.sizes()
+            )
+        ).to(device)
+        workers = WORKERS if config.data.loader == "stream" else 0
+        length = training.sequence * (1 if self.legacy else training.carry)
+        self.train = Windows(stream_of(corpus.parts["train"]), length, training.step, device, workers)
+        self.validation = held_out(corpus.parts["validation"], training.sequence, device, workers)
+        counts = {name: (len(texts), sum(len(text.tokens) for text in texts)) for name, texts in corpus.parts.items()}
+        told = (
+            f"{name} {documents} with {characters:,} characters" for name, (documents, characters) in counts.items()
+        )
+        self.notes = [f"documents: {', '.join(told)}; vocabulary {len(self.model.characters)}"]
+        if self.legacy:
+            self.notes.append("legacy: for comparison only; training.carry has no effect, a window is one sequence")
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """Cross-entropy in nats, summed over the targets; the state of a sequence is the start of the next one."""
+        window = batch["window"].long()
+        if self.unknown and not self.legacy:
+            # Held-out text has characters that training never saw: without this, each would cost a dozen bits or more.
+            chosen = torch.rand(window.shape, device=window.device) < self.unknown
+            window = window.masked_fill(chosen & (window != PAD) & (window != END), UNKNOWN)
+        tokens, targets = window[:, :-1], window[:, 1:]
+        if self.legacy:
+            nats = token_nats(model(tokens)[0][:, -1:], targets[:, -1:])
+            return Loss(nats.sum(), (targets[:, -1] != PAD).sum())
+        state, nats = None, torch.zeros((), device=tokens.device)
+        for inputs, wanted in zip(tokens.split(self.sequence, 1), targets.split(self.sequence, 1), strict=True):
+            logits, state = model(inputs, state)
+            state = tuple(part.detach() for part in state)
+            nats = nats + token_nats(logits, wanted).sum()
+        return Loss(nats, (targets != PAD).sum())
+
+    def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Nats and bits over the text of each window; divided by `count`, those per character."""
+        targets, counted = scored(batch, self.validation.stride)
+        logits, _ = model(batch["window"][:, :-1].long())
+        nats = (token_nats(logits, targets) * counted).sum(1)
+        return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
+
+    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
+    """(B, S) cross-entropy of each target under `logits` (B, S, V); 0 where the target is <pad>."""
+    nats = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="none")
+    return nats.view(targets.shape)

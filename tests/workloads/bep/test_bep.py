@@ -1,0 +1,150 @@
+"""The stages of the workload as a user runs them, on documents too small to learn much from."""
+
+import csv
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+import safetensors.torch
+import torch
+
+from models import io
+from pipelines.workloads.bep.fields import FIELDS
+from tests.stages import ROOT, records, refused, stage, stage_here
+
+PROSE = """the a model plan team lead client site data drop review issue check manager information design shared
+container approved status code file name level floor wall duct pipe clash report weekly meeting federated exchange
+delivery responsible before after each with for of and must contains agrees signs publishes stores returns"""
+WORDS = PROSE.split()
+TINY = [
+    "data.sources=documents",
+    "model.width=16",
+    "model.embedding=8",
+    "training.sequence=20",
+    "training.steps=12",
+    "training.schedule=constant",
+    "training.batch_size=8",
+    "training.log_steps=1",
+    "training.validation_steps=4",
+    "training.checkpoint_steps=3",
+    "evaluation.characters=40",
+    "evaluation.starts=8",
+]
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """A folder with `documents`, of which each has sentences of its own."""
+    folder = tmp_path_factory.mktemp("bep")
+    generator = random.Random(0)
+
+    def sentence():
+        return " ".join(generator.choices(WORDS, k=generator.randint(4, 12))).capitalize() + ".\n"
+
+    (folder / "documents").mkdir()
+    for number in range(8):
+        text = "".join(sentence() for _ in range(45)) + f"Questions go to firm{number}@example.com.\n"
+        (folder / f"documents/{number}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(documents):
+    """The folder with a trained and evaluated run."""
+    for script, words in (("train.py", TINY), ("evaluate.py", ())):
+        done = bep(documents, script, *words)
+        assert done.returncode == 0, done.stderr
+    return documents
+
+
+def bep(folder, script, *words, **settings):
+    return stage(folder, script, "--workload", "bep", *words, **settings)
+
+
+def assert_same_weights(runs, *names):
+    one, other = (safetensors.torch.load_file(runs / name / "model/last/model.safetensors") for name in names)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_an_evaluation_says_what_the_documents_were_worth(trained):
+    run = trained / "runs/bep/default"
+    for split in ("validation", "test"):
+        found = json.loads((run / f"evaluations/{split}.json").read_text())
+        assert found["bits_per_character"] == found["table"][0]["bits/character"]
+        assert found["verdict"] == "not better than an n-gram: add documents"
+        assert list(found["bits_by_position"]) == ["1-10", "11-50", "51-100", "101-300"]
+    best = min(records(run, "val/bits_per_character").values())
+    assert json.loads((run / "evaluations/validation.json").read_text())["bits_per_character"] == pytest.approx(best)
+
+
+def test_the_report_shows_every_field(trained):
+    run = trained / "runs/bep/default"
+    page = (run / "report.html").read_text()
+    with (run / "evaluations/test.completions.csv").open(newline="") as file:
+        assert [row["field"] for row in csv.DictReader(file)] == 2 * list(FIELDS)
+    for name in FIELDS:
+        assert page.count(f"<b>{name}</b>") == 2
+    assert "characters read since the zero state" in page
+
+
+def test_an_exported_model_completes_as_the_run_does(trained):
+    run = trained / "runs/bep/default"
+    command = [sys.executable, "-m", "exporters", "safetensors", str(run)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    model, exported = io.load(run / "model/best"), io.load(run / "exports/safetensors")
+    for prompt in FIELDS.values():
+        assert exported.complete(prompt, 30, seed=1) == model.complete(prompt, 30, seed=1)
+    assert "not better than an n-gram" in (run / "exports/safetensors/README.md").read_text()
+
+
+def test_a_stopped_and_resumed_run_ends_in_the_same_bits(trained):
+    for words in ([*TINY, "training.steps=7"], ["--resume", "training.steps=12"]):
+        done = bep(trained, "train.py", "--name", "resumed", *words)
+        assert done.returncode == 0, done.stderr
+    assert_same_weights(trained / "runs/bep", "default", "resumed")
+
+
+@pytest.mark.slow
+def test_both_loaders_end_in_the_same_bits(trained):
+    done = bep(trained, "train.py", "--name", "streamed", *TINY, "data.loader=stream")
+    assert done.returncode == 0, done.stderr
+    assert_same_weights(trained / "runs/bep", "default", "streamed")
+
+
+@pytest.mark.slow
+def test_two_processes_follow_the_curve_of_one(trained):
+    # What is drawn anew in every step is drawn by each process for its own slice.
+    words = [*TINY, "model.dropout=0", "training.unknown=0"]
+    done = bep(trained, "train.py", *words, "--name", "one")
+    assert done.returncode == 0, done.stderr
+    done = bep(trained, "train.py", *words, "--name", "two", processes=2, ACCELERATE_USE_CPU="true")
+    assert done.returncode == 0, done.stderr
+    one, two = (records(trained / "runs/bep" / name, "train/loss") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert list(two.values()) == pytest.approx(list(one.values()), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_benchmark_counts_the_characters_of_both_loaders(trained):
+    done = bep(trained, "benchmark.py", *TINY, "--steps", "3")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["targets_per_s"] == pytest.approx(8 * 40 / result["step_s"])
+    assert result["targets_per_s, data.loader=resident"] == result["targets_per_s"]
+    assert result["targets_per_s, data.loader=stream"] > 0
+
+
+@pytest.mark.slow
+def test_legacy_trains_through_the_same_stages(trained):
+    words = ["model.preset=legacy", "training.steps=2"]
+    words += [word for word in TINY if not word.startswith(("model.embedding", "training.steps"))]
+    done = bep(trained, "train.py", *words, "--name", "legacy")
+    assert done.returncode == 0, done.stderr
+    assert "for comparison only" in done.stdout
+
+
+def test_a_trained_run_keeps_its_documents(trained):
+    done = stage_here(trained, "evaluate.py", "--workload", "bep", "data.lower_case=true")
+    refused(done, "data.lower_case: False -> True")

@@ -1,0 +1,183 @@
+"""What is measured of a character LSTM, on models whose figures are known beforehand."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from models.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
+from pipelines.engine.config import build
+from pipelines.engine.errors import UserError
+from pipelines.engine.loop import evaluator
+from pipelines.workloads.bep import Config, data, evaluation
+from pipelines.workloads.bep.fields import FIELDS
+
+CPU = torch.device("cpu")
+SENTENCES = "The model is shared. The team checks the model. The plan is read by the team. "
+VOCABULARY = "".join(sorted(set(SENTENCES)))
+SIZES = {"kind": "embedding", "width": 4, "layers": 1, "dropout": 0.0, "embedding": 4}
+
+
+def corpus(**parts):
+    characters = Characters(VOCABULARY)
+    found = {
+        name: [data.Text(f"{name}{i}", np.array(characters.encode(text), np.uint8)) for i, text in enumerate(texts)]
+        for name, texts in parts.items()
+    }
+    return data.Corpus(vocabulary=tuple(VOCABULARY), parts=found, facts={})
+
+
+class Uniform(CharLSTM):
+    """Knows nothing: every token is as likely as another."""
+
+    def forward(self, tokens, state=None):
+        return torch.zeros((*tokens.shape, len(self.characters))), state
+
+
+class Oracle(CharLSTM):
+    """Knows the whole text by heart, as long as it has read some of it."""
+
+    def forward(self, tokens, state=None):
+        logits = torch.zeros((*tokens.shape, len(self.characters)))
+        successors = torch.tensor(self.characters.encode(SENTENCES))
+        window = successors.unfold(0, 9, 1)
+        for row, place in np.ndindex(tokens.shape):
+            read = tokens[row, max(0, place - 7) : place + 1]
+            if len(read) == 8 and len(found := window[(window[:, :8] == read).all(1)]):
+                logits[row, place, found[0, 8]] = 20.0
+        return logits, state
+
+
+def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
+    model = cls(CharLSTMConfig(VOCABULARY, **SIZES)).eval()
+    parts = parts or {"train": [SENTENCES * 5], "validation": [SENTENCES * 3], "test": [SENTENCES * 9, SENTENCES]}
+    monkeypatch.setattr(data, "load", lambda folder: corpus(**parts))
+    words = ["training.steps=1", "training.sequence=20", "evaluation.characters=30", "evaluation.starts=16", *words]
+    config = build(Config, {}, words, "test")
+    return evaluation.evaluate(config, model, tmp_path, CPU, evaluator(Accelerator(cpu=True)))
+
+
+def test_a_model_that_knows_nothing_is_told_so_in_exact_figures(monkeypatch, tmp_path):
+    validation, test = evaluate(Uniform, monkeypatch, tmp_path)
+    bits = np.log2(len(VOCABULARY) + 6)
+    for found, characters in ((validation, 3 * len(SENTENCES)), (test, 10 * len(SENTENCES))):
+        assert found.summary["n"] == characters
+        assert found.summary["bits_per_character"] == pytest.approx(bits)
+        assert found.summary["verdict"] == "not better than an n-gram: add documents"
+        assert list(found.summary["bits_by_position"].values()) == pytest.approx([bits] * 4)
+        rows = {row["predictor"]: row["bits/character"] for row in found.table}
+        assert list(rows) == [
+            "default",
+            "unigram (Witten-Bell)",
+            "5-gram (Witten-Bell)",
+            "6-gram (Witten-Bell)",
+            "xz -9e, alone",
+            "xz -9e, after training",
+        ]
+        assert rows["5-gram (Witten-Bell)"] < rows["unigram (Witten-Bell)"] < bits
+    assert sum(test.examples["characters"]) == 10 * len(SENTENCES)
+    assert set(test.examples["document"]) == {"test0", "test1"}
+
+
+def test_a_model_that_knows_the_text_is_better_by_an_interval_above_zero(monkeypatch, tmp_path):
+    other = "".join(sorted(SENTENCES)) * 3
+    parts = {"train": [other], "validation": [SENTENCES * 3], "test": [SENTENCES * 9, SENTENCES]}
+    _, test = evaluate(Oracle, monkeypatch, tmp_path, parts=parts)
+    low, high = test.summary["gain_percent_interval"]
+    assert 0 < low <= test.summary["gain_percent"] <= high
+    assert test.summary["verdict"].startswith(f"better than the n-gram by {test.summary['gain_percent']:.1f} % [")
+    assert test.summary["top_1"] > 0.95
+    by_position = list(test.summary["bits_by_position"].values())
+    assert by_position[0] > 2 * by_position[1]
+
+
+def test_every_field_is_completed_at_every_temperature(monkeypatch, tmp_path):
+    validation, test = evaluate(Uniform, monkeypatch, tmp_path, "evaluation.temperatures=[0, 0.5]")
+    assert not validation.files
+    rows = list(csv.DictReader(io.StringIO(test.files["test.completions.csv"])))
+    assert [(row["temperature"], row["field"]) for row in rows] == [
+        (t, name) for t in ("0.0", "0.5") for name in FIELDS
+    ]
+    assert len(FIELDS) == 25
+    assert test.summary["completions"].keys() == {"0.0", "0.5"}
+    figures = test.summary["completions"]["0.5"]
+    assert figures["characters"] == sum(len(row["completion"]) for row in rows if row["temperature"] == "0.5")
+    assert figures["copied_share"] == 0
+    again = evaluate(Uniform, monkeypatch, tmp_path, "evaluation.temperatures=[0, 0.5]")[1]
+    assert again.files == test.files
+
+
+def test_completions_are_judged_by_words_copies_and_what_was_to_be_masked(monkeypatch):
+    training = SENTENCES * 2
+    leak = "the model. Ask jo@example.com or +44 20 7946 0123. "
+    config = build(Config, {}, ["evaluation.characters=60", "evaluation.temperatures=[0.5]"], "test")
+    model = Uniform(CharLSTMConfig(VOCABULARY, **SIZES))
+    monkeypatch.setattr(evaluation, "FIELDS", {"copied": "Begin: ", "leaking": "See: "})
+    monkeypatch.setattr(model, "complete", lambda prompt, *a, **k: training[5:65] if prompt == "Begin: " else leak)
+    figures = evaluation.complete_fields(config, model, training)[1]["0.5"]
+    assert figures["unmasked_strings"] == 2
+    assert figures["longest_copied_span"] == 60
+    assert figures["copied_share"] == pytest.approx(60 / (60 + len(leak)))
+    assert 0.5 < figures["known_words"] < 1
+    assert figures["characters"] == 60 + len(leak)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "words"),
+    [
+        ("The mod", "el is here. ", ["model", "is", "here"]),
+        ("The model", " is here. ", ["is", "here"]),
+        ("The model ", "is he", ["is", "he"]),
+        ("The model ", "is here and th", ["is", "here", "and"]),  # cut by the limit
+        ("The model", "", []),
+    ],
+)
+def test_words_are_judged_whole(prompt, completion, words):
+    assert evaluation.whole_words(prompt, completion, 14) == words
+
+
+@pytest.mark.parametrize(
+    ("gain", "interval", "told"),
+    [
+        (6.04, [5.0, 7.0], "better than the n-gram by 6.0 % [5.0, 7.0]"),
+        (1.0, [-0.5, 2.5], "not better than an n-gram: add documents"),
+        (-4.0, [-5.0, -3.0], "not better than an n-gram: add documents"),
+        (9.0, None, "not better than an n-gram: add documents"),
+    ],
+)
+def test_the_verdict_follows_the_interval(gain, interval, told):
+    assert evaluation.verdict(gain, interval) == told
+
+
+def test_intervals_shrink_with_evidence_and_hold_the_truth():
+    generator = np.random.default_rng(0)
+
+    def interval(count):
+        values, weights = generator.normal(1000, 200, count), np.full(count, 500)
+        return evaluation.interval(values, weights, evaluation.resamples(count, 0))
+
+    few, many = interval(10), interval(1000)
+    assert few[0] < 2 < few[1]
+    assert many[0] < 2.03
+    assert many[1] > 1.97
+    assert many[1] - many[0] < (few[1] - few[0]) / 4
+    assert evaluation.interval(np.ones(1), np.ones(1), evaluation.resamples(1, 0)) is None
+
+
+def test_another_vocabulary_than_the_models_is_refused(monkeypatch, tmp_path):
+    model = CharLSTM(CharLSTMConfig("xyz", **SIZES))
+    monkeypatch.setattr(data, "load", lambda folder: corpus(train=[], validation=[], test=[]))
+    with pytest.raises(UserError, match="other characters than those of"):
+        evaluation.evaluate(Config(), model, tmp_path, CPU, None)
+
+
+def test_masks_count_as_one_character_each(monkeypatch, tmp_path):
+    masked = SENTENCES + next(iter(MASKS)) + SENTENCES
+    _, test = evaluate(
+        Uniform, monkeypatch, tmp_path, parts={"train": [masked], "validation": [masked], "test": [masked] * 2}
+    )
+    assert test.summary["n"] == 2 * len(masked)
+    assert test.summary["bits_per_character"] == pytest.approx(np.log2(len(VOCABULARY) + 6))

@@ -1,0 +1,203 @@
+"""Windows, losses and scores of the character LSTM's task."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
+from pipelines.engine.batches import stream
+from pipelines.engine.config import build
+from pipelines.engine.errors import UserError
+from pipelines.workloads.bep import Config, data
+from pipelines.workloads.bep.task import CharTask, Windows, scored, stream_of
+
+CPU = torch.device("cpu")
+LETTERS = "abcdefgh"
+
+
+def texts(*lengths, seed=0):
+    generator = np.random.default_rng(seed)
+    first = len(SPECIAL_TOKENS)
+    return [
+        data.Text(f"{i}.txt", generator.integers(first, first + len(LETTERS), length).astype(np.uint8))
+        for i, length in enumerate(lengths)
+    ]
+
+
+@pytest.fixture
+def make(monkeypatch, tmp_path):
+    """A task over random letters, by words of its config."""
+
+    def make(*words, validation=(70, 1, 45)):
+        parts = {"train": texts(200, 90), "validation": texts(*validation, seed=1), "test": texts(30, seed=2)}
+        corpus = data.Corpus(vocabulary=tuple(LETTERS), parts=parts, facts={})
+        monkeypatch.setattr(data, "load", lambda folder: corpus)
+        config = build(
+            Config, {"training": {"sequence": 10, "epochs": 1, "unknown": 0}, "model": {"width": 8}}, words, "test"
+        )
+        torch.manual_seed(0)
+        return CharTask(config, tmp_path, CPU)
+
+    return make
+
+
+def batch_of(task, *items):
+    return task.train.batch(torch.tensor(items))
+
+
+def test_documents_are_kept_apart_by_ends():
+    one, other = texts(3, 2)
+    assert stream_of([one, other]).tolist() == [END, *one.tokens, END, *other.tokens, END]
+    assert stream_of([one]).dtype == torch.uint8
+    assert stream_of([data.Text("wide.txt", np.array([7, 300], np.uint16))]).dtype == torch.int16
+
+
+def test_windows_begin_every_stride_and_hold_inputs_and_the_last_target():
+    tokens = torch.arange(6, 26, dtype=torch.uint8)
+    windows = Windows(tokens, length=8, stride=3, device=CPU)
+    batch = windows.batch(torch.tensor([0, 2]))
+    assert batch["window"].tolist() == [list(range(6, 15)), list(range(12, 21))]
+    assert batch["first"].tolist() == [True, False]
+    every = windows.batch(torch.arange(windows.size))["window"]
+    assert set(every[:, 1:].flatten().tolist()) - {PAD} == set(range(7, 26))
+
+
+@pytest.mark.parametrize("lengths", [(70, 1, 45), (3,), (20,), (21, 19, 1, 1)])
+def test_every_held_out_character_counts_once_after_at_least_a_sequence(make, lengths):
+    task = make(validation=lengths)
+    windows = task.validation
+    batch = windows.batch(torch.arange(windows.size))
+    targets, counted = scored(batch, windows.stride)
+    assert np.array_equal(targets[counted].numpy(), np.concatenate([each.tokens for each in texts(*lengths, seed=1)]))
+    context = counted.nonzero()[:, 1] + 1
+    later = counted.nonzero()[:, 0] > 0
+    assert (context[later] > 10).all()
+
+
+def test_the_score_is_exact_bits_over_the_characters_of_the_documents(make):
+    task = make(validation=(15,))  # shorter than a window, so all of it is read from its beginning
+    task.model.eval()
+    scores = task.score(task.model, task.validation.batch(torch.tensor([0])))
+    ids = torch.tensor([[END, *texts(15, seed=1)[0].tokens]])
+    nats = F.cross_entropy(task.model(ids[:, :-1])[0][0], ids[0, 1:], reduction="sum")
+    assert float(scores["count"]) == 15
+    torch.testing.assert_close(scores["loss"].sum(), nats)
+    torch.testing.assert_close(scores["bits_per_character"].sum(), nats / math.log(2))
+
+
+def test_the_loss_is_that_of_every_position_with_the_state_carried_on(make):
+    task = make("training.carry=3", "model.dropout=0")
+    batch = batch_of(task, 0, 5)
+    window = batch["window"].long()
+    assert window.shape == (2, 31)
+    loss = task.loss(task.model, batch)
+    logits, _ = task.model(window[:, :-1])
+    torch.testing.assert_close(
+        loss.value, F.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten(), reduction="sum")
+    )
+    assert int(loss.count) == 60
+
+
+def test_gradients_end_where_a_sequence_begins(make):
+    task = make("training.carry=2", "model.dropout=0")
+    embedding = task.model.embedding.weight
+    window = torch.full((1, 21), 8)
+    window[0, 0] = 13  # stands in the first sequence alone
+    loss = task.loss(task.model, {"window": window.to(torch.uint8)})
+    loss.value.backward()
+    (whole,) = torch.autograd.grad(
+        F.cross_entropy(task.model(window[:, :-1])[0].flatten(0, 1), window[:, 1:].flatten(), reduction="sum"),
+        embedding,
+    )
+    (first,) = torch.autograd.grad(
+        F.cross_entropy(task.model(window[:, :10])[0].flatten(0, 1), window[0, 1:11], reduction="sum"), embedding
+    )
+    torch.testing.assert_close(embedding.grad[13], first[13])
+    assert not torch.allclose(embedding.grad[13], whole[13])
+
+
+def test_legacy_learns_from_the_last_step_alone(make):
+    task = make("model.preset=legacy", "model.dropout=0", "training.carry=3")
+    batch = batch_of(task, 1, 4)
+    window = batch["window"].long()
+    assert window.shape == (2, 11)
+    assert torch.equal(window[0], stream_of(texts(200, 90)).long()[3:14])  # the original's stride
+    loss = task.loss(task.model, batch)
+    nats = F.cross_entropy(task.model(window[:, :-1])[0][:, -1], window[:, -1], reduction="sum")
+    torch.testing.assert_close(loss.value, nats)
+    assert int(loss.count) == 2
+    assert "no effect" in task.notes[-1]
+
+
+@pytest.mark.parametrize("preset", ["default", "legacy"])
+def test_padding_neither_counts_nor_costs(make, preset):
+    task = make(f"model.preset={preset}", "model.dropout=0")
+    length = task.train.length
+    window = torch.full((1, length + 1), PAD)
+    window[0, :5] = 8
+    loss = task.loss(task.model, {"window": window.to(torch.uint8)})
+    if preset == "legacy":
+        assert (int(loss.count), loss.value.item()) == (0, 0.0)
+    else:
+        alone = F.cross_entropy(task.model(window[:, :4])[0][0], window[0, 1:5], reduction="sum")
+        assert int(loss.count) == 4
+        torch.testing.assert_close(loss.value, alone)
+
+
+def test_some_characters_are_learnt_as_unknown(make):
+    task = make("training.unknown=0.2")
+    seen = []
+
+    def model(tokens, state=None):
+        seen.append(tokens)
+        return task.model(tokens, state)
+
+    batch = task.train.batch(torch.arange(task.train.size))
+    before = batch["window"].clone()
+    task.loss(model, batch)
+    shares = [float((tokens == UNKNOWN).float().mean()) for tokens in seen]
+    assert shares == pytest.approx([0.2, 0.2], abs=0.03)
+    kept = torch.cat(seen, 1)
+    changed = kept != before[:, :-1]
+    assert (kept[changed] == UNKNOWN).all()
+    assert not (before[:, :-1][changed] == END).any()
+    assert torch.equal(batch["window"], before)
+
+
+def test_both_loaders_give_the_same_batches(make):
+    plan = [torch.tensor([3, 0]), torch.tensor([7, 40])]
+    resident, streamed = make(), make("data.loader=stream")
+    assert resident.train.workers == 0 < streamed.train.workers
+    pairs = zip(stream(resident.train, iter(plan), CPU), stream(streamed.train, iter(plan), CPU), strict=True)
+    for (items, batch), (other_items, other) in pairs:
+        assert torch.equal(items, other_items)
+        assert batch.keys() == other.keys()
+        assert all(torch.equal(batch[name], other[name]) for name in batch)
+
+
+def test_what_repeats_is_learnt_from_the_first_characters_on(monkeypatch):
+    text = data.Text("abc.txt", np.tile(np.arange(6, 6 + len(LETTERS), dtype=np.uint8), 30))
+    corpus = data.Corpus(tuple(LETTERS), {"train": [text], "validation": [text], "test": [text]}, {})
+    monkeypatch.setattr(data, "load", lambda folder: corpus)
+    config = build(Config, {}, ["training.sequence=10", "training.steps=1", "model.width=24"], "test")
+    torch.manual_seed(0)
+    task = CharTask(config, None, CPU)
+    optimizer = torch.optim.Adam(task.model.parameters(), 0.02)
+    for step in range(80):
+        loss = task.loss(task.model, task.train.batch(torch.arange(step, step + 8) % task.train.size))
+        (loss.value / loss.count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    task.model.eval()
+    scores = task.score(task.model, task.validation.batch(torch.arange(task.validation.size)))
+    assert (scores["bits_per_character"].sum() / scores["count"].sum()).item() < 0.3
+    assert task.model.complete("cde", 10, temperature=0) == "fghabcdefg"
+    assert task.model.complete("h", 3, temperature=0) == "abc"
+
+
+def test_an_embedding_for_legacy_is_refused():
+    with pytest.raises(UserError, match=r"model\.preset=legacy reads a scalar"):
+        build(Config, {}, ["model.preset=legacy", "model.embedding=8"], "test")
