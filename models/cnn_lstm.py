@@ -195,7 +195,8 @@ class _Default(nn.Module):
         super().__init__()
         inputs, width = len(config.features), config.width
         self.coins = _embedding(config, inputs)
-        self.convolution = nn.Conv1d(inputs, width, PATCH + 2, stride=PATCH)
+        # A convolution of 6 candles with stride 4; as a matrix product it takes half the time.
+        self.convolution = nn.Linear(inputs * (PATCH + 2), width)
         self.norm = nn.LayerNorm(width)
         self.lstm = nn.LSTM(width, width, batch_first=True)
         self.head = nn.Sequential(
@@ -212,8 +213,8 @@ class _Default(nn.Module):
         if self.coins is not None:
             windows = windows + self.coins(coins)[:, None]
         # The last patch ends with the last candle, whatever the length.
-        padded = F.pad(windows.transpose(1, 2), (1 + -windows.shape[1] % PATCH, 1))
-        patches = F.gelu(self.convolution(padded)).transpose(1, 2)
+        padded = F.pad(windows, (0, 0, 1 + -windows.shape[1] % PATCH, 1))
+        patches = F.gelu(self.convolution(padded.unfold(1, PATCH + 2, PATCH).flatten(2)))
         states, _ = self.lstm(self.norm(patches))
         return self.head(torch.cat([states[:, -1], states.mean(1)], -1))
 

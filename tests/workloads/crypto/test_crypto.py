@@ -206,6 +206,7 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
             assert row == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_pooled_model_learns_all_coins(trained):
     folder, _ = trained
     words = [word for word in WORDS if "symbols" not in word]

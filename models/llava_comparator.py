@@ -1,0 +1,330 @@
+"""A vision-language model (LLaVA: Liu et al. 2023) as a comparator: it sees both images and is asked in words.
+
+The answer is its logits of three words, First, Second and Similar, behind the prompt. With `lora` (Hu et al. 2022) the
+base stays as it is but for low-rank adapters in the language model and for the projector, which goes on from where it
+was trained. Only these are stored; the base is named, with its revision, or built anew from the config's seed.
+
+Shapes: U images, P pairs, T tokens of an image, V channels of the vision tower, D of the language model.
+"""
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models import io
+from models.comparator import Comparator, Question, pixels
+
+ANSWERS = ("First", "Second", "Similar")
+IMAGE = "<image>"
+# The words of a model that is built from config, <image> among them.
+PROMPT = f"<s> USER: {IMAGE} {IMAGE} which image ranks higher ? ASSISTANT:"
+WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPT.split()), *ANSWERS)
+ADAPTED = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj)"  # never the vision tower, whose features are kept
+PROJECTOR = "multi_modal_projector"
+KEPT_AT_ONCE = 64  # pairs whose keys and values are held: those of a 7B model take 0.3 GB for each
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlavaComparatorConfig(Question):
+    """Which base and what of it trains; the sizes are of a base that is built here."""
+
+    base: str = ""  # a folder or an id on the hub; "": built from the sizes below and the seed
+    revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
+    lora: bool = False  # train adapters and the projector; without, all of a base that is built here
+    pool: bool = False  # average each 2 x 2 of an image's tokens: a quarter of them
+    four_bit: bool = False  # keep the base's weights in 4 bits (Dettmers et al. 2023); needs bitsandbytes and CUDA
+    width: int = 96
+    layers: int = 3
+    heads: int = 4
+    patch: int = 4  # pixels a side
+    seed: int = 0
+
+
+class LlavaComparator(Comparator):
+    """Asks a LLaVA model; raises ValueError for a base that is not there, has changed, or cannot answer."""
+
+    family = "llava_comparator"
+
+    def __init__(self, config: LlavaComparatorConfig):
+        super().__init__(config)
+        _check(config)
+        if config.base:
+            network, prompt, answers, mean, std, revision = _from_base(config)
+            self.config = dataclasses.replace(config, revision=revision)
+        else:
+            network, mean, std = _built(config), (0.5,) * 3, (0.5,) * 3
+            prompt, answers = [WORDS.index(word) for word in PROMPT.split()], list(map(WORDS.index, ANSWERS))
+        settings = network.config
+        self.image_size, self.layer = settings.vision_config.image_size, settings.vision_feature_layer
+        self.skip = settings.vision_feature_select_strategy == "default"  # the class token comes first
+        for name, value in (("mean", mean), ("std", std)):
+            self.register_buffer(f"pixel_{name}", torch.tensor(value).view(3, 1, 1), persistent=False)
+        ends = [i for i, token in enumerate(prompt) if token == settings.image_token_id]
+        if len(ends) != 2:
+            raise ValueError(f"{config.base}: its tokenizer does not know {IMAGE}, so it cannot be shown two images")
+        pieces = (prompt[: ends[0]], prompt[ends[0] + 1 : ends[1]], prompt[ends[1] + 1 :])
+        for name, ids in zip(("before", "between", "after", "answers"), (*pieces, answers), strict=True):
+            self.register_buffer(f"ids_{name}", torch.tensor(ids, dtype=torch.long), persistent=False)
+        self.frozen = config.lora
+        self.network = _adapted(network) if config.lora else network
+        # The class token's way out of the vision tower leads nowhere here.
+        for name, parameter in self.network.named_parameters():
+            if "post_layernorm" in name:
+                parameter.requires_grad_(False)
+        if config.lora:
+            self._store_what_trains()
+
+    def _store_what_trains(self) -> None:
+        """Leave the base, which `__init__` makes again, out of every state_dict."""
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
+        borrowed = {name for name in self.state_dict() if name.startswith("network.")} - trained
+
+        def leave_out(module: nn.Module, state: dict[str, Tensor], prefix: str, metadata: Any) -> None:
+            for name in borrowed:
+                del state[prefix + name]
+
+        def not_missed(module: nn.Module, keys: Any) -> None:
+            keys.missing_keys[:] = [key for key in keys.missing_keys if key.removeprefix("module.") not in borrowed]
+
+        self.register_state_dict_post_hook(leave_out)
+        self.register_load_state_dict_post_hook(not_missed)
+
+    @property
+    def base(self) -> nn.Module:
+        """The `LlavaForConditionalGeneration`, with adapters in it if it has any."""
+        return self.network.get_base_model() if self.config.lora else self.network
+
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """Whether activations of the language model are computed again on the way back."""
+        return self.base.is_activation_checkpointing
+
+    @gradient_checkpointing.setter
+    def gradient_checkpointing(self, wanted: bool) -> None:
+        if wanted:
+            self.base.activation_checkpointing_enable()
+        else:
+            self.base.activation_checkpointing_disable()
+
+    def encode(self, images: Tensor) -> Tensor:
+        """(U, T, V): what the vision tower makes of images (U, C, S, S), before the projector."""
+        x = pixels(images).expand(-1, 3, -1, -1)
+        if x.shape[-1] != self.image_size:
+            x = F.interpolate(x, size=(self.image_size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
+        tower = self.base.model.vision_tower
+        x = ((x - self.pixel_mean) / self.pixel_std).to(next(tower.parameters()).dtype)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            seen = tower(x, output_hidden_states=True).hidden_states[self.layer]
+        return seen[:, 1:] if self.skip else seen
+
+    def project(self, encoded: Tensor) -> Tensor:
+        """(U, T or T / 4, D): images as tokens of the language model."""
+        projector = getattr(self.base.model, PROJECTOR)
+        tokens = projector(encoded.to(next(projector.parameters()).dtype))
+        if not self.config.pool:
+            return tokens
+        side = int(tokens.shape[1] ** 0.5)
+        return F.avg_pool2d(tokens.transpose(1, 2).unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Logits (P, 3) of the words First, Second and Similar behind the prompt, whose other logits are not made.
+
+        Without gradients, what stands up to the end of the first image is read once for all pairs that begin with it.
+        """
+        tokens = self.project(encoded).to(self.base.dtype)
+        if torch.is_grad_enabled():
+            return self._ask(torch.cat([self._begin(tokens[first]), self._go_on(tokens[second])], 1))
+        logits = tokens.new_empty(len(first), 3)
+        for rows in first.argsort(stable=True).split(KEPT_AT_ONCE):
+            heads, places = first[rows].unique(return_inverse=True)
+            begun = self.network(inputs_embeds=self._begin(tokens[heads]), logits_to_keep=1, use_cache=True)
+            begun.past_key_values.batch_select_indices(places)
+            logits[rows] = self._ask(self._go_on(tokens[second[rows]]), begun.past_key_values)
+        return logits
+
+    def _begin(self, image: Tensor) -> Tensor:
+        """Embeddings (P, ..., D) of the prompt up to the end of the first image (P, T, D)."""
+        return torch.cat([self._words(self.ids_before, len(image)), image], 1)
+
+    def _go_on(self, image: Tensor) -> Tensor:
+        """Embeddings (P, ..., D) of the prompt from there on, with the second image (P, T, D)."""
+        return torch.cat([self._words(self.ids_between, len(image)), image, self._words(self.ids_after, len(image))], 1)
+
+    def _words(self, ids: Tensor, count: int) -> Tensor:
+        return self.base.get_input_embeddings()(ids).expand(count, -1, -1)
+
+    def _ask(self, inputs: Tensor, begun: Any = None) -> Tensor:
+        """Logits (P, 3) behind embeddings (P, ..., D) that follow on what is in the cache `begun`, if any."""
+        kept = {"use_cache": False} if begun is None else {"past_key_values": begun}
+        logits = self.network(inputs_embeds=inputs, logits_to_keep=1, **kept).logits
+        return logits[:, -1, self.ids_answers]
+
+
+def _check(config: LlavaComparatorConfig) -> None:
+    if config.base and not config.lora:
+        raise ValueError(f"base {config.base!r} is given, so give lora=true too: of a base only adapters are trained")
+    if config.four_bit and not config.base:
+        raise ValueError("four_bit is for the weights of a base; give base, or four_bit=false")
+    if config.four_bit and importlib.util.find_spec("bitsandbytes") is None:
+        raise ValueError("four_bit needs the package bitsandbytes, which is not installed: pip install bitsandbytes")
+    if config.channels not in (1, 3):
+        raise ValueError(f"channels is {config.channels}; the vision tower takes 1 (grey) or 3 (red, green, blue)")
+    for name in ("size", "width", "layers", "heads", "patch"):
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} is {getattr(config, name)}; it must be 1 or more")
+    if config.base:
+        return
+    if config.width % (2 * config.heads):
+        raise ValueError(f"width {config.width} is not an even multiple of heads {config.heads}")
+    step = config.patch * (2 if config.pool else 1)
+    if config.size % step:
+        raise ValueError(f"size {config.size} is not a multiple of {step} (patch {config.patch}, pool {config.pool})")
+
+
+def _built(config: LlavaComparatorConfig) -> nn.Module:
+    """A small LLaVA with random weights, a function of the config alone."""
+    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+
+    shape = {
+        "hidden_size": config.width,
+        "intermediate_size": 2 * config.width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+    }
+    ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
+    settings = LlavaConfig(
+        vision_config=CLIPVisionConfig(**shape, image_size=config.size, patch_size=config.patch),
+        text_config=LlamaConfig(**shape, **ids, vocab_size=len(WORDS), max_position_embeddings=4096),
+        image_token_index=WORDS.index(IMAGE),
+        image_seq_length=(config.size // config.patch) ** 2,
+        vision_feature_layer=-1,  # -2, as usual, would leave the last of few layers idle
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return LlavaForConditionalGeneration(settings)
+
+
+def _from_base(config: LlavaComparatorConfig) -> tuple:
+    """The network of a base, ids of the prompt and of the answers, mean and deviation of pixels, and the revision."""
+    folder = Path(config.base)
+    if (folder / io.CONFIG).is_file() and "family" in json.loads((folder / io.CONFIG).read_text()):
+        revision = _unchanged(config, [folder / io.WEIGHTS])
+        model = io.load(folder)
+        if not isinstance(model, LlavaComparator) or model.config.lora or model.config.size != config.size:
+            raise ValueError(
+                f"base {config.base} must be a llava that was trained in full on images of size {config.size}; "
+                f"it is {model.config}"
+            )
+        ids = [*model.ids_before, _image_id(model), *model.ids_between, _image_id(model), *model.ids_after]
+        means = model.pixel_mean.flatten().tolist(), model.pixel_std.flatten().tolist()
+        return model.network, list(map(int, ids)), model.ids_answers.tolist(), *means, revision
+    return _from_hub(config, folder)
+
+
+def _image_id(model: LlavaComparator) -> int:
+    """The id that stands for an image in a prompt."""
+    return model.base.config.image_token_id
+
+
+def _from_hub(config: LlavaComparatorConfig, folder: Path) -> tuple:
+    """As `_from_base`, from a folder in Hugging Face's layout or from an id on the hub."""
+    from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, LlavaForConditionalGeneration
+
+    local = folder.is_dir()
+    given = {} if local or not config.revision else {"revision": config.revision}
+    try:
+        settings = AutoConfig.from_pretrained(config.base, **given)
+        if settings.model_type != "llava":
+            raise ValueError(f"base {config.base} is a model of type {settings.model_type}; give one of type llava")
+        tokenizer = AutoTokenizer.from_pretrained(config.base, **given)
+        processor = AutoImageProcessor.from_pretrained(config.base, **given)
+        # Weights of 16 bits are computed with as bfloat16, whose range no activation leaves.
+        dtype = torch.float32 if settings.dtype in (None, torch.float32) else torch.bfloat16
+        network = LlavaForConditionalGeneration.from_pretrained(
+            config.base, dtype=dtype, attn_implementation="sdpa", **given, **_quantized(config)
+        )
+    except OSError as error:
+        raise ValueError(
+            f"base {config.base!r} is neither a complete folder nor to be had from the hub "
+            f"({str(error).splitlines()[0]}); give a folder, or go online and unset HF_HUB_OFFLINE"
+        ) from error
+    revision = _unchanged(config, sorted(folder.glob("*.safetensors"))) if local else settings._commit_hash
+    question = f"Which of the two images ranks higher in {config.attribute}: First, Second or Similar?"
+    prompt = tokenizer.encode(f"USER: {IMAGE}\n{IMAGE}\n{question} ASSISTANT:")
+    answers = [tokenizer.encode(word, add_special_tokens=False)[0] for word in ANSWERS]
+    if len(set(answers)) != 3:
+        raise ValueError(f"base {config.base}: its tokenizer begins {', '.join(ANSWERS)} with the ids {answers}, alike")
+    return network, prompt, answers, processor.image_mean, processor.image_std, revision
+
+
+def _unchanged(config: LlavaComparatorConfig, paths: list[Path]) -> str:
+    """SHA-256 of a folder's weights; ValueError if it is another than the config's revision, or there are none."""
+    if not paths or not all(path.is_file() for path in paths):
+        raise ValueError(f"base {config.base} has no weights (*.safetensors); copy them there")
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    if config.revision not in ("", digest.hexdigest()):
+        raise ValueError(
+            f"the weights in base {config.base} are not those that this model was trained on "
+            f"(SHA-256 {digest.hexdigest()[:12]}..., then {config.revision[:12]}...); bring the old ones back"
+        )
+    return digest.hexdigest()
+
+
+def _quantized(config: LlavaComparatorConfig) -> dict[str, Any]:
+    """Arguments of from_pretrained for weights in 4 bits."""
+    if not config.four_bit:
+        return {}
+    from transformers import BitsAndBytesConfig
+
+    if not torch.cuda.is_available():
+        raise ValueError("four_bit needs a CUDA device; give four_bit=false")
+    return {
+        "device_map": {"": torch.cuda.current_device()},
+        "quantization_config": BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+            llm_int8_skip_modules=["vision_tower", PROJECTOR, "lm_head"],
+        ),
+    }
+
+
+def _adapted(network: nn.Module) -> nn.Module:
+    """The network with adapters and a copy of its projector to train, these in float32, and all else frozen."""
+    from peft import LoraConfig, get_peft_model
+
+    settings = LoraConfig(
+        r=8,
+        lora_alpha=32,
+        lora_dropout=0.05,
+        target_modules=ADAPTED,
+        modules_to_save=[PROJECTOR],
+        task_type="CAUSAL_LM",
+    )
+    with warnings.catch_warnings():
+        # peft asks transformers by a name that transformers is about to give up.
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated", category=FutureWarning)
+        adapted = get_peft_model(network, settings)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return adapted
+
+
+def build(config: Mapping[str, Any]) -> LlavaComparator:
+    """The model of a config as `models.io` reads it."""
+    return LlavaComparator(io.config_from(LlavaComparatorConfig, config))

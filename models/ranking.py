@@ -1,0 +1,231 @@
+"""Scores from comparisons: the model of Davidson (1970), Bradley and Terry's with ties, for soft three-way answers.
+
+    P(first), P(second), P(similar)  ∝  exp(a d / 2), exp(-a d / 2), exp(tie)      d = s_first - s_second
+
+A comparator says with which probability the first of two images ranks higher, the second does, or neither. References
+are images of known score; they stay where they are. The discrimination `a` and `tie` are fitted to the comparisons
+among them; then each further image gets the score that explains its own comparisons with some of them best.
+
+    N images   R references   P pairs   float64, whatever the comparator computes in
+
+Davidson (1970), On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FIRST, SECOND, SIMILAR = 0, 1, 2  # which image ranks higher: the order of logits and labels everywhere
+SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answer to the images in the other order
+
+Compare = Callable[[Tensor, Tensor], Tensor]
+
+START = 8  # references, spread over the scores, that every image meets first
+MORE = 4  # references per round from then on
+TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more of them
+FLATNESS = 1e-4  # of the prior on the fitted discrimination and tie: 1 / variance, for scores of unit spread
+ITERATIONS = 100  # of Newton; some ten are enough
+
+
+def scores(
+    log_odds: Compare,
+    num_images: int,
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """(N,) scores of the images 0 to num_images - 1, and (N,) their standard errors, in units of `reference_scores`.
+
+    `log_odds` maps two (P,) int64 of image numbers to the comparator's (P, 3) logits. `references` (R,) are numbers
+    that it knows too, outside 0 to num_images - 1, with their known scores (R,). Scores no more than `theta` apart
+    count as similar. Each image is compared, in both orders, with at most `budget` references: first with some that are
+    spread over the scores, then with those that tell most about it at the present estimate (Lord 1980), until that is
+    precise enough. `seed` draws comparisons among references where there are too many to make them all.
+
+    The standard error is that of the Fisher information, which takes an answer for an independent draw, times a factor
+    by which it is right, in root mean square, for references that are each left out and then estimated like an image.
+    It so covers what the comparator gets wrong about an image, as far as it gets as much wrong about references. Those
+    it was trained on it knows too well: measure the factor on other images before you rely on it (`calibrated`). Errors
+    of images that met the same references are not independent of each other.
+
+    ValueError for references without two different finite scores, and for a budget below 2.
+    """
+    known = reference_scores.detach().to("cpu", torch.float64)
+    references = references.detach().cpu()
+    if len(known) != len(references) or not known.isfinite().all() or len(known.unique()) < 2:
+        raise ValueError(f"references need finite scores, two different ones at least; given {known[:8].tolist()}")
+    if len(references) and num_images and int(references.min()) < num_images:
+        raise ValueError(
+            f"references are numbered from {num_images} on, after the images; given {references[:8].tolist()}"
+        )
+    if budget < 2:
+        raise ValueError(f"an image needs a budget of 2 references or more to be placed, given {budget}")
+
+    answer = _in_both_orders(log_odds)
+    first, second = _some_pairs(len(references), len(references) * budget, seed)
+    davidson = fit(answer(references[first], references[second]), known[first] - known[second])
+    place = _Placing(davidson, answer, references, known, budget, _difference_that_counts(known, theta) * TOLERANCE)
+    left_out, information = place(references)
+    dispersion = ((left_out - known).square() * information).mean()
+    found, information = place(torch.arange(num_images))
+    return found, (dispersion / information).sqrt()
+
+
+def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:
+    """The factor by which (M,) standard errors must grow to be right, in root mean square, for images of known score.
+
+    Measured on images that the comparator was not trained on, it corrects what references that it was trained on hide.
+    """
+    return float(((estimates - known) / standard_errors).square().mean().sqrt())
+
+
+@dataclass(frozen=True)
+class Davidson:
+    """The fitted model of answers."""
+
+    discrimination: float  # a, per unit of score; negative for a comparator that has learned the reverse
+    tie: float  # the logit of `similar`
+
+    def probabilities(self, differences: Tensor) -> Tensor:
+        """(...) differences of scores -> (..., 3)."""
+        half = self.discrimination / 2 * differences
+        return torch.stack([half, -half, torch.full_like(half, self.tie)], dim=-1).softmax(dim=-1)
+
+
+def fit(answers: Tensor, differences: Tensor) -> Davidson:
+    """The most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,), by Newton.
+
+    The likelihood is concave in both. A flat prior keeps them finite where the answers leave no doubt.
+    """
+    spread = differences.square().mean().sqrt()
+    half, zero = differences / spread / 2, torch.zeros_like(differences)
+    # (P, 2, 3): what a unit of each parameter adds to the three logits.
+    design = torch.stack(
+        [torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)],
+        dim=1,
+    )
+
+    def likelihood(parameters: Tensor) -> Tensor:
+        log_probabilities = (parameters[:, None] * design).sum(1).log_softmax(dim=1)
+        return (answers * log_probabilities).sum() - FLATNESS / 2 * parameters.square().sum()
+
+    parameters = differences.new_zeros(2)
+    for _ in range(ITERATIONS):
+        probabilities = (parameters[:, None] * design).sum(1).softmax(dim=1)
+        slope = torch.einsum("pk,pak->a", answers - probabilities, design) - FLATNESS * parameters
+        mean = torch.einsum("pk,pak->pa", probabilities, design)
+        curvature = torch.einsum("pk,pak,pbk->ab", probabilities, design, design) - mean.T @ mean
+        step = torch.linalg.solve(curvature + FLATNESS * torch.eye(2, dtype=slope.dtype), slope)
+        before = likelihood(parameters)
+        while likelihood(parameters + step) < before and step.abs().max() > 1e-12:
+            step = step / 2
+        parameters = parameters + step
+        if step.abs().max() < 1e-10:
+            break
+    return Davidson(float(parameters[0] / spread), float(parameters[1]))
+
+
+def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
+    """(N,) most likely scores and (N,) their Fisher information, for images compared with some of R references.
+
+    `wins` (N, R) is P(image) - P(reference) of each answer, which is all of it that tells where the image lies;
+    `compared` (N, R) says which were asked for. A weak prior, centred on the references' mean and as wide as their
+    whole range, keeps an image finite that beats them all.
+    """
+    centre, precision = known.mean(), (known.max() - known.min()) ** -2
+    slope_unit = davidson.discrimination / 2
+    # The slope is that of the prior plus at most 2 |a| / 2 per reference, so the maximum lies in here.
+    reach = 2 * abs(slope_unit) * compared.sum(1) / precision + 1e-9
+    low, high = centre - reach, centre + reach
+    found = torch.full((len(wins),), float(centre), dtype=torch.float64)
+    enough = 1e-10 / float(precision.sqrt())
+    for _ in range(ITERATIONS):
+        expected, variance = _moments(davidson, found[:, None] - known)
+        slope = slope_unit * ((wins - expected) * compared).sum(1) + precision * (centre - found)
+        information = slope_unit**2 * (variance * compared).sum(1) + precision
+        low, high = torch.where(slope > 0, found, low), torch.where(slope < 0, found, high)
+        better = found + slope / information
+        # Newton leaves the bracket where the likelihood is nearly straight; halving it always comes closer.
+        better = torch.where((better < low) | (better > high), (low + high) / 2, better)
+        moved = (better - found).abs().max() if len(found) else 0
+        found = better
+        if moved < enough:
+            break
+    _, variance = _moments(davidson, found[:, None] - known)
+    return found, slope_unit**2 * (variance * compared).sum(1) + precision
+
+
+def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of +1 for first, -1 for second, 0 for similar; both (...)."""
+    first, second, _ = davidson.probabilities(differences).unbind(dim=-1)
+    return first - second, first + second - (first - second).square()
+
+
+class _Placing:
+    """Places images among the references, comparing each with those that tell most about it."""
+
+    def __init__(
+        self, davidson: Davidson, answer: Compare, references: Tensor, known: Tensor, budget: int, tolerance: float
+    ):
+        self.davidson, self.answer = davidson, answer
+        self.references, self.known = references, known
+        self.budget, self.tolerance = budget, tolerance
+
+    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(N,) scores and (N,) Fisher information of images (N,); a reference is never compared with itself."""
+        free = images[:, None] != self.references  # (N, R) may still be compared
+        compared = torch.zeros_like(free)
+        wins = torch.zeros(free.shape, dtype=torch.float64)
+        spread = torch.linspace(0, len(self.known) - 1, min(START, self.budget, len(self.known))).round().long()
+        asked = torch.zeros_like(free)
+        asked[:, self.known.argsort(stable=True)[spread]] = True
+        asked &= free
+        found, information = most_likely(self.davidson, self.known, wins, compared)
+        while asked.any():
+            image, reference = asked.nonzero(as_tuple=True)
+            answers = self.answer(images[image], self.references[reference])
+            wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
+            compared |= asked
+            free &= ~asked
+            found, information = most_likely(self.davidson, self.known, wins, compared)
+            asked = self._next(found, information, compared, free)
+        return found, information
+
+    def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
+        """(N, R): the references of the next round, the most informative ones at the scores `found`."""
+        left = (self.budget - compared.sum(1)).clamp(max=MORE)
+        left[information.rsqrt() <= self.tolerance] = 0
+        _, variance = _moments(self.davidson, found[:, None] - self.known)
+        best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
+        place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
+        return free & (place < left[:, None])
+
+
+def _in_both_orders(log_odds: Compare) -> Compare:
+    """Answers (P, 3) as probabilities, averaged over both orders of the images."""
+
+    def answer(first: Tensor, second: Tensor) -> Tensor:
+        logits = log_odds(torch.cat([first, second]), torch.cat([second, first]))
+        given, swapped = logits.cpu().double().softmax(dim=1).chunk(2)
+        return (given + swapped[:, SWAPPED]) / 2
+
+    return answer
+
+
+def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Unordered pairs of 0 to num - 1: all, or `most` drawn from them."""
+    first, second = torch.triu_indices(num, num, 1)
+    if len(first) > most:
+        drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
+        first, second = first[drawn], second[drawn]
+    return first, second
+
+
+def _difference_that_counts(known: Tensor, theta: float) -> float:
+    """theta; where even the smallest difference counts, the smallest one between references."""
+    return theta if theta > 0 else float(known.unique().diff().min())

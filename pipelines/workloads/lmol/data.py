@@ -1,0 +1,223 @@
+"""Images and pairs made ready for training: decoded, split by group, paired within each part.
+
+<folder>/images/            Arrow: a row per image: name, group, family, part, reference, score, pixels
+<folder>/pairs/             Arrow: a row per pair: part, first, second, label
+<folder>/comparisons.json   shape of the images, unit, theta, attribute, facts
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from models.ranking import SIMILAR
+from pipelines.engine.errors import UserError
+from pipelines.engine.files import write_json
+from pipelines.workloads.lmol import images as files
+from pipelines.workloads.lmol import pairs, sources
+from pipelines.workloads.lmol.pairs import PARTS
+from pipelines.workloads.lmol.sources import Source
+
+if TYPE_CHECKING:
+    from pipelines.workloads.lmol import Config, Data
+
+CLASSES = ("First", "Second", "Similar")
+REFERENCES_PER_BIN = 10  # of the training images
+HISTOGRAM = 10  # bins
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Prepared images and pairs: N images of S pixels a side with C channels."""
+
+    images: np.ndarray  # (N, S, S, C) uint8
+    scores: np.ndarray  # (N,) int64
+    unit: float  # of the scores and theta, on the user's scale
+    groups: list[str]  # one for each image; none is in two parts
+    names: list[str]
+    families: list[str]
+    parts: dict[str, np.ndarray]  # "train", "validation" and "test": (n,) int64, image numbers
+    pairs: dict[str, np.ndarray]  # by part: (P, 3) int64, columns first, second, label
+    theta: int  # scores that differ by no more are similar
+    attribute: str  # what ranks higher has more of it
+    references: np.ndarray  # (R,) int64, numbers of training images that cover the scale
+    facts: Mapping[str, Any]
+
+
+def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+    """Write images and pairs; returns facts for the manifest.
+
+    Raises UserError for a source that cannot be used, and for one too small or too uniform to be asked about.
+    """
+    data = config.data
+    source = sources.read(data)
+    groups, merged = _grouped(source)
+    parts = pairs.split(groups, data.folds, data.fold, data.seed)
+    _check(source, parts, data)
+    found = {
+        "train": pairs.training(source.scores, parts["train"], source.theta, data.train_pairs, data.degree, data.seed)
+    }
+    for part in ("validation", "test"):
+        found[part] = pairs.evaluation(source.scores, parts[part], source.theta, data.evaluation_pairs, data.seed)
+    references = parts["train"][pairs.references(source.scores[parts["train"]], REFERENCES_PER_BIN)]
+    comparisons = Comparisons(
+        images=source.images,
+        scores=source.scores,
+        unit=float(source.unit),
+        groups=groups,
+        names=source.names,
+        families=source.families,
+        parts=parts,
+        pairs=found,
+        theta=source.theta,
+        attribute=source.attribute,
+        references=references,
+        facts={},
+    )
+    facts = {**source.facts, "unit": str(source.unit), "near_duplicates": merged, **_counts(comparisons)}
+    _save(folder, comparisons, facts)
+    return facts
+
+
+def inputs(config: "Config") -> list[Path]:
+    """The user's files that the images come from; none for the embedded ones and what is missing."""
+    return sources.inputs(config.data.source)
+
+
+def load(folder: Path) -> Comparisons:
+    """What `prepare` has written."""
+    import datasets
+
+    stored = json.loads((folder / "comparisons.json").read_text())
+    table = datasets.load_from_disk(folder / "images").data.table
+    asked = datasets.load_from_disk(folder / "pairs").data.table
+    part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
+    rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
+    pixels = np.frombuffer(b"".join(table["pixels"].to_pylist()), np.uint8)
+    return Comparisons(
+        images=pixels.reshape(-1, *stored["shape"]).copy(),
+        scores=table["score"].to_numpy().copy(),
+        unit=stored["unit"],
+        groups=table["group"].to_pylist(),
+        names=table["name"].to_pylist(),
+        families=table["family"].to_pylist(),
+        parts={name: np.flatnonzero(part == name) for name in PARTS},
+        pairs={name: rows[asked_part == name] for name in PARTS},
+        theta=stored["theta"],
+        attribute=stored["attribute"],
+        references=np.flatnonzero(table["reference"].to_numpy(zero_copy_only=False)),
+        facts=stored["facts"],
+    )
+
+
+def _grouped(source: Source) -> tuple[list[str], list[list[str]]]:
+    """The group of each image, near duplicates together; and what was brought together so, by name."""
+    _, number = np.unique(source.groups, return_inverse=True)
+    near = files.near_duplicates(source.images)
+    near = near[number[near[:, 0]] != number[near[:, 1]]]
+    edges = (np.ones(len(near)), (number[near[:, 0]], number[near[:, 1]]))
+    _, component = connected_components(coo_array(edges, shape=(number.max() + 1,) * 2), directed=False)
+    component = component[number]
+    first = {each: source.groups[row] for row, each in reversed(list(enumerate(component)))}
+    merged = [[source.names[i], source.names[j]] for i, j in near]
+    return [first[each] for each in component], merged
+
+
+def _check(source: Source, parts: Mapping[str, np.ndarray], data: "Data") -> None:
+    """Raise UserError where a part has no pair, or training never meets one of the answers."""
+    small = next((part for part in PARTS if len(parts[part]) < 2), None)
+    if small:
+        raise UserError(
+            f"data.source={data.source}: of {len(source.scores)} usable images the {small} part has "
+            f"{len(parts[small])}, two are needed; give more images, or a smaller data.folds={data.folds}"
+        )
+    scores = np.sort(source.scores[parts["train"]])
+    similar = pairs.natural_shares(scores, source.theta)[SIMILAR]
+    widest, nearest = (float(units * source.unit) for units in (scores[-1] - scores[0], np.diff(scores).min()))
+    theta = float(source.theta * source.unit) if data.theta is None else data.theta
+    if similar == 1:
+        raise UserError(
+            f"data.source={data.source}: the scores of the {len(scores)} training images differ by {widest:g} at most, "
+            f"and images are similar up to data.theta={theta:g}: no pair has another answer; "
+            + (f"give a data.theta below {widest:g}" if widest else "give images with different scores")
+        )
+    if similar == 0:
+        raise UserError(
+            f"data.source={data.source}: no two of the {len(scores)} training images differ by data.theta={theta:g} or "
+            f"less, so Similar could not be learned; give a data.theta of {nearest:g} or more"
+        )
+
+
+def _counts(found: Comparisons) -> dict[str, Any]:
+    """What the data are like, by part."""
+    facts: dict[str, Any] = {
+        "images": len(found.images),
+        "size": found.images.shape[1],
+        "channels": found.images.shape[3],
+        "groups": len(set(found.groups)),
+        "theta": found.theta * found.unit,
+        "attribute": found.attribute,
+        "references": len(found.references),
+    }
+    for part in PARTS:
+        images, rows = found.parts[part], found.pairs[part]
+        degrees = np.bincount(rows[:, :2].ravel(), minlength=len(found.images))[images]
+        margins = np.abs(found.scores[rows[:, 0]] - found.scores[rows[:, 1]]) * found.unit
+        natural = pairs.natural_shares(found.scores[images], found.theta)
+        facts[part] = {
+            "images": len(images),
+            "groups": len({found.groups[image] for image in images}),
+            "pairs": len(rows),
+            "labels": dict(zip(CLASSES, np.bincount(rows[:, 2], minlength=3).tolist(), strict=True)),
+            "natural_shares": dict(zip(CLASSES, natural, strict=True)),
+            "pairs_per_image": _histogram(degrees),
+            "score_differences": _histogram(margins),
+        }
+    return facts
+
+
+def _histogram(values: np.ndarray) -> dict[str, list[float]]:
+    counts, edges = np.histogram(values, HISTOGRAM, (0, values.max() or 1))
+    return {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
+
+
+def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
+    import datasets
+
+    datasets.disable_progress_bars()
+    count = len(found.images)
+    part = np.empty(count, object)
+    for name, rows in found.parts.items():
+        part[rows] = name
+    reference = np.zeros(count, bool)
+    reference[found.references] = True
+    images = pa.table(
+        {
+            "name": found.names,
+            "group": found.groups,
+            "family": found.families,
+            "part": pa.array(part, pa.string()),
+            "reference": reference,
+            "score": found.scores,
+            "pixels": pa.array([image.tobytes() for image in found.images], pa.large_binary()),
+        }
+    )
+    rows = np.concatenate([found.pairs[name] for name in PARTS])
+    asked = pa.table(
+        {
+            "part": pa.array(np.repeat(PARTS, [len(found.pairs[name]) for name in PARTS]), pa.string()),
+            "first": rows[:, 0],
+            "second": rows[:, 1],
+            "label": rows[:, 2].astype(np.int8),
+        }
+    )
+    datasets.Dataset(images).save_to_disk(folder / "images")
+    datasets.Dataset(asked).save_to_disk(folder / "pairs")
+    stored = {"shape": found.images.shape[1:], "unit": found.unit, "theta": found.theta, "attribute": found.attribute}
+    write_json(folder / "comparisons.json", {**stored, "facts": facts})

@@ -1,0 +1,106 @@
+"""Image files of strangers made into small squares of pixels, within bounds, or refused with the reason."""
+
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+# Of these the header tells the size before anything is decoded; others, EPS for one, start programs.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+SMALLEST_SIDE = 8  # pixels; less shows nothing that could be ranked
+SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
+BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency that convert to RGB as they are
+BACKGROUND = (255, 255, 255)  # on which transparent images are shown
+NEAR_BITS = 6  # of 64: hashes that differ in no more are of images that may be near duplicates
+NEAR_LEVELS = 6.0  # of 255: mean absolute difference of near duplicates, both drawn 16 pixels wide
+
+
+def decode(source: Path | bytes, size: int, maximum_pixels: int) -> np.ndarray:
+    """(size, size, 3) uint8: the middle square of an image, scaled. ValueError with the reason if it cannot be had."""
+    return read(source, size, maximum_pixels)[0]
+
+
+def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarray, bool]:
+    """As `decode`, and whether the file has more frames than the first one, which is the one decoded.
+
+    Turned as EXIF says, transparency on white, 16 bits scaled to 8; colour profiles are not applied. An image of more
+    than `maximum_pixels` is refused before it is decoded.
+    """
+    if isinstance(source, Path) and not source.is_file():
+        raise ValueError("there is no such file")
+    with warnings.catch_warnings():
+        # Of metadata that is not used. What makes pixels wrong is raised.
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
+                _check_size(image, maximum_pixels)
+                animated = bool(getattr(image, "is_animated", False))
+                image.load()
+                upright = ImageOps.exif_transpose(_rgb(image))
+                square = ImageOps.fit(upright, (size, size), Image.Resampling.LANCZOS)
+        except Image.UnidentifiedImageError:
+            raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}") from None
+        except Image.DecompressionBombError:
+            raise ValueError(f"too large: more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels") from None
+        except Refused as refused:
+            raise ValueError(str(refused)) from None
+        except PermissionError as error:
+            raise ValueError(f"cannot be read: {error.strerror}") from None
+        except Exception as error:  # on damaged files the decoders raise a dozen unrelated types
+            raise ValueError(f"damaged: {' '.join(str(error).split()) or type(error).__name__}") from error
+    return np.asarray(square), animated
+
+
+class Refused(ValueError):
+    """An image that is whole but cannot be used."""
+
+
+def _check_size(image: Image.Image, maximum_pixels: int) -> None:
+    width, height = image.size
+    if width * height > maximum_pixels:
+        raise Refused(f"too large: {width:,} x {height:,} pixels, data.maximum_pixels={maximum_pixels:,}")
+    if min(width, height) < SMALLEST_SIDE:
+        raise Refused(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """The image in RGB, its EXIF data kept."""
+    exif = image.getexif()
+    if image.mode in SIXTEEN_BITS:
+        values = np.asarray(image).astype(np.uint32)
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255
+    elif image.mode not in BARE or "transparency" in image.info:
+        if image.mode in ("I", "F"):
+            raise Refused(f"its pixels (mode {image.mode}) have no known range; save it with 8 or 16 bits a channel")
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, BACKGROUND), image)
+    image = image.convert("RGB")
+    image.info["exif"] = exif.tobytes()
+    return image
+
+
+def dhash(image: np.ndarray) -> int:
+    """A hash of 64 bits of an image (S, S, C) uint8: which of two neighbours in a row is brighter (Krawetz 2013)."""
+    grey = np.asarray(_grey(image).resize((9, 8), Image.Resampling.BOX), np.int16)
+    return int.from_bytes(np.packbits(grey[:, 1:] > grey[:, :-1]).tobytes())
+
+
+def near_duplicates(images: np.ndarray) -> np.ndarray:
+    """(K, 2) int64: pairs i < j of images (N, S, S, C) uint8 that show the same but for small differences.
+
+    Hashes alone take all plain images for the same, so their pixels have to be close too.
+    """
+    hashes = np.array([dhash(image) for image in images], np.uint64)
+    small = np.stack([np.asarray(_grey(image).resize((16, 16), Image.Resampling.BOX), np.float32) for image in images])
+    found = [np.empty((0, 2), np.int64)]
+    for i in range(len(images) - 1):
+        near = i + 1 + np.flatnonzero(np.bitwise_count(hashes[i + 1 :] ^ hashes[i]) <= NEAR_BITS)
+        near = near[np.abs(small[near] - small[i]).mean((1, 2)) <= NEAR_LEVELS]
+        found.append(np.stack([np.full(len(near), i), near], axis=1))
+    return np.concatenate(found)
+
+
+def _grey(image: np.ndarray) -> Image.Image:
+    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).convert("L")

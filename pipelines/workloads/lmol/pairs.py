@@ -1,0 +1,147 @@
+"""Which pairs of images are asked about: parts first, then pairs within each, labels from integer scores.
+
+Two images whose scores differ by no more than `theta` are SIMILAR, else the one with the larger score ranks higher.
+Scores and `theta` are whole numbers of the source's unit, so a difference that is exactly theta is no matter of
+rounding. A pair is drawn once, in one of its two orders.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.ranking import FIRST, SECOND, SIMILAR
+from pipelines.engine.errors import UserError
+
+PARTS = ("train", "validation", "test")
+BINS = 10  # of the scale, from each of which references are taken
+CANDIDATES = 4  # drawn for each pair to train on: some have an image that is in enough pairs already
+
+
+def label(first: np.ndarray, second: np.ndarray, theta: int) -> np.ndarray:
+    """FIRST, SECOND or SIMILAR for integer scores of any one shape."""
+    difference = first - second
+    return np.where(np.abs(difference) <= theta, SIMILAR, np.where(difference > 0, FIRST, SECOND))
+
+
+def split(groups: Sequence[str], folds: int, fold: int, seed: int) -> dict[str, np.ndarray]:
+    """{part: image numbers}: fold `fold` is the test, the next one the validation, the others train.
+
+    Groups stand in the order of a hash of (seed, name) and are cut into runs of equally many, so that a group that
+    comes or goes moves few others. UserError for fewer groups than folds.
+    """
+    names = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
+    if len(names) < folds:
+        raise UserError(
+            f"{len(groups)} usable images in {len(names)} groups cannot be split into data.folds={folds} parts, as "
+            "images of a group or nearly the same stay together; give more images"
+            + (f", or data.folds={len(names)}" if len(names) >= len(PARTS) else "")
+        )
+    part = {fold: "test", (fold + 1) % folds: "validation"}
+    place = {name: part.get(rank * folds // len(names), "train") for rank, name in enumerate(names)}
+    where = np.array([place[name] for name in groups])
+    return {name: np.flatnonzero(where == name) for name in PARTS}
+
+
+def natural_shares(scores: np.ndarray, theta: int) -> list[float]:
+    """Shares of FIRST, SECOND and SIMILAR among all pairs of different images with these scores."""
+    ordered = np.sort(scores)
+    total = len(scores) * (len(scores) - 1) // 2
+    similar = int(_similar_after(ordered, theta).sum()) / total
+    return [(1 - similar) / 2, (1 - similar) / 2, similar]
+
+
+def widest_theta(scores: np.ndarray, share: float) -> int:
+    """The largest theta under which at most `share` of all pairs are SIMILAR; 0 if that is more already."""
+    ordered = np.sort(scores)
+    most = share * len(scores) * (len(scores) - 1) / 2
+    low, high = 0, int(ordered[-1] - ordered[0])
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _similar_after(ordered, middle).sum() <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degree: int, seed: int) -> np.ndarray:
+    """(P, 3) first, second, label: as many of each label, `each` at most, no image in more than `degree` pairs.
+
+    `scores` (N,) are of all images, `images` are the numbers of those to pair. None where a label cannot be had.
+    """
+    generator = np.random.default_rng([seed, 0])
+    order = images[np.argsort(scores[images], kind="stable")]
+    after = np.arange(len(order)) + 1  # a pair is of an image and one after it in the order of scores:
+    similar = _similar_after(scores[order], theta)  # so many next ones are similar
+    different = len(order) - after - similar  # the rest are not
+    most = min(each, len(order) * degree // 6)
+    same = _draw(similar, after, most * CANDIDATES, generator)
+    other = _draw(different, after + similar, 2 * most * CANDIDATES, generator)
+    chosen = _threes(same, other, most, degree, len(order))
+    lower, higher = order[chosen[..., 0]], order[chosen[..., 1]]  # (K, 3)
+    labels = np.tile([SIMILAR, FIRST, SECOND], (len(chosen), 1))
+    labels[:, 1:] = generator.permuted(labels[:, 1:], axis=1)
+    turned = np.where(labels == SIMILAR, generator.random(labels.shape) < 0.5, labels == FIRST)
+    pairs = np.stack([np.where(turned, higher, lower), np.where(turned, lower, higher), labels], axis=-1)
+    return generator.permutation(pairs.reshape(-1, 3))
+
+
+def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, seed: int) -> np.ndarray:
+    """(P, 3) first, second, label: `count` pairs at most of all there are of `images`, each as likely as any other."""
+    generator = np.random.default_rng([seed, 1])
+    after = np.arange(len(images)) + 1
+    drawn = images[_draw(len(images) - after, after, count, generator)]
+    turned = generator.random(len(drawn)) < 0.5
+    drawn[turned] = drawn[turned, ::-1]
+    return np.column_stack([drawn, label(*scores[drawn].T, theta)])
+
+
+def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
+    """Rows of `scores` (N,) that cover the scale: up to `per_bin` from each of BINS equal stretches of it, sorted.
+
+    Within a stretch they are spread over its scores.
+    """
+    low, high = int(scores.min()), int(scores.max())
+    bins = (scores - low) * BINS // (high - low + 1)
+    found = []
+    for each in range(BINS):
+        rows = np.flatnonzero(bins == each)
+        rows = rows[np.argsort(scores[rows], kind="stable")]
+        found.append(rows[np.linspace(0, len(rows) - 1, min(per_bin, len(rows))).round().astype(np.int64)])
+    return np.sort(np.concatenate(found))
+
+
+def _similar_after(ordered: np.ndarray, theta: int) -> np.ndarray:
+    """(N,) of each of the ascending scores, how many after it are within theta."""
+    return np.searchsorted(ordered, ordered + theta, side="right") - np.arange(len(ordered)) - 1
+
+
+def _draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+    """(P, 2) in random order: `most` at most, without repetition, of the pairs of i with the counts[i] from starts[i].
+
+    All of them are never listed: thousands of images have millions of pairs.
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1])
+    numbers = generator.permutation(total) if total <= most else generator.choice(total, most, replace=False)
+    i = np.searchsorted(ends, numbers, side="right")
+    return np.stack([i, starts[i] + numbers - (ends - counts)[i]], axis=1)
+
+
+def _threes(same: np.ndarray, other: np.ndarray, most: int, degree: int, images: int) -> np.ndarray:
+    """(K, 3, 2): up to `most` times one pair of `same` and two of `other`, no image in more than `degree` of them."""
+    left = [degree] * images
+    same, other = iter(same.tolist()), iter(other.tolist())
+    threes: list[list[list[int]]] = []
+    while len(threes) < most:
+        three = []
+        for pairs in (same, other, other):
+            pair = next((pair for pair in pairs if left[pair[0]] and left[pair[1]]), None)
+            if pair is None:
+                return np.array(threes, np.int64).reshape(-1, 3, 2)
+            three.append(pair)
+            left[pair[0]] -= 1
+            left[pair[1]] -= 1
+        threes.append(three)
+    return np.array(threes, np.int64).reshape(-1, 3, 2)

@@ -1,0 +1,176 @@
+"""Comparators: swapping, encoding once, saving, ranking."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from models import comparator, io
+from models.comparator import Cross, Siamese
+from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
+
+SMALL = {"size": 16, "width": 16, "layers": 2}
+
+
+def make(kind="siamese", **changes):
+    torch.manual_seed(0)
+    model = comparator.build({"kind": kind, **SMALL, **changes}).eval()
+    if kind == "cross":
+        model.learn_dictionary(pictures(60, model.config.channels), seed=0)
+    return model
+
+
+def pictures(count, channels=1, size=16):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (count, channels, size, size), generator=generator).to(torch.uint8)
+
+
+def some_pairs(count, images):
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(images, (2, count), generator=generator)
+
+
+@pytest.mark.parametrize("count", [1, 7, 64, 333])
+@pytest.mark.parametrize(("channels", "texture"), [(1, False), (3, False), (3, True)])
+def test_swapping_the_images_swaps_the_siamese_answer_to_the_bit(count, channels, texture):
+    model = make(channels=channels, width=20, texture=texture)
+    first, second = some_pairs(count, 40)
+    images = pictures(40, channels)
+    logits = model(images, first, second)
+    assert torch.equal(model(images, second, first), logits[:, SWAPPED])
+    assert (logits[:, FIRST] != logits[:, SECOND]).any()
+
+
+def test_texture_does_not_see_brightness_but_noise():
+    model = make(texture=True)
+    images = pictures(4) // 16 + torch.arange(16).to(torch.uint8)
+    encoded = model.encode(images)
+    torch.testing.assert_close(model.encode(images + 100), encoded, rtol=1e-3, atol=1e-4)
+    assert (model.encode(images * 8) - encoded).abs().max() > 0.1
+
+
+def test_an_image_compared_with_itself_is_neither_first_nor_second():
+    logits = make()(pictures(3), torch.arange(3), torch.arange(3))
+    assert torch.equal(logits[:, FIRST], logits[:, SECOND])
+
+
+@pytest.mark.parametrize("kind", ["siamese", "cross"])
+def test_encoding_each_image_once_gives_what_encoding_it_for_every_pair_gives(kind):
+    model, images = make(kind), pictures(9)
+    first, second = some_pairs(50, 9)
+    once = model(images, first, second)
+    each = model(torch.cat([images[first], images[second]]), torch.arange(50), torch.arange(50, 100))
+    torch.testing.assert_close(once, each, rtol=1e-5, atol=1e-5)
+    kept = model(None, first, second, encoded=model.encode_all(images))
+    torch.testing.assert_close(once, kept, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["siamese", "cross"])
+def test_pixels_are_bytes_or_shares(kind):
+    model, images = make(kind), pictures(4)
+    first, second = some_pairs(6, 4)
+    torch.testing.assert_close(model(images, first, second), model(images / 255, first, second))
+
+
+@pytest.mark.parametrize("kind", ["siamese", "cross"])
+def test_a_saved_comparator_answers_the_same(kind, tmp_path):
+    model = make(kind, attribute="ripeness", theta=2, unit=0.25, references=5)
+    model.reference_images.copy_(pictures(5))
+    model.reference_scores.copy_(torch.arange(5))
+    io.save(model, tmp_path)
+    again = io.load(tmp_path)
+    assert again.config == model.config
+    assert torch.equal(again(**again.example()), model(**model.example()))
+    assert torch.equal(again.reference_images, model.reference_images)
+    assert torch.equal(again.reference_scores, model.reference_scores)
+
+
+@pytest.mark.parametrize("kind", ["siamese", "cross"])
+def test_compare_gives_probabilities_that_do_not_depend_on_the_order(kind):
+    model = make(kind)
+    a, b = pictures(2)
+    found, swapped = model.compare(a, b), model.compare(b, a)
+    assert found.sum().item() == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(found, swapped[list(SWAPPED)], rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_head_of_cross_trains_and_images_reach_no_gradient():
+    model = make("cross")
+    assert model.frozen
+    assert not model.encode(pictures(2)).requires_grad
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained.isdisjoint({"words", "mean", "scale"})
+    assert trained.isdisjoint(name for name, _ in model.named_buffers())
+
+
+def test_the_dictionary_is_a_function_of_images_and_seed():
+    one, same, other = make("cross"), make("cross"), make("cross")
+    other.learn_dictionary(pictures(60), seed=1)
+    assert torch.equal(one.words, same.words)
+    assert not torch.equal(one.words, other.words)
+    encoded = one.encode(pictures(60))
+    assert encoded.shape == (60, Cross.GRID**2, 2 * one.config.words)
+    assert (encoded.std((0, 1)) > 0.5).all()  # every word is told, and on one scale
+
+
+def test_too_few_images_make_no_dictionary():
+    model = make("cross")
+    with pytest.raises(ValueError, match=r"121 patches of 1 images are too few for 128 words"):
+        model.learn_dictionary(pictures(1), seed=0)
+
+
+class Brightness(Siamese):
+    """Compares by mean brightness, and knows that it does."""
+
+    def encode(self, images):
+        return comparator.pixels(images).mean((1, 2, 3))[:, None]
+
+    def compare_encoded(self, encoded, first, second):
+        difference = 40 * (encoded[first] - encoded[second])[:, 0]
+        return torch.stack([difference, -difference, torch.ones_like(difference)], -1)
+
+
+def test_ranking_places_images_between_the_references():
+    model = Brightness(comparator.ComparatorConfig(**SMALL, references=11, unit=0.5))
+    levels = torch.arange(11) * 25
+    model.reference_images.copy_(levels.to(torch.uint8)[:, None, None, None].expand(-1, 1, 16, 16))
+    model.reference_scores.copy_(torch.arange(11))
+    images = torch.tensor([30, 200, 110]).to(torch.uint8)[:, None, None, None].expand(-1, 1, 16, 16)
+    scores, errors = model.rank(images)
+    torch.testing.assert_close(scores.float(), torch.tensor([0.6, 4.0, 2.2]), atol=0.1, rtol=0)
+    assert (errors > 0).all()
+
+
+def test_a_model_without_references_cannot_rank():
+    with pytest.raises(ValueError, match="references"):
+        make().rank(pictures(2))
+
+
+def test_the_answers_have_one_order_everywhere():
+    assert (FIRST, SECOND, SIMILAR) == (0, 1, 2)
+    assert SWAPPED == (1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "llama"}, "kind is 'llama'; known kinds: siamese, cross"),
+        ({"width": 0}, "width is 0; it must be 1 or more"),
+        ({"size": 18}, "size 18 cannot be halved 2 times"),
+        ({"kind": "cross", "texture": True}, "texture is for kind 'siamese', kind is 'cross'"),
+        ({"kind": "cross", "width": 18}, "width 18 is not a multiple of heads 4"),
+        ({"kind": "cross", "size": 8}, "size is 8; kind 'cross' needs 9 pixels a side or more"),
+        ({"widht": 8}, "unknown config key 'widht'; did you mean 'width'?"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(change, message):
+    with pytest.raises(ValueError, match="^" + message.replace("?", r"\?")):
+        comparator.build({"kind": "siamese", **SMALL, **change})
+
+
+def test_the_example_shows_both_orders_of_a_pair():
+    model = make()
+    arguments = model.example()
+    logits = model(**arguments)
+    assert torch.equal(logits[0, [SECOND, FIRST, SIMILAR]], logits[1])
+    assert dataclasses.asdict(model.config)["kind"] == "siamese"

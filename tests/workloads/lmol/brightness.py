@@ -1,0 +1,73 @@
+"""Images whose score is their brightness, a comparator that sees it, and a single process that evaluates."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import nn
+
+from models.ranking import Davidson
+from pipelines.workloads.lmol.data import Comparisons
+from pipelines.workloads.lmol.pairs import label
+
+CONFIG = SimpleNamespace(seed=0, model=SimpleNamespace(kind="brightness"), evaluation=SimpleNamespace(comparisons=16))
+PARTS = {"train": 90, "validation": 40, "test": 60}
+
+
+def comparisons(theta=1, levels=10, families=("any",), pairs=300):
+    """Even 8 x 8 images with a little noise; score k has brightness 20 (k + 1)."""
+    generator = np.random.default_rng(0)
+    count = sum(PARTS.values())
+    scores = np.arange(count) * 7 % levels
+    images = 20 * (scores + 1)[:, None, None, None] + generator.integers(-5, 6, (count, 8, 8, 1))
+    parts = dict(zip(PARTS, np.split(np.arange(count), np.cumsum(list(PARTS.values()))[:-1]), strict=True))
+    return Comparisons(
+        images=images.astype(np.uint8),
+        scores=scores,
+        unit=0.5,
+        groups=[str(i) for i in range(count)],
+        names=[f"<image {i}>" for i in range(count)],
+        families=[families[i % len(families)] for i in range(count)],
+        parts=parts,
+        pairs={name: labelled(scores, part, theta, pairs, generator) for name, part in parts.items()},
+        theta=theta,
+        attribute="brightness",
+        references=parts["train"][:30],
+        facts={},
+    )
+
+
+def labelled(scores, part, theta, count, generator):
+    """(P, 3): pairs of different images of the part, and their labels."""
+    first, second = generator.choice(part, (2, 2 * count))
+    first, second = first[first != second][:count], second[first != second][:count]
+    return np.stack([first, second, label(scores[first], scores[second], theta)], axis=1)
+
+
+class Brightness(nn.Module):
+    """Knows the score from the mean brightness, and answers by the model of Davidson.
+
+    `error` of the score that it sees; `lean` is what it adds to the logit of First, whatever it sees.
+    """
+
+    def __init__(self, discrimination=12.0, tie=4.5, error=0.0, lean=0.0):
+        super().__init__()
+        self.davidson, self.error, self.lean = Davidson(discrimination, tie), error, lean
+        self.encoded = []
+
+    def encode(self, images):
+        self.encoded.append(len(images))
+        seen = images.float().mean((1, 2, 3)) / 20 - 1
+        # An error that belongs to the image: a function of what it looks like.
+        return (seen + self.error * torch.sin(1000 * seen))[:, None] * 0.5
+
+    def compare_encoded(self, encoded, first, second):
+        logits = self.davidson.probabilities((encoded[first] - encoded[second])[:, 0]).log()
+        return logits + torch.tensor([self.lean, 0.0, 0.0])
+
+
+@torch.no_grad()
+def score(source, function, batch_size=64):
+    """As the engine evaluates in a single process."""
+    batches = [function(source.batch(items)) for items in torch.arange(source.size).split(batch_size)]
+    return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}

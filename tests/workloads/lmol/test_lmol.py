@@ -1,0 +1,150 @@
+"""The commands a user types for comparisons, on few and small images."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from models import io
+from pipelines.engine.config import load
+from pipelines.workloads.lmol import WORKLOAD
+from tests.stages import ROOT, records, refused, stage, stage_here
+
+LMOL = ["--workload", "lmol"]
+FEW = [
+    *LMOL,
+    "data.size=16",
+    "data.train_pairs=200",
+    "data.evaluation_pairs=100",
+    "training.batch_size=16",
+    "training.log_steps=1",
+    "evaluation.comparisons=8",
+]
+TINY = [
+    *FEW,
+    "model.width=16",
+    "training.steps=12",
+    "training.schedule=constant",  # of one course however long a run is
+    "training.validation_steps=4",
+    "training.checkpoint_steps=4",
+]
+LLAVA = [*TINY, "model.kind=llava", "model.layers=2", "model.heads=2"]
+
+
+def weights(run, which="last"):
+    return (run / "model" / which / "model.safetensors").read_bytes()
+
+
+def succeeded(done):
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def train_in_two(folder, name, words):
+    """Train under `name` for 7 steps, and then by --resume to the 12th."""
+    succeeded(stage(folder, "train.py", *words, "training.steps=7", "--name", name))
+    done = succeeded(stage(folder, "train.py", *LMOL, "--name", name, "--resume", "training.steps=12"))
+    assert "resumed from" in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a trained run."""
+    folder = tmp_path_factory.mktemp("lmol")
+    done = succeeded(stage(folder, "train.py", *TINY))
+    assert "gate: " in done.stdout
+    return folder
+
+
+def test_training_tells_the_loss_and_learns(trained):
+    run = trained / "runs/lmol/default"
+    assert len(records(run, "train/loss")) == 12
+    assert set(records(run, "val/accuracy")) == {4, 8, 12}
+    assert set(records(run, "val/swap_consistency").values()) == {1.0}  # siamese: by construction
+    assert set(records(run, "train/divergence").values()) == {0.0}
+    losses = records(run, "val/loss")
+    assert losses[12] < losses[4]
+
+
+def test_a_stopped_and_resumed_run_ends_in_the_same_bits(trained):
+    train_in_two(trained, "resumed", TINY)
+    assert weights(trained / "runs/lmol/resumed") == weights(trained / "runs/lmol/default")
+
+
+def test_the_best_model_answers_without_the_pipeline(trained):
+    model = io.load(trained / "runs/lmol/default/model/best")
+    images = model.reference_images
+    probabilities = model.compare(images[0], images[-1])
+    assert probabilities.sum().item() == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(model.compare(images[-1], images[0]), probabilities[[1, 0, 2]])
+    scores, errors = model.rank(images[:3], budget=8)
+    assert scores.shape == errors.shape == (3,)
+    assert (errors > 0).all()
+
+
+def test_an_exported_model_is_equal(trained):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-m", "exporters", "safetensors", "runs/lmol/default"]
+    done = subprocess.run(words, cwd=trained, env=environment, capture_output=True, text=True, timeout=240)
+    assert succeeded(done).stdout.count("equal to model/best in every weight and output") == 1
+
+
+def test_what_cannot_work_is_refused_before_a_run_is_begun(trained):
+    refused(stage_here(trained, "train.py", *TINY, "--name", "x", "model.lora=true"), "model.lora=True does nothing")
+    words = [*TINY, "--name", "x", "model.layers=9"]
+    refused(stage_here(trained, "train.py", *words), "size 16 cannot be halved 9 times")
+    assert not (trained / "runs/lmol/x").exists()
+
+
+def test_the_config_file_is_the_default_model():
+    config = load(ROOT / "pipelines/configs/lmol.yaml", WORKLOAD.config)
+    assert (config.model.kind, config.data.source, config.shift) == ("siamese", "digits", 3)
+
+
+@pytest.mark.slow
+def test_cross_trains_and_is_evaluated(trained):
+    succeeded(stage(trained, "train.py", *TINY, "--name", "cross", "model.kind=cross"))
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "cross"))
+    found = json.loads((trained / "runs/lmol/cross/evaluations/test.json").read_text())
+    assert found["n"] == 100
+    assert 0 <= found["swap_consistency"] < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["model.lora=true"], ["hardware.gradient_checkpointing=true"]])
+def test_a_stopped_and_resumed_llava_ends_in_the_same_bits(trained, words):
+    name = "llava" + "".join(word.partition("=")[0].rpartition(".")[2] for word in words)
+    done = succeeded(stage(trained, "train.py", *LLAVA, *words, "--name", name))
+    assert "gate: " in done.stdout
+    train_in_two(trained, f"{name}-resumed", [*LLAVA, *words])
+    assert weights(trained / f"runs/lmol/{name}-resumed") == weights(trained / f"runs/lmol/{name}")
+
+
+@pytest.mark.slow
+def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
+    if not (trained / "runs/lmol/llava").exists():
+        succeeded(stage(trained, "train.py", *LLAVA, "--name", "llava"))
+    words = [*FEW, "model.kind=llava", "model.lora=true", "model.base=runs/lmol/llava/model/best", "training.steps=4"]
+    done = succeeded(stage(trained, "train.py", *words, "--name", "adapters"))
+    assert "features of" in done.stdout
+    run = trained / "runs/lmol/adapters"
+    described = json.loads((run / "model/best/config.json").read_text())["config"]
+    assert described["base"] == "runs/lmol/llava/model/best"
+    assert len(described["revision"]) == 64
+    assert len(weights(run, "best")) < len(weights(trained / "runs/lmol/llava", "best")) / 2
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "adapters"))
+    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-m", "exporters", "safetensors", "runs/lmol/adapters"]
+    done = subprocess.run(words, cwd=trained, env=environment, capture_output=True, text=True, timeout=240)
+    assert "equal to model/best in every weight and output" in succeeded(done).stdout
+
+
+@pytest.mark.slow
+def test_two_processes_follow_the_curve_of_one(trained):
+    succeeded(stage(trained, "train.py", *TINY, "--name", "two", processes=2, ACCELERATE_USE_CPU="true"))
+    one, two = (records(trained / "runs/lmol" / name, "train/loss") for name in ("default", "two"))
+    assert two == pytest.approx(one, rel=1e-4)

@@ -1,0 +1,92 @@
+"""The page of an evaluated run: pictures, plots, no file beside it, no markup from the data."""
+
+import base64
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pipelines.engine import report as engine_report
+from pipelines.engine.runs import Run
+from pipelines.workloads.lmol import data, evaluation, report
+from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, score
+
+
+def page(folder, model, found):
+    """The run of an evaluation that was kept, and its sections by heading."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "load", lambda folder: found)
+        patch.setattr(evaluation, "RESAMPLES", 50)
+        (result,) = evaluation.evaluate(CONFIG, model, Path("unread"), torch.device("cpu"), score)
+        run = Run("lmol", "default", folder / "run")
+        engine_report.keep(run, result)
+        return run, dict(report.sections(CONFIG, model, run))
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    found = comparisons(families=("blur", "noise"))
+    return page(tmp_path_factory.mktemp("page"), Brightness(error=0.8), found)
+
+
+def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
+    _, parts = shown
+    assert list(parts) == [
+        "Test images by score, the highest first",
+        "Scores beside the known ones",
+        "Answers: how sure, how right",
+        "Accuracy by family",
+        "The surest mistakes",
+    ]
+    strip = parts["Test images by score, the highest first"]
+    scores = [float(value) for value in re.findall(r"<b>(-?[\d.e+-]+)</b> ±", strip)]
+    assert len(scores) == evaluation.STRIP
+    assert scores == sorted(scores, reverse=True)
+    mistakes = parts["The surest mistakes"]
+    assert mistakes.count("<img") == 2 * mistakes.count("labelled")
+    sure = [float(value) for value in re.findall(r"\(([\d.]+) %\)", mistakes)]
+    assert sure == sorted(sure, reverse=True)
+    assert len(set(sure)) > 1
+    assert all(said != label for said, label in re.findall(r"says <b>(\w+) .*?labelled <b>(\w+)</b>", mistakes))
+
+
+def test_pictures_are_the_images_themselves_within_the_page(shown):
+    _, parts = shown
+    sources = re.findall(r'src="([^"]*)"', "".join(parts.values()))
+    found = comparisons()
+    originals = {image.tobytes() for image in found.images[found.parts["test"]][..., 0]}
+    assert len(sources) > evaluation.STRIP
+    for source in sources:
+        kind, _, code = source.partition(",")
+        assert kind == "data:image/png;base64"
+        assert np.asarray(Image.open(io.BytesIO(base64.b64decode(code)))).tobytes() in originals
+
+
+def test_names_of_images_are_no_markup(shown):
+    _, parts = shown
+    assert "<image " not in parts["The surest mistakes"]
+    assert "&lt;image " in parts["The surest mistakes"]
+
+
+def test_files_beside_the_evaluation_are_complete(shown):
+    run, _ = shown
+    names = {path.name for path in run.evaluations.iterdir()}
+    assert names == {"test.json", "test.csv", "test.scores.csv", "test.details.jsonl"}
+    summary = json.loads((run.evaluations / "test.json").read_text())
+    assert {"accuracy", "swap_consistency", "pearson", "n", "seconds", "table"} <= set(summary)
+
+
+def test_a_model_without_mistakes_and_families_needs_no_section_for_them_and_colours_stay(tmp_path):
+    found = comparisons()
+    colour = replace(found, images=found.images + np.array([246, 0, 10], dtype=np.uint8))  # 246: ten less
+    _, parts = page(tmp_path, Brightness(), colour)
+    assert "The surest mistakes" not in parts
+    assert "Accuracy by family" not in parts
+    source = re.search(r'base64,([^"]*)"', parts["Test images by score, the highest first"])[1]
+    assert Image.open(io.BytesIO(base64.b64decode(source))).mode == "RGB"
