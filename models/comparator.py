@@ -14,7 +14,8 @@ D width, R reference images.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,18 @@ from models.ranking import SWAPPED
 
 KINDS = ("siamese", "cross")
 PATCH = 6  # pixels a side of a word of the dictionary
+ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
+MOST_PIXELS = 50_000_000  # of an image file
 AT_ONCE = 256  # images or pairs in a forward pass, where there is no batch size
+
+
+class Ranked(NamedTuple):
+    """An image's score on the user's scale, with its 95 % interval."""
+
+    name: str
+    score: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +77,8 @@ class Comparator(nn.Module):
         shape = (config.references, config.channels, config.size, config.size)
         self.register_buffer("reference_images", torch.zeros(shape, dtype=torch.uint8))
         self.register_buffer("reference_scores", torch.zeros(config.references, dtype=torch.long))  # in units
+        # By how much standard errors are too small because the model knows its references from training.
+        self.register_buffer("standard_error_factor", torch.ones(()))
 
     def encode(self, images: Tensor) -> Tensor:
         """(U, ...) from images (U, C, S, S), uint8 or float in 0 to 1."""
@@ -89,14 +103,17 @@ class Comparator(nn.Module):
         return torch.cat([self.encode(part.to(device)) for part in images.split(AT_ONCE)])
 
     @torch.no_grad()
-    def compare(self, a: Tensor, b: Tensor) -> Tensor:
-        """Probabilities (3,) that `a` ranks higher, that `b` does, that they are similar; both (C, S, S)."""
-        encoded = self.encode_all(torch.stack([a, b]))
+    def compare(self, a: Tensor | str | Path, b: Tensor | str | Path) -> Tensor:
+        """Probabilities (3,) that `a` ranks higher, that `b` does, that they are similar; image files or (C, S, S).
+
+        The mean over both orders. Raises ValueError for a file that is not an image.
+        """
+        encoded = self.encode_all(torch.stack([self.read(each) for each in (a, b)]))
         first = torch.zeros(1, dtype=torch.long, device=encoded.device)
         return self.both_orders(encoded, first, first + 1)[0]
 
     @torch.no_grad()
-    def rank(self, images: Tensor, budget: int = 32, seed: int = 0) -> tuple[Tensor, Tensor]:
+    def score(self, images: Tensor, budget: int = 32, seed: int = 0) -> tuple[Tensor, Tensor]:
         """Scores (U,) and standard errors (U,), on the user's scale, of images (U, C, S, S).
 
         Each image is compared with at most `budget` reference images, whose scores are known: `ranking.scores`.
@@ -108,7 +125,7 @@ class Comparator(nn.Module):
             pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
             return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
 
-        return ranking.scores(
+        scores, errors = ranking.scores(
             logits,
             count,
             torch.arange(count, len(encoded)),
@@ -117,6 +134,35 @@ class Comparator(nn.Module):
             budget=budget,
             seed=seed,
         )
+        return scores, errors * float(self.standard_error_factor)
+
+    def rank(self, folder: str | Path, budget: int = 32, seed: int = 0) -> list[Ranked]:
+        """The images in a folder by their scores, the highest first, with 95 % intervals.
+
+        Raises ValueError, which names them, if there are none or some cannot be read.
+        """
+        paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
+        if not paths:
+            raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
+        scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget, seed)
+        found = zip(paths, scores.tolist(), (1.96 * errors).tolist(), strict=True)
+        rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
+        return sorted(rows, key=lambda row: -row.score)
+
+    def read(self, image: Tensor | str | Path) -> Tensor:
+        """(C, S, S) uint8 of an image file, as training images were made; a tensor as it is."""
+        if isinstance(image, Tensor):
+            return image
+        from models import images
+
+        config = self.config
+        try:
+            square = images.decode(Path(image), config.size, MOST_PIXELS)
+        except ValueError as error:
+            raise ValueError(f"{image}: {error}") from error
+        found = torch.from_numpy(square.copy()).movedim(-1, 0)
+        grey = torch.tensor([0.299, 0.587, 0.114])  # as PIL converts
+        return found if config.channels == 3 else (found * grey[:, None, None]).sum(0, keepdim=True).round().byte()
 
     def example(self) -> dict[str, Tensor]:
         """Arguments of a deterministic forward pass: four images, some pairs, one of them in both orders."""

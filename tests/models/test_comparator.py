@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from PIL import Image
 
 from models import comparator, io
 from models.comparator import Cross, Siamese
@@ -131,19 +132,51 @@ class Brightness(Siamese):
 
 
 def test_ranking_places_images_between_the_references():
-    model = Brightness(comparator.ComparatorConfig(**SMALL, references=11, unit=0.5))
-    levels = torch.arange(11) * 25
-    model.reference_images.copy_(levels.to(torch.uint8)[:, None, None, None].expand(-1, 1, 16, 16))
-    model.reference_scores.copy_(torch.arange(11))
+    model = brightness()
     images = torch.tensor([30, 200, 110]).to(torch.uint8)[:, None, None, None].expand(-1, 1, 16, 16)
-    scores, errors = model.rank(images)
+    scores, errors = model.score(images)
     torch.testing.assert_close(scores.float(), torch.tensor([0.6, 4.0, 2.2]), atol=0.1, rtol=0)
     assert (errors > 0).all()
 
 
+def brightness():
+    model = Brightness(comparator.ComparatorConfig(**SMALL, references=11, unit=0.5))
+    levels = torch.arange(11) * 25
+    model.reference_images.copy_(levels.to(torch.uint8)[:, None, None, None].expand(-1, 1, 16, 16))
+    model.reference_scores.copy_(torch.arange(11))
+    return model
+
+
+def test_a_folder_is_ranked_with_intervals(tmp_path):
+    for name, level in (("dark", 30), ("light", 200), ("middle", 110)):
+        Image.new("RGB", (40, 30), (level, level, level)).save(tmp_path / f"{name}.png")
+    (tmp_path / "notes.txt").write_text("no image")
+    model = brightness()
+    found = model.rank(tmp_path)
+    assert [row.name for row in found] == ["light.png", "middle.png", "dark.png"]
+    assert [row.score for row in found] == pytest.approx([4.0, 2.2, 0.6], abs=0.1)
+    assert all(row.low < row.score < row.high for row in found)
+    model.standard_error_factor.fill_(3.0)  # what is known of errors beyond the references
+    wider = model.rank(tmp_path)
+    assert [row.score for row in wider] == [row.score for row in found]
+    for row, before in zip(wider, found, strict=True):
+        assert row.high - row.low == pytest.approx(3 * (before.high - before.low))
+    light, dark = tmp_path / "light.png", tmp_path / "dark.png"
+    assert model.compare(light, dark)[0] > 0.99
+    torch.testing.assert_close(model.compare(light, dark), model.compare(dark, light)[list(SWAPPED)])
+
+
+def test_a_folder_without_images_or_with_a_broken_one_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no images"):
+        brightness().rank(tmp_path)
+    (tmp_path / "torn.png").write_bytes(b"not a picture")
+    with pytest.raises(ValueError, match=r"torn\.png"):
+        brightness().rank(tmp_path)
+
+
 def test_a_model_without_references_cannot_rank():
     with pytest.raises(ValueError, match="references"):
-        make().rank(pictures(2))
+        make().score(pictures(2))
 
 
 def test_the_answers_have_one_order_everywhere():

@@ -16,10 +16,10 @@ import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from models import images as files
 from models.ranking import SIMILAR
 from pipelines.engine.errors import UserError
 from pipelines.engine.files import write_json
-from pipelines.workloads.lmol import images as files
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.sources import Source

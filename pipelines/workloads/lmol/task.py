@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import comparator, io
+from models import comparator, io, ranking
 from models.comparator import Comparator
 from models.counter import fold, uniform
 from models.ranking import SWAPPED
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
 TRIAL_PAIRS, TRIAL_STEPS = 4, 3  # of the gate
+SCORED = 100  # validation images by which standard errors are calibrated
 
 
 class Pairs:
@@ -159,8 +160,21 @@ class ComparisonTask:
             "swap_consistency": (one.argmax(-1) == other.argmax(-1)).float(),
         }
 
+    @torch.no_grad()
     def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
-        return {}
+        """How far off the scores of validation images are, beside how sure they are; the model keeps that factor."""
+        found, model = self.comparisons, self.model
+        if not len(found.references):
+            return {}
+        rows = torch.as_tensor(found.parts["validation"])
+        rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
+        images = torch.from_numpy(found.images[rows.numpy()]).movedim(-1, 1)
+        model.standard_error_factor.fill_(1.0)
+        scores, errors = model.score(images, self.config.evaluation.comparisons, self.config.seed)
+        known = torch.from_numpy(found.scores)[rows] * float(found.unit)
+        factor = ranking.calibrated(errors, scores, known)
+        model.standard_error_factor.fill_(factor)
+        return {"val/standard_error_factor": factor, "val/mae": float((scores - known).abs().mean())}
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -80,7 +80,7 @@ def test_the_best_model_answers_without_the_pipeline(trained):
     probabilities = model.compare(images[0], images[-1])
     assert probabilities.sum().item() == pytest.approx(1, abs=1e-6)
     torch.testing.assert_close(model.compare(images[-1], images[0]), probabilities[[1, 0, 2]])
-    scores, errors = model.rank(images[:3], budget=8)
+    scores, errors = model.score(images[:3], budget=8)
     assert scores.shape == errors.shape == (3,)
     assert (errors > 0).all()
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from models import images
 from models.ranking import FIRST, SECOND, SIMILAR
 from pipelines.engine.errors import UserError
 from pipelines.engine.files import digests
-from pipelines.workloads.lmol import data, images, sources
+from pipelines.workloads.lmol import data, sources
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from pipelines.workloads.lmol import images
+from models import images
 
 LIMIT = 1_000_000
 
