@@ -38,7 +38,7 @@ def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):
     adapters = {name for name in names if "lora_" in name}
     assert len(adapters) == TINY["layers"] * 4 * 2  # of each of q, k, v, o two matrices
     assert len(names - adapters) == 4  # the projector's two matrices and biases
-    assert set(model.state_dict()) == names | {"reference_images", "reference_scores"}
+    assert set(model.state_dict()) == names | {name for name, _ in comparator.Comparator(model.config).named_buffers()}
     io.save(model, tmp_path)
     again = io.load(tmp_path)
     assert torch.equal(again(**model.example()), model(**model.example()))
@@ -205,7 +205,7 @@ def test_a_checkpoint_holds_what_trains_alone_and_restores_it(tmp_path):
     model(**model.example()).sum().backward()
     optimizer.step()
     weights, moments = copy.deepcopy(get_state_dict(model, optimizer, options=options))
-    assert set(weights) == trained(model) | {"reference_images", "reference_scores"}
+    assert set(weights) == trained(model) | {name for name, _ in comparator.Comparator(model.config).named_buffers()}
     other = make(lora=True)
     again = torch.optim.AdamW([p for p in other.parameters() if p.requires_grad])
     set_state_dict(other, again, model_state_dict=weights, optim_state_dict=moments, options=options)

@@ -27,10 +27,9 @@ def main(coins: int, candles: int, epochs: int, words: list[str]) -> None:
     training = [f"training.epochs={epochs}", f"training.batch_size={BATCH}", f"training.validation_steps={steps}"]
     with tempfile.TemporaryDirectory() as folder:
         _run(folder, [sys.executable, str(ROOT / "pipelines" / "prepare.py"), "--workload", "crypto", *words])
-        launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1", "--num_machines", "1"]
-        launch += ["--mixed_precision", "no", "--dynamo_backend", "no", str(ROOT / "pipelines" / "train.py")]
+        train = [sys.executable, str(ROOT / "pipelines" / "train.py"), "--workload", "crypto"]
         seconds = {
-            "one command": _run(folder, [*launch, "--workload", "crypto", *words, *training]),
+            "one command": _run(folder, [*train, *words, *training]),
             "plain loop": _run(folder, [sys.executable, __file__, "plain", str(epochs), *words]),
         }
         done = json.loads((Path(folder) / "runs/crypto/default/members.json").read_text())
