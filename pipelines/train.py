@@ -13,6 +13,12 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from pipelines.engine import server
+from pipelines.workloads import MANY
+
+if __name__ == "__main__" and any(name in sys.argv for name in MANY):
+    server.start()  # before the imports below, beside which its own run
+
 from pipelines.engine import cli, members, training
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find

@@ -128,6 +128,7 @@ def test_a_users_npz_file_is_solved(trained, tmp_path):
     assert "sampling(4) x 8 symmetries + PyVRP" in summary["decode"]
 
 
+@pytest.mark.slow
 def test_two_processes_evaluate_to_the_same_costs(trained, tmp_path):
     summary = json.loads((trained / "runs/cvrp/default/evaluations/test.json").read_text())
     copy = tmp_path / "runs/cvrp"
@@ -151,7 +152,9 @@ def test_a_heuristic_needs_no_training(tmp_path):
 @pytest.mark.parametrize(
     "extra",
     [
-        ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"],
+        pytest.param(
+            ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"], marks=pytest.mark.slow
+        ),
         ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
     ],
 )
@@ -204,6 +207,7 @@ def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):
     refused(stage(trained, "evaluate.py", f"evaluation.instances={broken}"), "broken.vrp")
 
 
+@pytest.mark.slow
 def test_more_steps_continue_a_finished_run(trained, tmp_path):
     subprocess.run(["cp", "-r", str(trained / "runs"), str(trained / "data"), str(tmp_path)], check=True)
     done = stage(tmp_path, "train.py", "--resume", "training.steps=14")

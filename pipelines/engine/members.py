@@ -21,20 +21,18 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from pipelines.engine import cli
+from pipelines.engine import cli, server
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.errors import MembersFailed, UserError
 from pipelines.engine.files import write_json
 from pipelines.engine.loop import Stopped
 from pipelines.engine.monitor import clock
-from pipelines.engine.runs import ROOT, Run
+from pipelines.engine.runs import Run
 from pipelines.engine.training import train
 from pipelines.engine.workload import find
 
 # What a launcher tells its processes about each other; a member's process is on its own.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
-# Imported once for all processes: what a training imports, and those libraries that others import late.
-PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
 
 
@@ -104,10 +102,7 @@ class _Pool:
 
     def __init__(self, job: Job, device: torch.device, at_once: int):
         self.job, self.device, self.at_once = job, device, max(1, at_once)
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(list(PRELOADED))
-        # The server looks for modules where a new interpreter would, and that is not where this project lies.
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.context = server.start()
         self.running: dict[str, Any] = {}
         self.signal: int | None = None
         self.free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None  # before the first process

@@ -50,7 +50,7 @@ def undisturbed(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("call", [1, 7, 11, 18])
+@pytest.mark.parametrize("call", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 18)), 7, 11])
 def test_a_killed_run_resumes_to_bit_identical_weights_and_metrics(tmp_path, undisturbed, call):
     killed = toy(tmp_path, "killed", TRAINING, {"dropout": 0.3, "kill_at": call})
     assert killed.returncode == -signal.SIGKILL
@@ -127,7 +127,13 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
     assert names == ["step-000010", "step-000012"]
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "progress.json", "manifest.json"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "model.safetensors",
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("optimizer.pt", "progress.json", "manifest.json")),
+    ],
+)
 def test_a_checkpoint_with_one_flipped_byte_is_refused_by_name(tmp_path, file):
     training = {"steps": 10, "checkpoint_steps": 5}
     assert toy(tmp_path, "flip", training).returncode == 0

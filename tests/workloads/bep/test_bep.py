@@ -99,6 +99,7 @@ def test_an_exported_model_completes_as_the_run_does(trained):
     assert "not better than an n-gram" in (run / "exports/safetensors/README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_stopped_and_resumed_run_ends_in_the_same_bits(trained):
     for words in ([*TINY, "training.steps=7"], ["--resume", "training.steps=12"]):
         done = bep(trained, "train.py", "--name", "resumed", *words)

@@ -69,6 +69,7 @@ def test_training_tells_the_loss_and_learns(trained):
     assert losses[12] < losses[4]
 
 
+@pytest.mark.slow
 def test_a_stopped_and_resumed_run_ends_in_the_same_bits(trained):
     train_in_two(trained, "resumed", TINY)
     assert weights(trained / "runs/lmol/resumed") == weights(trained / "runs/lmol/default")

@@ -89,6 +89,7 @@ def test_the_export_is_complete_and_tells_a_story(trained):
     assert names <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_two_processes_train_and_evaluate_as_one(trained, tmp_path):
     done = stage(tmp_path, "train.py", *TINY, processes=2, ACCELERATE_USE_CPU="true")
     assert done.returncode == 0, done.stderr
