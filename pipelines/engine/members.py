@@ -81,10 +81,14 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     accelerator.wait_for_everyone()  # all have seen what is done before anything changes
     for name in waiting:
         job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+    accelerator.wait_for_everyone()  # so that an outcome found from here on is of this training
     if done:
         accelerator.print(f"{len(done)} of {len(names)} members are done")
     pool = _Pool(job, accelerator.device, _cores() // hardware.threads)
     number = pool.train(waiting)
+    # Not by a barrier alone: those give up after minutes, and another rank may train for hours.
+    while not number and not all(job.run.member(name).outcome_file.is_file() for name in names):
+        time.sleep(0.2)
     accelerator.wait_for_everyone()
     outcomes = {name: job.run.member(name).outcome() or {"state": "stopped"} for name in names}
     if accelerator.is_main_process:
