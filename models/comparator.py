@@ -12,7 +12,7 @@ Shapes: U images, P pairs, C channels, S pixels a side, G patches a side, T = GÂ
 D width, R reference images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -283,10 +283,10 @@ class Cross(Comparator):
         self.answer = nn.Linear(width, 3)
 
     @torch.no_grad()
-    def learn_dictionary(self, images: Tensor, seed: int) -> None:
+    def learn_dictionary(self, images: Sequence[Tensor] | Tensor, seed: int) -> None:
         """Fill the frozen part from training images (N, C, S, S) uint8; a function of them and the seed."""
         generator = torch.Generator().manual_seed(fold(seed, "dictionary"))
-        chosen = images[torch.randperm(len(images), generator=generator)[:1000].to(images.device)]
+        chosen = images[torch.randperm(len(images), generator=generator)[:1000]]
         patches = F.unfold(pixels(chosen).cpu(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, C PATCHÂ²)
         patches = patches[torch.randperm(len(patches), generator=generator)[:50_000]]
         mean = patches.mean(0)

@@ -94,8 +94,8 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
         _Indexed(source),
         batch_size=None,
         sampler=plan,
+        # A plan is passed over once, and that of training is the whole of it: these processes live as long as it does.
         num_workers=source.workers,
-        persistent_workers=False,
         pin_memory=device.type == "cuda",
         prefetch_factor=2,
     )

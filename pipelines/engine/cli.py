@@ -103,7 +103,8 @@ def stored_config(args: argparse.Namespace, workload: Workload, run: Run) -> Bas
     """The config of a trained run, patched for a later stage; what was trained cannot be changed any more."""
     stored, asked = run.config(workload.config), run.config(workload.config, args.words)
     changed = configs.differences(stored, asked)
-    fixed = [line for line in changed if line.startswith(workload.settled)]
+    # How data are loaded is a matter of the machine, and changes nothing of what is in them.
+    fixed = [line for line in changed if line.startswith(workload.settled) and not line.startswith("data.loader:")]
     if fixed:
         raise UserError(
             "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])

@@ -71,6 +71,20 @@ class Hardware(Section):
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 
+class LoadedData(Section):
+    """The data section of a workload whose examples may be more than the device holds."""
+
+    loader: Literal["resident", "stream"] = Field(
+        "resident",
+        description="resident: the examples on the device; stream: batches from worker processes, loaded ahead",
+    )
+
+    @property
+    def workers(self) -> int:
+        """Processes that load ahead."""
+        return 2 if self.loader == "stream" else 0
+
+
 class Tracking(Section):
     """Experiment trackers beside metrics.jsonl."""
 

@@ -15,7 +15,7 @@ MANIFEST = "manifest.json"
 
 def data_folder(name: str, config: BaseConfig) -> Path:
     """data/<workload>/<hash of the data section>."""
-    section = json.dumps(config.data.model_dump(mode="json"), sort_keys=True)
+    section = json.dumps(_section(config), sort_keys=True)
     return Path("data") / name / hashlib.sha256(section.encode()).hexdigest()[:16]
 
 
@@ -28,9 +28,11 @@ def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, di
     if not (folder / MANIFEST).exists():
         with folder_at_once(folder) as temporary:
             facts = workload.prepare(config, temporary)
-            section = config.data.model_dump(mode="json")
             inputs = {str(path): sha256(path) for path in workload.inputs(config)}
-            write_json(temporary / MANIFEST, {"data": section, **facts, "inputs": inputs, "sha256": digests(temporary)})
+            write_json(
+                temporary / MANIFEST,
+                {"data": _section(config), **facts, "inputs": inputs, "sha256": digests(temporary)},
+            )
         return folder, json.loads((folder / MANIFEST).read_text())
     manifest = json.loads((folder / MANIFEST).read_text())
     # A file that has gone is no contradiction: a run can be evaluated where its source is not.
@@ -43,3 +45,8 @@ def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, di
             "(runs trained on it will then no longer match), or give the new file another name"
         )
     return folder, manifest
+
+
+def _section(config: BaseConfig) -> dict[str, Any]:
+    """What of the config decides the prepared data: not how they are loaded."""
+    return config.data.model_dump(mode="json", exclude={"loader"})

@@ -5,11 +5,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from models.char_lstm import PRESETS
-from pipelines.engine.config import BaseConfig, Section, Training
+from pipelines.engine.config import BaseConfig, LoadedData, Section, Training
 from pipelines.engine.workload import Workload, lazily
 
 
-class Data(Section):
+class Data(LoadedData):
     """Which documents, and how they become text."""
 
     sources: str | None = Field(
@@ -30,9 +30,6 @@ class Data(Section):
     guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of a source file once expanded")
     seed: int = Field(0, ge=0, description="of the split")
-    loader: Literal["resident", "stream"] = Field(
-        "resident", description="the corpus on the device, or windows of it from worker processes, loaded ahead"
-    )
 
 
 class Model(Section):

@@ -17,8 +17,6 @@ from pipelines.workloads.bep import data
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
 
-WORKERS = 2  # processes that load ahead with data.loader=stream
-
 
 class Windows:
     """Pieces of a stream of tokens, `length` inputs and the target of the last one; one begins every `stride` tokens.
@@ -70,7 +68,7 @@ class CharTask:
                 vocabulary="".join(corpus.vocabulary), lower_case=config.data.lower_case, **config.model.sizes()
             )
         ).to(device)
-        workers = WORKERS if config.data.loader == "stream" else 0
+        workers = config.data.workers
         length = training.sequence * (1 if self.legacy else training.carry)
         self.train = Windows(stream_of(corpus.parts["train"]), length, training.step, device, workers)
         self.validation = held_out(corpus.parts["validation"], training.sequence, device, workers)

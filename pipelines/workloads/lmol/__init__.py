@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.engine.config import BaseConfig, Section, Training
+from pipelines.engine.config import BaseConfig, LoadedData, Section, Training
 from pipelines.engine.workload import Workload, lazily
 
 
-class Data(Section):
+class Data(LoadedData):
     """Which images, what they are ranked by, and which pairs of them are asked about."""
 
     source: str = Field(

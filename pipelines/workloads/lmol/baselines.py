@@ -40,9 +40,9 @@ class Baseline:
 def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
     """Those that the scores allow. With shuffled labels a fit must come out at chance, or the test part leaks."""
     train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
-    pixels = _pixels(comparisons.images)
+    pixels = np.stack([_pixels(image) for image in comparisons.images])  # one by one: they may be many
     shares = natural_shares(comparisons.scores[train], comparisons.theta)
-    sharpness = np.array([math.log1p(laplace(image.mean(-1)).var()) for image in comparisons.images.astype(np.float32)])
+    sharpness = np.array([math.log1p(laplace(image.mean(-1, dtype=np.float32)).var()) for image in comparisons.images])
     known = comparisons.scores * comparisons.unit
     slope = np.polynomial.Polynomial.fit(sharpness[train], known[train], 1) if np.ptp(sharpness[train]) else None
     ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(pixels[train], known[train])
@@ -60,12 +60,12 @@ def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
     return found
 
 
-def _pixels(images: np.ndarray) -> np.ndarray:
-    """uint8 (N, S, S, C) -> (N, F) float, averaged over blocks so that a side has at most LINEAR_SIDE."""
-    block = math.ceil(images.shape[1] / LINEAR_SIDE)
-    side = images.shape[1] // block
-    cut = images[:, : side * block, : side * block].astype(np.float64)
-    return cut.reshape(len(images), side, block, side, block, -1).mean(axis=(2, 4)).reshape(len(images), -1)
+def _pixels(image: np.ndarray) -> np.ndarray:
+    """uint8 (S, S, C) -> (F,) float, averaged over blocks so that a side has at most LINEAR_SIDE."""
+    block = math.ceil(len(image) / LINEAR_SIDE)
+    side = len(image) // block
+    cut = image[: side * block, : side * block].astype(np.float64)
+    return cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)).ravel()
 
 
 def _threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:

@@ -1,8 +1,9 @@
 """Images and pairs made ready for training: decoded, split by group, paired within each part.
 
-<folder>/images/            Arrow: a row per image: name, group, family, part, reference, score, pixels
+<folder>/images/            Arrow: a row per image: name, group, family, part, reference, score
+<folder>/images.npy         (N, S, S, C) uint8, apart from them to be read where they lie
 <folder>/pairs/             Arrow: a row per pair: part, first, second, label
-<folder>/comparisons.json   shape of the images, unit, theta, attribute, facts
+<folder>/comparisons.json   unit, theta, attribute, facts
 """
 
 import json
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from torch import Tensor
 
 from models import images as files
 from models.ranking import SIMILAR
@@ -36,7 +39,7 @@ HISTOGRAM = 10  # bins
 class Comparisons:
     """Prepared images and pairs: N images of S pixels a side with C channels."""
 
-    images: np.ndarray  # (N, S, S, C) uint8
+    images: np.ndarray  # (N, S, S, C) uint8, mapped from the file: rows are read when they are asked for
     scores: np.ndarray  # (N,) int64
     unit: float  # of the scores and theta, on the user's scale
     groups: list[str]  # one for each image; none is in two parts
@@ -48,6 +51,24 @@ class Comparisons:
     attribute: str  # what ranks higher has more of it
     references: np.ndarray  # (R,) int64, numbers of training images that cover the scale
     facts: Mapping[str, Any]
+
+
+class Images:
+    """Some of the images (U, C, S, S), read from their file as they are asked for, by worker processes if there are."""
+
+    def __init__(self, images: np.ndarray, rows: np.ndarray, workers: int = 0):
+        self.images, self.rows, self.workers, self.size = images, rows, workers, len(rows)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, items: Tensor) -> Tensor:
+        """(b, C, S, S) uint8 of `items` (b,), on the CPU."""
+        return torch.from_numpy(self.images[self.rows[items.cpu().numpy()]]).movedim(-1, 1).contiguous()
+
+    def batch(self, items: Tensor) -> dict[str, Tensor]:
+        """image (b, C, S, S)."""
+        return {"image": self[items]}
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
@@ -99,9 +120,8 @@ def load(folder: Path) -> Comparisons:
     asked = datasets.load_from_disk(folder / "pairs").data.table
     part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
     rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
-    pixels = np.frombuffer(b"".join(table["pixels"].to_pylist()), np.uint8)
     return Comparisons(
-        images=pixels.reshape(-1, *stored["shape"]).copy(),
+        images=np.asarray(np.load(folder / "images.npy", mmap_mode="c")),  # of "r" torch takes no views
         scores=table["score"].to_numpy().copy(),
         unit=stored["unit"],
         groups=table["group"].to_pylist(),
@@ -205,7 +225,6 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
             "part": pa.array(part, pa.string()),
             "reference": reference,
             "score": found.scores,
-            "pixels": pa.array([image.tobytes() for image in found.images], pa.large_binary()),
         }
     )
     rows = np.concatenate([found.pairs[name] for name in PARTS])
@@ -219,5 +238,6 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
     )
     datasets.Dataset(images).save_to_disk(folder / "images")
     datasets.Dataset(asked).save_to_disk(folder / "pairs")
-    stored = {"shape": found.images.shape[1:], "unit": found.unit, "theta": found.theta, "attribute": found.attribute}
+    np.save(folder / "images.npy", found.images)
+    stored = {"unit": found.unit, "theta": found.theta, "attribute": found.attribute}
     write_json(folder / "comparisons.json", {**stored, "facts": facts})

@@ -53,7 +53,8 @@ def evaluate(
     pairs, images = comparisons.pairs["test"], comparisons.parts["test"]
     first, second, labels = pairs.T
     needed = np.unique(np.concatenate([images, comparisons.parts["validation"], comparisons.references]))
-    asked = Asked(model, comparisons.images, needed, device, score)
+    source = data.Images(comparisons.images, needed, config.data.workers)
+    asked = Asked(model, source, device, score)
 
     orders = asked(first, second), asked(second, first)[:, SWAPPED]
     probabilities = (orders[0] + orders[1]) / 2  # as `compare` answers
@@ -163,18 +164,18 @@ def _baseline_row(baseline: Baseline, comparisons: Comparisons) -> dict[str, Any
 class Asked:
     """The model's answers about images of the data, each image encoded once, over all processes."""
 
-    def __init__(self, model: nn.Module, images: np.ndarray, needed: np.ndarray, device: torch.device, score: Evaluate):
+    def __init__(self, model: nn.Module, source: data.Images, device: torch.device, score: Evaluate):
         self.model, self.device, self.score = model, device, score
         self.comparisons, self.seconds = 0, 0.0
         began = time.perf_counter()
-        source = Resident({"image": torch.from_numpy(images[needed])}, device)
-        encoded = score(source, lambda batch: {"features": model.encode(as_input(batch["image"]))}, IMAGES_AT_ONCE)
-        self.features = encoded["features"].to(device)
-        self.encode_seconds = (time.perf_counter() - began) / len(needed)
-        self.row = torch.full((len(images),), -1)
-        self.row[needed] = torch.arange(len(needed))
-        self.one = as_input(source.tensors["image"][:1])
-        self.grey = torch.full_like(self.one, round(float(images[needed].mean())))
+        encoded = score(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
+        # Where images are too many for the device, what was made of them may be too.
+        self.features = encoded["features"] if source.workers else encoded["features"].to(device)
+        self.encode_seconds = (time.perf_counter() - began) / len(source)
+        self.row = torch.full((len(source.images),), -1)
+        self.row[source.rows] = torch.arange(len(source))
+        self.one = source[torch.zeros(1, dtype=torch.long)].to(device)
+        self.grey = torch.full_like(self.one, round(float(source.images[source.rows].mean())))
 
     def logits(self, first: Tensor, second: Tensor) -> Tensor:
         """(P, 3) for numbers of images (P,), (P,), in the order given."""
@@ -190,7 +191,8 @@ class Asked:
     def _answers(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # What a comparator does to each image it does to all it is handed, so only those of the pairs.
         rows, (first, second) = torch.stack([batch["first"], batch["second"]]).unique(return_inverse=True)
-        return {"logits": self.model.compare_encoded(self.features[rows], first, second).float()}
+        features = self.features[rows.to(self.features.device)].to(self.device)
+        return {"logits": self.model.compare_encoded(features, first, second).float()}
 
     def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """(P, 3) float64 probabilities."""
@@ -219,11 +221,6 @@ class Asked:
             "encode_ms": 1000 * self.encode_seconds,
             "encode_mflops": encoding.get_total_flops() / 1e6,
         }
-
-
-def as_input(images: Tensor) -> Tensor:
-    """(U, S, S, C) -> (U, C, S, S), as the models take them."""
-    return images.movedim(-1, 1).contiguous()
 
 
 # Answers about pairs

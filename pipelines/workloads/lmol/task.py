@@ -27,39 +27,40 @@ SCORED = 100  # validation images by which standard errors are calibrated
 
 
 class Pairs:
-    """Pairs of images that live on the device, as uint8 or as what a frozen encoder made of them.
+    """Pairs of images, as uint8 or as what a frozen encoder made of them: on the device, or read by workers.
 
     Item i is pair i. With a `shift`, each of its images is moved by up to so many pixels; what moves in repeats the
     edge. With `turn`, it is turned and mirrored in one of eight ways. Both are a function of (key, i).
     """
 
-    workers = 0
-
     def __init__(
         self,
-        images: Tensor,
+        images: "Tensor | data.Images",
         pairs: Tensor,
         encoded: Tensor | None = None,
         shift: int = 0,
         turn: bool = False,
         key: int = 0,
+        workers: int = 0,
     ):
         self.images, self.pairs, self.encoded = images, pairs.cpu(), encoded  # (N, C, S, S), (P, 3), (N, ...)
+        self.device, self.workers = torch.device("cpu") if workers else images.device, workers
         self.shift, self.ways, self.key, self.size = shift, 8 if turn else 1, key, len(pairs)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """first, second, label (b,): rows of images (U, C, S, S), or of encoded (U, ...), and the answers."""
         first, second, label = self.pairs[items].T
-        device = self.images.device
         # On the CPU, where the pairs are: the device need not be waited for.
         moves = self._moves(items) if self.shift or self.ways > 1 else torch.zeros(1, dtype=torch.long)
-        unique, rows = torch.unique(torch.cat([first, second]) * self._different() + moves, return_inverse=True)
-        first, second = rows.to(device).chunk(2)
-        batch = {"first": first, "second": second, "label": label.to(device)}
-        unique = unique.to(device)
+        different = self._different()
+        unique, rows = torch.unique(torch.cat([first, second]) * different + moves, return_inverse=True)
+        first, second = rows.to(self.device).chunk(2)
+        batch = {"first": first, "second": second, "label": label.to(self.device)}
+        unique = unique.to(self.device)
         if self.encoded is not None:
             return {**batch, "encoded": self.encoded[unique]}
-        return {**batch, "images": self._moved(unique) if self._different() > 1 else self.images[unique]}
+        images = self.images[unique // different]
+        return {**batch, "images": self._moved(images, unique % different) if different > 1 else images}
 
     def _different(self) -> int:
         """In how many ways an image is seen."""
@@ -69,12 +70,11 @@ class Pairs:
         """(2 b,) in which way the first images of `items` are seen, and then the second ones."""
         return (uniform(self.key, items, 2) * self._different()).long().T.flatten()
 
-    def _moved(self, numbers: Tensor) -> Tensor:
-        """(U, C, S, S) images from (U,) numbers of image and way."""
+    def _moved(self, images: Tensor, way: Tensor) -> Tensor:
+        """(U, C, S, S): images (U, C, S, S), each seen in its way (U,)."""
         places = 2 * self.shift + 1
-        image, way = numbers // self._different(), numbers % self._different()
         turn, y, x = (part[:, None] for part in (way // places**2, way // places % places, way % places))
-        line = torch.arange(self.images.shape[-1], device=numbers.device)
+        line = torch.arange(images.shape[-1], device=way.device)
         y, x = (
             torch.where(turn & bit > 0, line.flip(0), line) + move - self.shift for move, bit in ((y, 1), (x, 2))
         )  # (U, S)
@@ -82,8 +82,9 @@ class Pairs:
         mirrored = (turn & 4 > 0)[..., None]
         rows = torch.where(mirrored, y[:, None, :], y[:, :, None])  # (U, S, S)
         columns = torch.where(mirrored, x[:, :, None], x[:, None, :])
-        channel = torch.arange(self.images.shape[1], device=numbers.device)[:, None, None]
-        return self.images[image[:, None, None, None], channel, rows[:, None], columns[:, None]]
+        image = torch.arange(len(images), device=way.device)[:, None, None, None]
+        channel = torch.arange(images.shape[1], device=way.device)[:, None, None]
+        return images[image, channel, rows[:, None], columns[:, None]]
 
 
 class ComparisonTask:
@@ -96,19 +97,25 @@ class ComparisonTask:
         parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}
         # The test images stay off the device, and out of the dictionary.
         used = torch.cat([rows[:, :2].flatten() for rows in parts.values()]).unique()
-        images = torch.from_numpy(self.comparisons.images[used.numpy()]).movedim(-1, 1).contiguous().to(device)
+        workers = config.data.workers
+        stored = data.Images(self.comparisons.images, used.numpy(), workers)
+        images = stored if workers else stored[torch.arange(len(used))].to(device)
         for rows in parts.values():
             rows[:, :2] = torch.searchsorted(used, rows[:, :2].contiguous())
         if isinstance(self.model, comparator.Cross):
             with _explained():
-                self.model.learn_dictionary(images[parts["train"][:, :2].unique()], config.seed)
-        encoded = self.model.encode_all(images) if self.model.frozen else None
-        self.train = Pairs(
-            images, parts["train"], encoded, config.shift, config.texture, fold(config.seed, "lmol", "moves")
-        )
-        self.validation = Pairs(images, parts["validation"], encoded)
+                shown = used[parts["train"][:, :2].unique()]
+                self.model.learn_dictionary(data.Images(self.comparisons.images, shown.numpy()), config.seed)
+        encoded = None
+        if self.model.frozen:  # of which there may be more than the device holds too
+            some = torch.arange(len(stored)).split(comparator.AT_ONCE)
+            home = torch.device("cpu") if workers else device
+            encoded = torch.cat([self.model.encode_all(stored[items]).to(home) for items in some])
+        moved = {"shift": config.shift, "turn": config.texture, "key": fold(config.seed, "lmol", "moves")}
+        self.train = Pairs(images, parts["train"], encoded, **moved, workers=workers)
+        self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
-        self.notes = self._notes(images, time.perf_counter() - began)
+        self.notes = self._notes(len(used), time.perf_counter() - began)
         if config.hardware.gradient_checkpointing and hasattr(self.model, "gradient_checkpointing"):
             self.model.gradient_checkpointing = True  # the gate's trial steps have to fit too
         self.notes.append(check_trains(self.model, self))
@@ -124,16 +131,16 @@ class ComparisonTask:
         counts[:2] = counts[:2].mean()
         return (counts / counts.sum()).log() - torch.as_tensor(natural, dtype=torch.float32).log()
 
-    def _notes(self, images: Tensor, seconds: float) -> list[str]:
+    def _notes(self, images: int, seconds: float) -> list[str]:
         found = self.comparisons
         notes = [
             f"{found.attribute} of {found.facts.get('source', self.config.data.source)}: {self.train.size:,} pairs to "
-            f"train on, {self.validation.size:,} to validate on, of {len(images):,} images; similar up to a difference "
+            f"train on, {self.validation.size:,} to validate on, of {images:,} images; similar up to a difference "
             f"of {found.theta * found.unit:g}"
         ]
         if self.train.encoded is not None:
             size = self.train.encoded.numel() * self.train.encoded.element_size()
-            notes.append(f"features of {len(images):,} images, kept: {size / 2**20:.0f} MiB in {seconds:.1f} s")
+            notes.append(f"features of {images:,} images, kept: {size / 2**20:.0f} MiB in {seconds:.1f} s")
         return notes
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -168,7 +175,7 @@ class ComparisonTask:
             return {}
         rows = torch.as_tensor(found.parts["validation"])
         rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
-        images = torch.from_numpy(found.images[rows.numpy()]).movedim(-1, 1)
+        images = data.Images(found.images, rows.numpy())[torch.arange(len(rows))]
         model.standard_error_factor.fill_(1.0)
         scores, errors = model.score(images, self.config.evaluation.comparisons, self.config.seed)
         known = torch.from_numpy(found.scores)[rows] * float(found.unit)
@@ -211,7 +218,7 @@ def make_model(config: "Config", comparisons: "data.Comparisons") -> Comparator:
             if config.texture:
                 chosen["width"] = 24
             built = comparator.build({**chosen, **question, **sizes})
-    built.reference_images.copy_(torch.from_numpy(comparisons.images[references.numpy()]).movedim(-1, 1))
+    built.reference_images.copy_(data.Images(comparisons.images, references.numpy())[torch.arange(len(references))])
     built.reference_scores.copy_(torch.from_numpy(comparisons.scores)[references])
     return built
 
@@ -238,6 +245,8 @@ def check_trains(model: Comparator, task: ComparisonTask) -> str:
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in trained.items()}
     batch = task.train.batch(torch.arange(min(TRIAL_PAIRS, task.train.size)))
+    device = model.reference_images.device
+    batch = {name: tensor.to(device) for name, tensor in batch.items()}  # with workers it comes from elsewhere
     optimizer = torch.optim.AdamW(trained.values(), lr=1e-3, weight_decay=0.0)
     reached: set[str] = set()
     training = model.training

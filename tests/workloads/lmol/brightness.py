@@ -10,7 +10,12 @@ from models.ranking import Davidson
 from pipelines.workloads.lmol.data import Comparisons
 from pipelines.workloads.lmol.pairs import label
 
-CONFIG = SimpleNamespace(seed=0, model=SimpleNamespace(kind="brightness"), evaluation=SimpleNamespace(comparisons=16))
+CONFIG = SimpleNamespace(
+    seed=0,
+    data=SimpleNamespace(workers=0),
+    model=SimpleNamespace(kind="brightness"),
+    evaluation=SimpleNamespace(comparisons=16),
+)
 PARTS = {"train": 90, "validation": 40, "test": 60}
 
 

@@ -106,6 +106,20 @@ def test_the_config_file_is_the_default_model():
 
 
 @pytest.mark.slow
+def test_images_read_by_workers_end_in_the_same_bits_and_figures(trained):
+    summaries = []
+    for name, loader in (("here", "resident"), ("streamed", "stream")):
+        succeeded(stage(trained, "train.py", *TINY, "--name", name, f"data.loader={loader}"))
+        # The other way round for the evaluation: how data are loaded is never settled.
+        other = {"resident": "stream", "stream": "resident"}[loader]
+        succeeded(stage(trained, "evaluate.py", *LMOL, "--name", name, f"data.loader={other}"))
+        summaries.append(json.loads((trained / f"runs/lmol/{name}/evaluations/test.json").read_text()))
+    assert weights(trained / "runs/lmol/streamed") == weights(trained / "runs/lmol/here")
+    assert summaries[0]["nll"] == summaries[1]["nll"]
+    assert len(list((trained / "data/lmol").iterdir())) == 1
+
+
+@pytest.mark.slow
 def test_cross_trains_and_is_evaluated(trained):
     succeeded(stage(trained, "train.py", *TINY, "--name", "cross", "model.kind=cross"))
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "cross"))

@@ -196,7 +196,7 @@ def test_preparing_twice_gives_the_same_bytes_and_another_seed_or_fold_others(tm
         return {
             file: digest
             for file, digest in digests(tmp_path / name).items()
-            if file.endswith(("arrow", "comparisons.json"))
+            if file.endswith(("arrow", "npy", "comparisons.json"))
         }
 
     assert tables("a") == tables("b")

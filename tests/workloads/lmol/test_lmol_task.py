@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from pipelines.engine.batches import stream
 from pipelines.engine.errors import UserError
 from pipelines.workloads.lmol import Config, data
 from pipelines.workloads.lmol.task import ComparisonTask, Pairs, answers, check_trains
@@ -15,9 +16,9 @@ FEW = {"train_pairs": 80, "evaluation_pairs": 200}
 SMALL = {"siamese": {"width": 16}, "cross": {"width": 16, "layers": 1}, "llava": {"width": 16, "layers": 2, "heads": 2}}
 
 
-def config(kind="siamese", training=None, **model):
+def config(kind="siamese", training=None, loader="resident", **model):
     tree = {"model": {"kind": kind, **SMALL[kind], **model}, "training": {"steps": 1, **(training or {})}}
-    return Config.model_validate({"data": FEW, **tree})
+    return Config.model_validate({"data": {**FEW, "loader": loader}, **tree})
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,19 @@ def test_a_turned_image_is_one_of_eight():
         ways += [way.flip(2) for way in ways]
         seen.add([torch.equal(way, turned) for way in ways].index(True))
     assert len(seen) == 8
+
+
+@pytest.mark.parametrize("kind", ["siamese", "cross"])
+def test_images_that_workers_read_make_the_same_batches(prepared, whole, kind):
+    resident, streamed = whole[kind], make(prepared, kind, loader="stream")
+    plan = [torch.tensor([3, 0]), torch.tensor([7, 40, 7])]
+    for part in ("train", "validation"):
+        one, other = getattr(resident, part), getattr(streamed, part)
+        assert one.workers == 0 < other.workers
+        batches = [[batch for _, batch in stream(source, iter(plan), CPU)] for source in (one, other)]
+        for batch, same in zip(*batches, strict=True):
+            assert batch.keys() == same.keys()
+            assert all(torch.equal(batch[name], same[name]) for name in batch)
 
 
 @pytest.mark.parametrize("kind", ["siamese", "cross"])
