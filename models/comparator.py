@@ -145,7 +145,7 @@ class Comparator(nn.Module):
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
         scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget, seed)
-        found = zip(paths, scores.tolist(), (1.96 * errors).tolist(), strict=True)
+        found = zip(paths, scores.tolist(), (ranking.Z95 * errors).tolist(), strict=True)
         rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
         return sorted(rows, key=lambda row: -row.score)
 

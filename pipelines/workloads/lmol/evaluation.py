@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import ranking
-from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
+from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED, Z95
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Evaluate, Evaluation
 from pipelines.workloads.lmol import data
@@ -34,7 +34,6 @@ from pipelines.workloads.lmol.pairs import label
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
-Z95 = 1.96  # two-sided 95 % of the normal distribution
 IMAGES_AT_ONCE = 64
 PAIRS_AT_ONCE = 512
 BINS = 10  # of confidence, equally wide, and of margin, equally full

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
+from models.ranking import Z95
 from pipelines.engine.report import shown, svg
 from pipelines.engine.runs import Run
 from pipelines.workloads.lmol.data import CLASSES
@@ -18,7 +19,6 @@ from pipelines.workloads.lmol.data import CLASSES
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
-Z95 = 1.96  # two-sided 95 % of the normal distribution
 STYLE = """<style>
 .strip { display: flex; flex-wrap: wrap; gap: .6rem .5rem } .strip figure { margin: 0; font-size: 11px; width: 6.2rem }
 .strip img, .pair img { width: 6rem; image-rendering: pixelated; display: block; border: 1px solid #ddd }
