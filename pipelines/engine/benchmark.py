@@ -4,11 +4,15 @@ import resource
 import statistics
 import tempfile
 import time
+from collections import Counter
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from pipelines.engine.batches import stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.gpu import read_gpu
 from pipelines.engine.loop import Loop
@@ -48,6 +52,8 @@ def measure(
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     median = statistics.median(times)
     quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [median] * 3
+    product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, loop, accelerator)
+    reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
     targets = statistics.mean(float(entry["count"]) for entry in loop.figures[WARM_UP:]) * accelerator.num_processes
     return {
         "workload": run.workload,
@@ -66,7 +72,53 @@ def measure(
         "peak_memory_gib": peak / 2**30,
         "data_wait": sum(waits) / sum(times),
         "gpu_utilisation_percent": statistics.mean(utilisation) if utilisation else None,
+        # Of one process. A data sheet's peak is the usual denominator; a large product is what can be had of it here.
+        "model_tflops_per_s": None if reached is None else reached / 1e12,
+        "product_tflops_per_s": product / 1e12,
+        "model_flops_utilisation": None if reached is None else reached / product,
     }
+
+
+def flops_per_example(task: Task, loop: Loop, accelerator: Accelerator) -> float | None:
+    """Floating-point operations of an example's loss and its gradient (Chowdhery et al. 2022), counted.
+
+    What gradient checkpointing computes again is not among them. None for recurrent networks: their kernels are opaque.
+    """
+    model, size = task.model, loop.progress.micro_batch_size
+    if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+        return None
+    again = getattr(model, "gradient_checkpointing", False)
+    if again:
+        model.gradient_checkpointing, size = False, 1  # one example's activations fit
+    try:
+        ((_, batch),) = stream(task.train, iter([torch.arange(size)]), accelerator.device)
+        with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
+            with accelerator.autocast():
+                loss = task.loss(model, batch).value
+            loss.backward()
+    finally:
+        if again:
+            model.gradient_checkpointing = True
+        model.zero_grad()
+    return counter.get_total_flops() / size
+
+
+def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
+    """Operations per second of a large matrix product in the type that most of the model is computed in."""
+    mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
+    counts = Counter()
+    for parameter in model.parameters():
+        counts[parameter.dtype if parameter.is_floating_point() else mixed or torch.bfloat16] += parameter.numel()
+    side = 8192 if accelerator.device.type == "cuda" else 1024
+    matrix = torch.randn(side, side, device=accelerator.device).to(mixed or counts.most_common(1)[0][0])
+    times = []
+    for _ in range(10):
+        began = time.perf_counter()
+        matrix @ matrix
+        if accelerator.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return 2 * side**3 / min(times)
 
 
 def temporary_run(workload: str) -> Run:

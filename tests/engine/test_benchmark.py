@@ -1,0 +1,85 @@
+"""Operations that the benchmark counts, beside those worked out by hand."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from pipelines.engine import benchmark, cli
+from pipelines.engine.batches import Resident
+from pipelines.engine.config import BaseConfig, Training
+from pipelines.engine.loop import Loop
+from pipelines.engine.workload import Loss
+
+SIZES = (8, 32, 16, 1)
+# Forward, the gradient of the weights, and that of the inputs of all layers but the first.
+BY_HAND = 2 * (3 * (8 * 32 + 32 * 16 + 16) - 8 * 32)
+
+
+class Perceptron(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in zip(SIZES, SIZES[1:], strict=False))
+        self.gradient_checkpointing = False
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.gradient_checkpointing else layer(x)
+        return x
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 1)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+class Task:
+    def __init__(self, model):
+        self.model, self.seen = model, []
+        self.train = self.validation = Resident({"x": torch.randn(64, 8)}, torch.device("cpu"))
+
+    def loss(self, model, batch):
+        self.seen.append((len(batch["x"]), getattr(model, "gradient_checkpointing", False)))
+        return Loss(model(batch["x"]).sum(), len(batch["x"]))
+
+
+def counted(task):
+    config = BaseConfig(training=Training(steps=1, batch_size=16))
+    run = benchmark.temporary_run("counted")
+    accelerator = cli.make_accelerator(config, run)
+    loop = Loop(task, config, accelerator, run, "val/loss")
+    loop.choose_micro_batch_size()
+    return benchmark.flops_per_example(task, loop, accelerator)
+
+
+def test_operations_are_those_of_forward_and_backward_pass():
+    task = Task(Perceptron())
+    assert counted(task) == BY_HAND
+    assert task.seen == [(16, False)]
+    assert all(parameter.grad is None for parameter in task.model.parameters())
+
+
+def test_what_checkpointing_computes_again_does_not_count():
+    task = Task(Perceptron())
+    task.model.gradient_checkpointing = True
+    assert counted(task) == BY_HAND
+    assert task.seen == [(1, False)]  # all activations of a whole batch might not fit
+    assert task.model.gradient_checkpointing
+
+
+def test_a_recurrent_network_is_not_counted():
+    assert counted(Task(Recurrent())) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_large_product_is_one_in_the_type_of_the_model(monkeypatch, dtype):
+    config, seen = BaseConfig(training=Training(steps=1)), []
+    accelerator = cli.make_accelerator(config, benchmark.temporary_run("product"))
+    multiply = torch.Tensor.__matmul__
+    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: seen.append(a.dtype) or multiply(a, b))
+    assert benchmark.product_flops_per_s(Perceptron().to(dtype), accelerator) > 1e9
+    assert set(seen) == {dtype}
