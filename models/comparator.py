@@ -6,12 +6,14 @@ A comparator encodes every image once, however many pairs it is in, and answers 
     logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
 
     siamese   a convolutional encoder, and a head that swaps its answer to the bit when the images are swapped
-    cross     a frozen dictionary of patches, and cross-attention from one image's patches to the other's
+    cross     a frozen encoder, a dictionary of patches or the vision tower of a pretrained model, and cross-attention
+              from one image's cells to the other's
 
-Shapes: U images, P pairs, C channels, S pixels a side, G patches a side, T = G² patches, K words of the dictionary,
-D width, R reference images.
+Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, K words of the dictionary, V channels of a
+tower, D width, R reference images.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ from models import ranking
 from models.counter import fold
 from models.io import config_from
 from models.ranking import SWAPPED
+from models.vision_tower import Tower, leave_out
 
 KINDS = ("siamese", "cross")
 PATCH = 6  # pixels a side of a word of the dictionary
@@ -62,7 +65,9 @@ class ComparatorConfig(Question):
     width: int = 64
     layers: int = 3  # siamese: convolutions, each of which halves the sides; cross: blocks of attention
     heads: int = 4  # of cross
-    words: int = 128  # K, of cross
+    words: int = 128  # K, of cross with a dictionary
+    base: str = ""  # of cross: a folder or an id on the hub, whose vision tower takes the dictionary's place
+    revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
     texture: bool = False  # siamese: judge by fine detail, wherever it is, and not by shapes
 
 
@@ -258,29 +263,48 @@ class Texture(nn.Module):
 
 
 class Cross(Comparator):
-    """Cross-attention over a frozen dictionary of whitened patches (Coates and Ng 2011).
+    """Cross-attention over what a frozen encoder makes of the cells of a grid; subclasses have it.
 
-    Words are patches of training images, drawn at random, after whitening. An image's patch is told by how far its
-    whitened pixels agree or disagree with each word beyond a threshold, averaged over the cells of a grid. None of it
-    trains, so that each image is encoded once in a run. The head sees one image's cells attend to the other's.
+    None of the encoder trains, so that each image is encoded once in a run. The head sees one image's cells attend to
+    the other's. It is built for so many `features` of each of so many `cells`.
     """
 
     family = "comparator"
     frozen = True
+
+    def __init__(self, config: ComparatorConfig, features: int, cells: int):
+        super().__init__(config)
+        width = config.width
+        self.embed = nn.Linear(features, width)
+        self.positions = nn.Parameter(torch.randn(cells, width) * 0.02)
+        self.blocks = nn.ModuleList(CrossBlock(width, config.heads) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(width)
+        self.answer = nn.Linear(width, 3)
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Logits (P, 3) from how the first image's cells look beside the second's."""
+        cells = self.embed(encoded.to(self.embed.weight.dtype)) + self.positions  # (U, T, D)
+        x, other = cells[first], cells[second]
+        for block in self.blocks:
+            x = block(x, other)
+        return self.answer(self.norm(x.mean(1)))
+
+
+class DictionaryCross(Cross):
+    """Encodes by a frozen dictionary of whitened patches (Coates and Ng 2011).
+
+    Words are patches of training images, drawn at random, after whitening. An image's patch is told by how far its
+    whitened pixels agree or disagree with each word beyond a threshold, averaged over the cells of a grid.
+    """
+
     GRID, THRESHOLD, REGULARISER = 4, 0.5, 0.01
 
     def __init__(self, config: ComparatorConfig):
-        super().__init__(config)
+        super().__init__(config, 2 * config.words, self.GRID**2)
         length = config.channels * PATCH**2
         self.register_buffer("mean", torch.zeros(length))
         self.register_buffer("words", torch.zeros(config.words, length))  # with the whitening multiplied in
         self.register_buffer("scale", torch.ones(2 * config.words))  # of the encodings
-        width = config.width
-        self.embed = nn.Linear(2 * config.words, width)
-        self.positions = nn.Parameter(torch.randn(self.GRID**2, width) * 0.02)
-        self.blocks = nn.ModuleList(CrossBlock(width, config.heads) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(width)
-        self.answer = nn.Linear(width, 3)
 
     @torch.no_grad()
     def learn_dictionary(self, images: Sequence[Tensor] | Tensor, seed: int) -> None:
@@ -311,13 +335,19 @@ class Cross(Comparator):
         beyond = torch.cat([F.relu(response - self.THRESHOLD), F.relu(-response - self.THRESHOLD)], 1)
         return F.adaptive_avg_pool2d(beyond, self.GRID).flatten(2).transpose(1, 2) * self.scale
 
-    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Logits (P, 3) from how the first image's cells look beside the second's."""
-        cells = self.embed(encoded) + self.positions  # (U, T, D)
-        x, other = cells[first], cells[second]
-        for block in self.blocks:
-            x = block(x, other)
-        return self.answer(self.norm(x.mean(1)))
+
+class TowerCross(Cross):
+    """Encodes by the frozen vision tower of a base, which is stored by its name and revision alone."""
+
+    def __init__(self, config: ComparatorConfig):
+        tower = Tower(config.base, config.revision)
+        super().__init__(dataclasses.replace(config, revision=tower.revision), tower.channels, tower.cells)
+        self.tower = tower
+        leave_out(self, "tower")
+
+    def encode(self, images: Tensor) -> Tensor:
+        """(U, T, V) from images (U, C, S, S)."""
+        return self.tower(pixels(images))
 
 
 class CrossBlock(nn.Module):
@@ -356,6 +386,13 @@ def build(config: Mapping[str, Any]) -> Comparator:
         raise ValueError(f"texture is for kind 'siamese', kind is {sizes.kind!r}; give texture=false")
     if sizes.kind == "cross" and sizes.width % sizes.heads:
         raise ValueError(f"width {sizes.width} is not a multiple of heads {sizes.heads}")
-    if sizes.kind == "cross" and sizes.size < PATCH + Cross.GRID - 1:
-        raise ValueError(f"size is {sizes.size}; kind 'cross' needs {PATCH + Cross.GRID - 1} pixels a side or more")
-    return {"siamese": Siamese, "cross": Cross}[sizes.kind](sizes)
+    if sizes.base:
+        if sizes.kind != "cross":
+            raise ValueError(f"base is for kind 'cross', kind is {sizes.kind!r}; leave base out")
+        if sizes.channels not in (1, 3):
+            raise ValueError(f"channels is {sizes.channels}; a base takes 1 (grey) or 3 (red, green, blue)")
+        return TowerCross(sizes)
+    least = PATCH + DictionaryCross.GRID - 1
+    if sizes.kind == "cross" and sizes.size < least:
+        raise ValueError(f"size is {sizes.size}; kind 'cross' needs {least} pixels a side or more")
+    return {"siamese": Siamese, "cross": DictionaryCross}[sizes.kind](sizes)

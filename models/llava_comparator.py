@@ -8,7 +8,6 @@ Shapes: U images, P pairs, T tokens of an image, V channels of the vision tower,
 """
 
 import dataclasses
-import hashlib
 import importlib.util
 import json
 import warnings
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from models import io
 from models.comparator import Comparator, Question, pixels
+from models.vision_tower import Base, Sight, leave_out, unchanged
 
 ANSWERS = ("First", "Second", "Similar")
 IMAGE = "<image>"
@@ -65,10 +65,8 @@ class LlavaComparator(Comparator):
             network, mean, std = _built(config), (0.5,) * 3, (0.5,) * 3
             prompt, answers = [WORDS.index(word) for word in PROMPT.split()], list(map(WORDS.index, ANSWERS))
         settings = network.config
-        self.image_size, self.layer = settings.vision_config.image_size, settings.vision_feature_layer
-        self.skip = settings.vision_feature_select_strategy == "default"  # the class token comes first
-        for name, value in (("mean", mean), ("std", std)):
-            self.register_buffer(f"pixel_{name}", torch.tensor(value).view(3, 1, 1), persistent=False)
+        skip = int(settings.vision_feature_select_strategy == "default")  # the class token comes first
+        self.sight = Sight(settings.vision_config.image_size, mean, std, settings.vision_feature_layer, skip)
         ends = [i for i, token in enumerate(prompt) if token == settings.image_token_id]
         if len(ends) != 2:
             raise ValueError(f"{config.base}: its tokenizer does not know {IMAGE}, so it cannot be shown two images")
@@ -82,22 +80,7 @@ class LlavaComparator(Comparator):
             if "post_layernorm" in name:
                 parameter.requires_grad_(False)
         if config.lora:
-            self._store_what_trains()
-
-    def _store_what_trains(self) -> None:
-        """Leave the base, which `__init__` makes again, out of every state_dict."""
-        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        borrowed = {name for name in self.state_dict() if name.startswith("network.")} - trained
-
-        def leave_out(module: nn.Module, state: dict[str, Tensor], prefix: str, metadata: Any) -> None:
-            for name in borrowed:
-                del state[prefix + name]
-
-        def not_missed(module: nn.Module, keys: Any) -> None:
-            keys.missing_keys[:] = [key for key in keys.missing_keys if key.removeprefix("module.") not in borrowed]
-
-        self.register_state_dict_post_hook(leave_out)
-        self.register_load_state_dict_post_hook(not_missed)
+            leave_out(self, "network")
 
     @property
     def base(self) -> nn.Module:
@@ -118,14 +101,8 @@ class LlavaComparator(Comparator):
 
     def encode(self, images: Tensor) -> Tensor:
         """(U, T, V): what the vision tower makes of images (U, C, S, S), before the projector."""
-        x = pixels(images).expand(-1, 3, -1, -1)
-        if x.shape[-1] != self.image_size:
-            x = F.interpolate(x, size=(self.image_size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
-        tower = self.base.model.vision_tower
-        x = ((x - self.pixel_mean) / self.pixel_std).to(next(tower.parameters()).dtype)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            seen = tower(x, output_hidden_states=True).hidden_states[self.layer]
-        return seen[:, 1:] if self.skip else seen
+            return self.sight(self.base.model.vision_tower, pixels(images))
 
     def project(self, encoded: Tensor) -> Tensor:
         """(U, T or T / 4, D): images as tokens of the language model."""
@@ -218,7 +195,7 @@ def _from_base(config: LlavaComparatorConfig) -> tuple:
     """The network of a base, ids of the prompt and of the answers, mean and deviation of pixels, and the revision."""
     folder = Path(config.base)
     if (folder / io.CONFIG).is_file() and "family" in json.loads((folder / io.CONFIG).read_text()):
-        revision = _unchanged(config, [folder / io.WEIGHTS])
+        revision = unchanged(config.base, config.revision, [folder / io.WEIGHTS])
         model = io.load(folder)
         if not isinstance(model, LlavaComparator) or model.config.lora or model.config.size != config.size:
             raise ValueError(
@@ -226,9 +203,9 @@ def _from_base(config: LlavaComparatorConfig) -> tuple:
                 f"it is {model.config}"
             )
         ids = [*model.ids_before, _image_id(model), *model.ids_between, _image_id(model), *model.ids_after]
-        means = model.pixel_mean.flatten().tolist(), model.pixel_std.flatten().tolist()
+        means = model.sight.mean.flatten().tolist(), model.sight.std.flatten().tolist()
         return model.network, list(map(int, ids)), model.ids_answers.tolist(), *means, revision
-    return _from_hub(config, folder)
+    return _from_hub(config)
 
 
 def _image_id(model: LlavaComparator) -> int:
@@ -236,51 +213,24 @@ def _image_id(model: LlavaComparator) -> int:
     return model.base.config.image_token_id
 
 
-def _from_hub(config: LlavaComparatorConfig, folder: Path) -> tuple:
+def _from_hub(config: LlavaComparatorConfig) -> tuple:
     """As `_from_base`, from a folder in Hugging Face's layout or from an id on the hub."""
-    from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, LlavaForConditionalGeneration
+    from transformers import AutoImageProcessor, AutoTokenizer, LlavaForConditionalGeneration
 
-    local = folder.is_dir()
-    given = {} if local or not config.revision else {"revision": config.revision}
-    try:
-        settings = AutoConfig.from_pretrained(config.base, **given)
-        if settings.model_type != "llava":
-            raise ValueError(f"base {config.base} is a model of type {settings.model_type}; give one of type llava")
-        tokenizer = AutoTokenizer.from_pretrained(config.base, **given)
-        processor = AutoImageProcessor.from_pretrained(config.base, **given)
-        # Weights of 16 bits are computed with as bfloat16, whose range no activation leaves.
-        dtype = torch.float32 if settings.dtype in (None, torch.float32) else torch.bfloat16
-        network = LlavaForConditionalGeneration.from_pretrained(
-            config.base, dtype=dtype, attn_implementation="sdpa", **given, **_quantized(config)
-        )
-    except OSError as error:
-        raise ValueError(
-            f"base {config.base!r} is neither a complete folder nor to be had from the hub "
-            f"({str(error).splitlines()[0]}); give a folder, or go online and unset HF_HUB_OFFLINE"
-        ) from error
-    revision = _unchanged(config, sorted(folder.glob("*.safetensors"))) if local else settings._commit_hash
+    base = Base(config.base, config.revision)
+    if base.settings.model_type != "llava":
+        raise ValueError(f"base {config.base} is a model of type {base.settings.model_type}; give one of type llava")
+    revision = base.revision()
+    tokenizer, processor = base.load(AutoTokenizer), base.load(AutoImageProcessor)
+    network = base.load(
+        LlavaForConditionalGeneration, dtype=base.dtype, attn_implementation="sdpa", **_quantized(config)
+    )
     question = f"Which of the two images ranks higher in {config.attribute}: First, Second or Similar?"
     prompt = tokenizer.encode(f"USER: {IMAGE}\n{IMAGE}\n{question} ASSISTANT:")
     answers = [tokenizer.encode(word, add_special_tokens=False)[0] for word in ANSWERS]
     if len(set(answers)) != 3:
         raise ValueError(f"base {config.base}: its tokenizer begins {', '.join(ANSWERS)} with the ids {answers}, alike")
     return network, prompt, answers, processor.image_mean, processor.image_std, revision
-
-
-def _unchanged(config: LlavaComparatorConfig, paths: list[Path]) -> str:
-    """SHA-256 of a folder's weights; ValueError if it is another than the config's revision, or there are none."""
-    if not paths or not all(path.is_file() for path in paths):
-        raise ValueError(f"base {config.base} has no weights (*.safetensors); copy them there")
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    if config.revision not in ("", digest.hexdigest()):
-        raise ValueError(
-            f"the weights in base {config.base} are not those that this model was trained on "
-            f"(SHA-256 {digest.hexdigest()[:12]}..., then {config.revision[:12]}...); bring the old ones back"
-        )
-    return digest.hexdigest()
 
 
 def _quantized(config: LlavaComparatorConfig) -> dict[str, Any]:

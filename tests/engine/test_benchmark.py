@@ -1,5 +1,7 @@
 """Operations that the benchmark counts, beside those worked out by hand."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -19,7 +21,7 @@ BY_HAND = 2 * (3 * (8 * 32 + 32 * 16 + 16) - 8 * 32)
 class Perceptron(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in zip(SIZES, SIZES[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in itertools.pairwise(SIZES))
         self.gradient_checkpointing = False
 
     def forward(self, x):

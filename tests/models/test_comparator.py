@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from models import comparator, io
-from models.comparator import Cross, Siamese
+from models.comparator import DictionaryCross, Siamese
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
@@ -110,7 +110,7 @@ def test_the_dictionary_is_a_function_of_images_and_seed():
     assert torch.equal(one.words, same.words)
     assert not torch.equal(one.words, other.words)
     encoded = one.encode(pictures(60))
-    assert encoded.shape == (60, Cross.GRID**2, 2 * one.config.words)
+    assert encoded.shape == (60, DictionaryCross.GRID**2, 2 * one.config.words)
     assert (encoded.std((0, 1)) > 0.5).all()  # every word is told, and on one scale
 
 

@@ -53,8 +53,9 @@ class Model(Section):
     )
     base: str | None = Field(
         None,
-        description="llava: folder or hub id of what adapters are trained on, or the model folder of a run; "
-        "null: built from config",
+        description="folder or hub id; cross: of a CLIP, SigLIP or DINOv2, or of a model with such a vision tower, "
+        "which makes the features, null: a dictionary of training images' patches; llava: of what adapters are trained "
+        "on, or the model folder of a run, null: built from config",
     )
     lora: bool = Field(False, description="llava: train adapters and the projector only, not the whole model")
     pool: bool | None = Field(
@@ -64,20 +65,26 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _only_what_the_kind_has(self) -> "Model":
-        names = ["base", "lora", "pool", "four_bit"] if self.kind != "llava" else []
-        names += ["heads"] if self.kind == "siamese" else ["texture"]
-        given = [name for name in names if getattr(self, name)]
+        kinds = {
+            "base": ("cross", "llava"),
+            "lora": ("llava",),
+            "pool": ("llava",),
+            "four_bit": ("llava",),
+            "heads": ("cross", "llava"),
+            "texture": ("siamese",),
+        }
+        given = [name for name, having in kinds.items() if getattr(self, name) and self.kind not in having]
         if given:
             raise ValueError(
                 f"model.{given[0]}={getattr(self, given[0])} does nothing for model.kind={self.kind}; leave it out, "
-                f"or set model.kind={ {'heads': 'cross or llava', 'texture': 'siamese'}.get(given[0], 'llava') }"
+                f"or set model.kind={' or '.join(kinds[given[0]])}"
             )
-        if self.base and not self.lora:
+        if self.kind == "llava" and self.base and not self.lora:
             raise ValueError(
                 f"model.base={self.base} is what adapters are trained on; set model.lora=true too "
                 "(or leave model.base out: a whole model is trained from random weights)"
             )
-        if self.base and (self.width or self.layers or self.heads):
+        if self.kind == "llava" and self.base and (self.width or self.layers or self.heads):
             raise ValueError("model.width, model.layers and model.heads are those of model.base; leave them out")
         return self
 

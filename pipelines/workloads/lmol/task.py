@@ -102,7 +102,7 @@ class ComparisonTask:
         images = stored if workers else stored[torch.arange(len(used))].to(device)
         for rows in parts.values():
             rows[:, :2] = torch.searchsorted(used, rows[:, :2].contiguous())
-        if isinstance(self.model, comparator.Cross):
+        if isinstance(self.model, comparator.DictionaryCross):
             with _explained():
                 shown = used[parts["train"][:, :2].unique()]
                 self.model.learn_dictionary(data.Images(self.comparisons.images, shown.numpy()), config.seed)
@@ -214,7 +214,7 @@ def make_model(config: "Config", comparisons: "data.Comparisons") -> Comparator:
         else:
             # A siamese encoder of shapes halves the sides down to about four pixels.
             layers = max(1, (size // 4).bit_length() - 1) if model.kind == "siamese" and not config.texture else 2
-            chosen = {"kind": model.kind, "layers": layers, "texture": config.texture}
+            chosen = {"kind": model.kind, "layers": layers, "texture": config.texture, "base": model.base or ""}
             if config.texture:
                 chosen["width"] = 24
             built = comparator.build({**chosen, **question, **sizes})

@@ -11,6 +11,7 @@ import torch
 from models import io
 from pipelines.engine.config import load
 from pipelines.workloads.lmol import WORKLOAD
+from tests import towers
 from tests.stages import ROOT, records, refused, stage, stage_here
 
 LMOL = ["--workload", "lmol"]
@@ -86,11 +87,16 @@ def test_the_best_model_answers_without_the_pipeline(trained):
     assert (errors > 0).all()
 
 
-def test_an_exported_model_is_equal(trained):
+def export(folder, name):
+    """What the export of a run in `folder` says."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "exporters", "safetensors", "runs/lmol/default"]
-    done = subprocess.run(words, cwd=trained, env=environment, capture_output=True, text=True, timeout=240)
-    assert succeeded(done).stdout.count("equal to model/best in every weight and output") == 1
+    words = [sys.executable, "-m", "exporters", "safetensors", f"runs/lmol/{name}"]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    return succeeded(done).stdout
+
+
+def test_an_exported_model_is_equal(trained):
+    assert export(trained, "default").count("equal to model/best in every weight and output") == 1
 
 
 def test_what_cannot_work_is_refused_before_a_run_is_begun(trained):
@@ -129,6 +135,27 @@ def test_cross_trains_and_is_evaluated(trained):
 
 
 @pytest.mark.slow
+def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_exported(trained):
+    base = towers.save_tower("dinov2", trained / "base")
+    words = [*TINY, "model.kind=cross", "model.layers=1", "model.base=base"]
+    done = succeeded(stage(trained, "train.py", *words, "--name", "tower"))
+    assert "gate: " in done.stdout
+    assert "features of" in done.stdout
+    assert "UNEXPECTED" not in done.stdout + done.stderr
+    train_in_two(trained, "tower-resumed", words)
+    run = trained / "runs/lmol/tower"
+    assert weights(run) == weights(trained / "runs/lmol/tower-resumed")
+    described = json.loads((run / "model/best/config.json").read_text())["config"]
+    assert (described["base"], len(described["revision"])) == ("base", 64)
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "tower"))
+    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
+    assert "equal to model/best in every weight and output" in export(trained, "tower")
+    towers.save_tower("dinov2", base, seed=1)
+    done = stage(trained, "evaluate.py", *LMOL, "--name", "tower")
+    refused(done, "are not those that this model was trained on")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["model.lora=true"], ["hardware.gradient_checkpointing=true"]])
 def test_a_stopped_and_resumed_llava_ends_in_the_same_bits(trained, words):
     name = "llava" + "".join(word.partition("=")[0].rpartition(".")[2] for word in words)
@@ -152,10 +179,7 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
     assert len(weights(run, "best")) < len(weights(trained / "runs/lmol/llava", "best")) / 2
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "adapters"))
     assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "exporters", "safetensors", "runs/lmol/adapters"]
-    done = subprocess.run(words, cwd=trained, env=environment, capture_output=True, text=True, timeout=240)
-    assert "equal to model/best in every weight and output" in succeeded(done).stdout
+    assert "equal to model/best in every weight and output" in export(trained, "adapters")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pipelines.engine.batches import stream
 from pipelines.engine.errors import UserError
 from pipelines.workloads.lmol import Config, data
 from pipelines.workloads.lmol.task import ComparisonTask, Pairs, answers, check_trains
+from tests import towers
 
 CPU = torch.device("cpu")
 FEW = {"train_pairs": 80, "evaluation_pairs": 200}
@@ -274,6 +275,23 @@ def test_the_gate_names_a_projector_that_is_detached(prepared):
         check_trains(subject.model, subject)
 
 
+@pytest.mark.slow
+def test_the_gate_notices_that_a_tower_is_not_its_bases(prepared, tmp_path):
+    subject = make(prepared, "cross", base=towers.save_tower("siglip", tmp_path / "base"))
+    assert subject.train.encoded.shape[1:] == (16, 16)
+    assert "features of" in subject.notes[1]
+    subject.model.tower.network.encoder.layers[0].mlp.fc2.bias.add_(1)  # stored by neither
+    with pytest.raises(UserError, match=r"the model's logits differ by .* or the base is not restored"):
+        check_trains(subject.model, subject)
+
+
+@pytest.mark.slow
+def test_a_base_that_is_not_there_is_the_users_to_mend(prepared, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=r"^model: base 'no/where' is neither a complete folder"):
+        make(prepared, "cross", base="no/where")
+
+
 # Settings
 
 
@@ -281,7 +299,9 @@ def test_the_gate_names_a_projector_that_is_detached(prepared):
     ("tree", "message"),
     [
         ({"model": {"lora": True}}, "model.lora=True does nothing for model.kind=siamese"),
-        ({"model": {"kind": "cross", "base": "x"}}, "model.base=x does nothing for model.kind=cross"),
+        ({"model": {"base": "x"}}, "model.base=x does nothing for model.kind=siamese; .* model.kind=cross or llava"),
+        ({"model": {"kind": "cross", "base": "x", "lora": True}}, "model.lora=True does nothing for model.kind=cross"),
+        ({"model": {"kind": "cross", "pool": True}}, "model.pool=True does nothing for .* set model.kind=llava "),
         ({"model": {"kind": "cross", "texture": True}}, "model.texture=True does nothing for model.kind=cross"),
         ({"model": {"heads": 2}}, "model.heads=2 does nothing for model.kind=siamese"),
         ({"model": {"kind": "llava", "base": "x"}}, "set model.lora=true too"),
@@ -293,6 +313,13 @@ def test_the_gate_names_a_projector_that_is_detached(prepared):
 def test_settings_that_contradict_each_other_are_refused(tree, message):
     with pytest.raises(ValueError, match=message):
         Config.model_validate(tree)
+
+
+def test_a_base_of_cross_needs_no_adapters_and_leaves_the_heads_sizes_free():
+    model = {"kind": "cross", "base": "x", "width": 8, "layers": 1, "heads": 2}
+    found = Config.model_validate({"model": model})
+    assert found.frozen
+    assert found.shift == 0
 
 
 def test_sizes_that_do_not_fit_the_images_are_refused(prepared):
