@@ -2,6 +2,7 @@
 
     python -m exporters safetensors runs/cvrp/dgt-50
     python -m exporters safetensors runs/cvrp/dgt-50 --which last --out dgt-50-last
+    python -m exporters safetensors runs/lmol/adapters --merged
 
 The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
 folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
@@ -10,7 +11,9 @@ each goes to a folder of its own.
 """
 
 import argparse
+import functools
 import importlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -23,9 +26,12 @@ def main() -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
     parser.add_argument("--which", choices=("best", "last"), default="best", help="which model of the run; best")
+    parser.add_argument(
+        "--merged", action="store_true", help="also a base with its adapters merged in, where it has any"
+    )
     args = parser.parse_args()
     try:
-        print(export(args.format, args.run, args.which, args.out))
+        print(export(args.format, args.run, args.which, args.out, args.merged))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -36,21 +42,25 @@ def formats() -> list[str]:
     return sorted(path.stem.removeprefix("to_") for path in Path(__file__).parent.glob("to_*.py"))
 
 
-def export(name: str, run: Path, which: str, out: Path | None) -> str:
+def export(name: str, run: Path, which: str, out: Path | None, merged: bool = False) -> str:
     """Check what was asked for and call the format's exporter."""
     if name not in formats():
         raise ValueError(f"unknown format {name!r}; known formats: {', '.join(formats())}")
     if not run.is_dir():
         raise ValueError(f"no run at {run}; give a run's folder, as in runs/cvrp/default")
-    exporter = importlib.import_module(f"exporters.to_{name}")
+    exporter = importlib.import_module(f"exporters.to_{name}").export
+    if merged:
+        if "merged" not in inspect.signature(exporter).parameters:
+            raise ValueError(f"the format {name} has nothing to merge; leave --merged out")
+        exporter = functools.partial(exporter, merged=True)
     out = out or run / "exports" / name
     members = sorted(path for path in (run / "members").glob("*") if path.is_dir())
     if not members:
-        return exporter.export(run, _model_folder(run, which), out)
+        return exporter(run, _model_folder(run, which), out)
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    lines = [exporter.export(run, member / "model" / which, out / member.name) for member in trained]
+    lines = [exporter(run, member / "model" / which, out / member.name) for member in trained]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
 

@@ -16,9 +16,14 @@ LONGEST_LIST = 10
 CARD, FIGURES = "README.md", "evaluation.json"
 
 
-def export(run: Path, model_folder: Path, out: Path) -> str:
-    """Write the artifact, load it again, and vouch for it in the manifest if nothing differs from the original."""
+def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> str:
+    """Write the artifact, load it again, and vouch for it in the manifest if nothing differs from the original.
+
+    With `merged`, for adapters, a copy of their base too that they are merged into.
+    """
     model = io.load(model_folder)
+    if merged and not getattr(model, "mergeable", False):
+        raise ValueError(f"{model_folder} has no adapters that could be merged into a base; leave --merged out")
     source = model_folder.relative_to(run).as_posix()
     provenance = _read_object(run / "provenance.json") or {}
     if out.resolve() == model_folder.resolve():
@@ -31,11 +36,16 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     measured = _measured(run, source)
     io.write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
     io.write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
-    difference = prove_equal(model, io.load(out))
+    exported = io.load(out)
+    difference = prove_equal(model, exported)
+    beside = exported.save_beside(out) if hasattr(exported, "save_beside") else []
+    if merged:
+        names, difference["merged_output"] = exported.save_merged(out)
+        beside += names
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     size = manifest.finish(
         out,
-        (io.WEIGHTS, io.CONFIG, CARD, FIGURES),
+        (io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside),
         {
             "format": "safetensors",
             "run": title(run),

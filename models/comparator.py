@@ -14,6 +14,7 @@ tower, D width, R reference images.
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +26,14 @@ from torch import Tensor, nn
 
 from models import ranking
 from models.counter import fold
-from models.io import config_from
+from models.io import config_from, write_whole
 from models.ranking import SWAPPED
 from models.vision_tower import Tower, leave_out
 
 KINDS = ("siamese", "cross")
 PATCH = 6  # pixels a side of a word of the dictionary
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
+DESCRIPTION = "comparator.json"
 MOST_PIXELS = 50_000_000  # of an image file
 AT_ONCE = 256  # images or pairs in a forward pass, where there is no batch size
 
@@ -125,13 +127,8 @@ class Comparator(nn.Module):
         """
         unit, count = self.config.unit, len(images)
         encoded = torch.cat([self.encode_all(images), self.encode_all(self.reference_images)])
-
-        def logits(first: Tensor, second: Tensor) -> Tensor:
-            pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
-            return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
-
         scores, errors = ranking.scores(
-            logits,
+            self._log_odds(encoded),
             count,
             torch.arange(count, len(encoded)),
             self.reference_scores * unit,
@@ -140,6 +137,38 @@ class Comparator(nn.Module):
             seed=seed,
         )
         return scores, errors * float(self.standard_error_factor)
+
+    def _log_odds(self, encoded: Tensor) -> ranking.Compare:
+        def logits(first: Tensor, second: Tensor) -> Tensor:
+            pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
+            return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
+
+        return logits
+
+    @torch.no_grad()
+    def describe(self) -> dict[str, Any]:
+        """What its answers mean and how scores are made of them, in words and numbers of the user's scale."""
+        config, known = self.config, self.reference_scores * self.config.unit
+        facts = {
+            "question": f"which of two images ranks higher in {config.attribute}",
+            "answers": ["First", "Second", "Similar"],  # in the order of the logits
+            "theta": config.theta * config.unit,
+            "unit": config.unit,
+            "references": known.tolist(),
+            "standard_error_factor": float(self.standard_error_factor),
+        }
+        if len(known.unique()) > 1:
+            encoded = self.encode_all(self.reference_images)
+            davidson = ranking.fit_references(
+                self._log_odds(encoded), torch.arange(len(known)), known, budget=32, seed=0
+            )
+            facts["bradley_terry_with_ties"] = dataclasses.asdict(davidson)
+        return facts
+
+    def save_beside(self, folder: Path) -> list[str]:
+        """Write what `describe` says; returns the names of the files."""
+        write_whole(folder / DESCRIPTION, (json.dumps(self.describe(), indent=1, allow_nan=False) + "\n").encode())
+        return [DESCRIPTION]
 
     def rank(self, folder: str | Path, budget: int = 32, seed: int = 0) -> list[Ranked]:
         """The images in a folder by their scores, the highest first, with 95 % intervals.

@@ -7,6 +7,13 @@ A family of models is a module of this package, named in FAMILIES and imported w
     config      a dataclass, all that `build` needs
     example()   keyword arguments of a deterministic forward pass, by which an export proves itself equal
 
+and may have
+
+    save_beside(folder)   writes what users need beside the weights and returns the names of the files
+    mergeable             whether it is adapters on a base, so that there is save_merged(folder): it writes the base
+                          with the adapters merged in, which uses the model up, and returns the names of the files and
+                          by how much outputs then differ
+
 Nothing here is pickled, so a folder from a stranger can be loaded without running the stranger's code.
 """
 

@@ -10,12 +10,14 @@ Shapes: U images, P pairs, T tokens of an image, V channels of the vision tower,
 import dataclasses
 import importlib.util
 import json
+import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,6 +33,26 @@ PROMPT = f"<s> USER: {IMAGE} {IMAGE} which image ranks higher ? ASSISTANT:"
 WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPT.split()), *ANSWERS)
 ADAPTED = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj)"  # never the vision tower, whose features are kept
 PROJECTOR = "multi_modal_projector"
+# Sizes of published models, whose weights are random here: to measure speed and memory without a download.
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "llava-1.5-7b": {
+        "vision": {
+            "hidden_size": 1024,
+            "intermediate_size": 4096,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "image_size": 336,
+            "patch_size": 14,
+        },
+        "text": {
+            "hidden_size": 4096,
+            "intermediate_size": 11008,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "vocab_size": 32064,
+        },
+    },
+}
 KEPT_AT_ONCE = 64  # pairs whose keys and values are held: those of a 7B model take 0.3 GB for each
 
 
@@ -43,6 +65,7 @@ class LlavaComparatorConfig(Question):
     lora: bool = False  # train adapters and the projector; without, all of a base that is built here
     pool: bool = False  # average each 2 x 2 of an image's tokens: a quarter of them
     four_bit: bool = False  # keep the base's weights in 4 bits (Dettmers et al. 2023); needs bitsandbytes and CUDA
+    preset: str = "small"  # of a base that is built here: of the sizes below, or of one of PRESETS, in bfloat16
     width: int = 96
     layers: int = 3
     heads: int = 4
@@ -58,12 +81,18 @@ class LlavaComparator(Comparator):
     def __init__(self, config: LlavaComparatorConfig):
         super().__init__(config)
         _check(config)
-        if config.base:
-            network, prompt, answers, mean, std, revision = _from_base(config)
+        self.built, self.prompt = True, PROMPT
+        mean = std = (0.5,) * 3
+        prompt, answers = [WORDS.index(word) for word in PROMPT.split()], list(map(WORDS.index, ANSWERS))
+        if not config.base:
+            network = _built(config)
+        elif _is_ours(config.base):
+            network, revision = _from_ours(config)
             self.config = dataclasses.replace(config, revision=revision)
         else:
-            network, mean, std = _built(config), (0.5,) * 3, (0.5,) * 3
-            prompt, answers = [WORDS.index(word) for word in PROMPT.split()], list(map(WORDS.index, ANSWERS))
+            self.built = False
+            network, self.prompt, prompt, answers, mean, std, revision = _from_hub(config)
+            self.config = dataclasses.replace(config, revision=revision)
         settings = network.config
         skip = int(settings.vision_feature_select_strategy == "default")  # the class token comes first
         self.sight = Sight(settings.vision_config.image_size, mean, std, settings.vision_feature_layer, skip)
@@ -99,6 +128,63 @@ class LlavaComparator(Comparator):
         else:
             self.base.activation_checkpointing_disable()
 
+    @property
+    def mergeable(self) -> bool:
+        """Whether there are adapters, on a base of which no bit was lost."""
+        return self.config.lora and not self.config.four_bit
+
+    def describe(self) -> dict[str, Any]:
+        """As of any comparator; and how the base is asked, for who does it without this package."""
+        return {
+            **super().describe(),
+            "prompt": self.prompt,
+            "label_ids": self.ids_answers.tolist(),
+            "base": self.config.base,
+            "revision": self.config.revision,
+            "pool": self.config.pool,  # which transformers' own LLaVA does not do
+        }
+
+    def save_beside(self, folder: Path) -> list[str]:
+        """Write the description, the tokenizer and image processor in `processor`, and adapters as peft's in `adapter`.
+
+        What has been written is read again; RuntimeError if it is not the same.
+        """
+        names = super().save_beside(folder)
+        self.processor().save_pretrained(_emptied(folder / "processor"))
+        if self.config.lora:
+            import peft
+
+            self.network.save_pretrained(_emptied(folder / "adapter"))
+            stored = safetensors.torch.load_file(folder / "adapter" / "adapter_model.safetensors")
+            _check_equal(stored, peft.get_peft_model_state_dict(self.network), "adapter")
+        return names + [name for part in ("processor", "adapter") for name in _files(folder, part)]
+
+    @torch.no_grad()
+    def save_merged(self, folder: Path) -> tuple[list[str], float]:
+        """Write the base with the adapters merged in, and its processor, as transformers reads them, into `merged`.
+
+        It is read again; RuntimeError if it is not the same. Returns also the largest difference that merging makes to
+        the logits of `example`, which is rounding. The model cannot be used afterwards.
+        """
+        from transformers import LlavaForConditionalGeneration
+
+        expected, dtype = self(**self.example()), self.base.dtype
+        merged = self.network.merge_and_unload().to(dtype)
+        merged.save_pretrained(_emptied(folder / "merged"))
+        self.processor().save_pretrained(folder / "merged")
+        again = LlavaForConditionalGeneration.from_pretrained(folder / "merged", dtype=dtype).to(merged.device).eval()
+        _check_equal(again.state_dict(), merged.state_dict(), "merged")
+        self.network, self.config = again, dataclasses.replace(self.config, lora=False)
+        return _files(folder, "merged"), float((self(**self.example()) - expected).abs().max())
+
+    def processor(self) -> Any:
+        """What makes a LLaVA's inputs from images and the prompt; images are scaled by it not quite as by `encode`."""
+        from transformers import AutoProcessor
+
+        if not self.built:
+            return Base(self.config.base, self.config.revision).load(AutoProcessor)
+        return _built_processor(self.base.config)
+
     def encode(self, images: Tensor) -> Tensor:
         """(U, T, V): what the vision tower makes of images (U, C, S, S), before the projector."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
@@ -107,7 +193,8 @@ class LlavaComparator(Comparator):
     def project(self, encoded: Tensor) -> Tensor:
         """(U, T or T / 4, D): images as tokens of the language model."""
         projector = getattr(self.base.model, PROJECTOR)
-        tokens = projector(encoded.to(next(projector.parameters()).dtype))
+        # What trains on a base does so in float32, whatever the base's type.
+        tokens = projector(encoded.to(torch.float32 if self.config.lora else self.base.dtype))
         if not self.config.pool:
             return tokens
         side = int(tokens.shape[1] ** 0.5)
@@ -159,7 +246,12 @@ def _check(config: LlavaComparatorConfig) -> None:
     for name in ("size", "width", "layers", "heads", "patch"):
         if getattr(config, name) < 1:
             raise ValueError(f"{name} is {getattr(config, name)}; it must be 1 or more")
-    if config.base:
+    if config.preset != "small":
+        if config.preset not in PRESETS:
+            raise ValueError(f"preset is {config.preset!r}; known presets: small, {', '.join(PRESETS)}")
+        if config.base or not config.lora:
+            raise ValueError(f"preset {config.preset!r} is a base for adapters: give lora=true, and no base beside it")
+    if config.base or config.preset != "small":
         return
     if config.width % (2 * config.heads):
         raise ValueError(f"width {config.width} is not an even multiple of heads {config.heads}")
@@ -169,52 +261,104 @@ def _check(config: LlavaComparatorConfig) -> None:
 
 
 def _built(config: LlavaComparatorConfig) -> nn.Module:
-    """A small LLaVA with random weights, a function of the config alone."""
-    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+    """A LLaVA with random weights, a function of the config alone."""
+    from transformers import AutoModelForImageTextToText, CLIPVisionConfig, LlamaConfig, LlavaConfig
 
-    shape = {
-        "hidden_size": config.width,
-        "intermediate_size": 2 * config.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-    }
+    preset = PRESETS.get(config.preset)
+    if preset is None:
+        shape = {
+            "hidden_size": config.width,
+            "intermediate_size": 2 * config.width,
+            "num_hidden_layers": config.layers,
+            "num_attention_heads": config.heads,
+        }
+        vision = {**shape, "image_size": config.size, "patch_size": config.patch}
+        text = {**shape, "vocab_size": len(WORDS)}
+    else:
+        vision, text = preset["vision"], preset["text"]
     ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
     settings = LlavaConfig(
-        vision_config=CLIPVisionConfig(**shape, image_size=config.size, patch_size=config.patch),
-        text_config=LlamaConfig(**shape, **ids, vocab_size=len(WORDS), max_position_embeddings=4096),
+        vision_config=CLIPVisionConfig(**vision),
+        text_config=LlamaConfig(**text, **ids, max_position_embeddings=4096),
         image_token_index=WORDS.index(IMAGE),
-        image_seq_length=(config.size // config.patch) ** 2,
-        vision_feature_layer=-1,  # -2, as usual, would leave the last of few layers idle
+        image_seq_length=(vision["image_size"] // vision["patch_size"]) ** 2,
+        vision_feature_layer=-2 if preset else -1,  # -2, as usual, would leave the last of few layers idle
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        return LlavaForConditionalGeneration(settings)
+        dtype = torch.bfloat16 if preset else torch.float32
+        return AutoModelForImageTextToText.from_config(settings, dtype=dtype, attn_implementation="sdpa")
 
 
-def _from_base(config: LlavaComparatorConfig) -> tuple:
-    """The network of a base, ids of the prompt and of the answers, mean and deviation of pixels, and the revision."""
-    folder = Path(config.base)
-    if (folder / io.CONFIG).is_file() and "family" in json.loads((folder / io.CONFIG).read_text()):
-        revision = unchanged(config.base, config.revision, [folder / io.WEIGHTS])
-        model = io.load(folder)
-        if not isinstance(model, LlavaComparator) or model.config.lora or model.config.size != config.size:
-            raise ValueError(
-                f"base {config.base} must be a llava that was trained in full on images of size {config.size}; "
-                f"it is {model.config}"
-            )
-        ids = [*model.ids_before, _image_id(model), *model.ids_between, _image_id(model), *model.ids_after]
-        means = model.sight.mean.flatten().tolist(), model.sight.std.flatten().tolist()
-        return model.network, list(map(int, ids)), model.ids_answers.tolist(), *means, revision
-    return _from_hub(config)
+def _built_processor(settings: Any) -> Any:
+    """The processor of a model that is built here, whose words are all that its tokenizer knows."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import CLIPImageProcessor, LlavaProcessor, PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        extra_special_tokens={"image_token": IMAGE},
+    )
+    side = settings.vision_config.image_size
+    return LlavaProcessor(
+        image_processor=CLIPImageProcessor(
+            size={"shortest_edge": side},
+            crop_size={"height": side, "width": side},
+            image_mean=[0.5] * 3,
+            image_std=[0.5] * 3,
+        ),
+        tokenizer=tokenizer,
+        patch_size=settings.vision_config.patch_size,
+        vision_feature_select_strategy=settings.vision_feature_select_strategy,
+        num_additional_image_tokens=1,
+    )
 
 
-def _image_id(model: LlavaComparator) -> int:
-    """The id that stands for an image in a prompt."""
-    return model.base.config.image_token_id
+def _emptied(folder: Path) -> Path:
+    """The folder without what an earlier export left there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def _files(folder: Path, part: str) -> list[str]:
+    """Names, from `folder` on, of the files in its part."""
+    return sorted(path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file())
+
+
+def _check_equal(stored: Mapping[str, Tensor], expected: Mapping[str, Tensor], part: str) -> None:
+    different = sorted(stored.keys() ^ expected.keys())
+    different += [name for name in stored.keys() & expected.keys() if not torch.equal(stored[name], expected[name])]
+    if different:
+        raise RuntimeError(f"what was written to {part} differs from the model in {different[0]}")
+
+
+def _is_ours(base: str) -> bool:
+    """Whether a base is a model folder that `models.io` wrote."""
+    path = Path(base) / io.CONFIG
+    return path.is_file() and "family" in json.loads(path.read_text())
+
+
+def _from_ours(config: LlavaComparatorConfig) -> tuple[nn.Module, str]:
+    """The network of a model that was built here and trained, and the revision."""
+    revision = unchanged(config.base, config.revision, [Path(config.base) / io.WEIGHTS])
+    model = io.load(config.base)
+    if not isinstance(model, LlavaComparator) or model.config.lora or model.config.size != config.size:
+        raise ValueError(
+            f"base {config.base} must be a llava that was trained in full on images of size {config.size}; "
+            f"it is {model.config}"
+        )
+    return model.network, revision
 
 
 def _from_hub(config: LlavaComparatorConfig) -> tuple:
-    """As `_from_base`, from a folder in Hugging Face's layout or from an id on the hub."""
+    """Of a base in a folder in Hugging Face's layout or on the hub: the network, the prompt, its ids and those of the
+    answers, mean and deviation of pixels, and the revision.
+    """
     from transformers import AutoImageProcessor, AutoTokenizer, LlavaForConditionalGeneration
 
     base = Base(config.base, config.revision)
@@ -226,11 +370,12 @@ def _from_hub(config: LlavaComparatorConfig) -> tuple:
         LlavaForConditionalGeneration, dtype=base.dtype, attn_implementation="sdpa", **_quantized(config)
     )
     question = f"Which of the two images ranks higher in {config.attribute}: First, Second or Similar?"
-    prompt = tokenizer.encode(f"USER: {IMAGE}\n{IMAGE}\n{question} ASSISTANT:")
+    prompt = f"USER: {IMAGE}\n{IMAGE}\n{question} ASSISTANT:"
     answers = [tokenizer.encode(word, add_special_tokens=False)[0] for word in ANSWERS]
     if len(set(answers)) != 3:
         raise ValueError(f"base {config.base}: its tokenizer begins {', '.join(ANSWERS)} with the ids {answers}, alike")
-    return network, prompt, answers, processor.image_mean, processor.image_std, revision
+    ids = tokenizer.encode(prompt)
+    return network, prompt, ids, answers, processor.image_mean, processor.image_std, revision
 
 
 def _quantized(config: LlavaComparatorConfig) -> dict[str, Any]:

@@ -69,8 +69,7 @@ def scores(
         raise ValueError(f"an image needs a budget of 2 references or more to be placed, given {budget}")
 
     answer = _in_both_orders(log_odds)
-    first, second = _some_pairs(len(references), len(references) * budget, seed)
-    davidson = fit(answer(references[first], references[second]), known[first] - known[second])
+    davidson = _fit_references(answer, references, known, budget, seed)
     place = _Placing(davidson, answer, references, known, budget, _difference_that_counts(known, theta) * TOLERANCE)
     left_out, information = place(references)
     dispersion = ((left_out - known).square() * information).mean()
@@ -133,6 +132,19 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
         if step.abs().max() < 1e-10:
             break
     return Davidson(float(parameters[0] / spread), float(parameters[1]))
+
+
+def fit_references(
+    log_odds: Compare, references: Tensor, reference_scores: Tensor, *, budget: int, seed: int
+) -> Davidson:
+    """The model of answers that `scores` fits to comparisons among the references; arguments as there."""
+    known = reference_scores.detach().to("cpu", torch.float64)
+    return _fit_references(_in_both_orders(log_odds), references.detach().cpu(), known, budget, seed)
+
+
+def _fit_references(answer: Compare, references: Tensor, known: Tensor, budget: int, seed: int) -> Davidson:
+    first, second = _some_pairs(len(references), len(references) * budget, seed)
+    return fit(answer(references[first], references[second]), known[first] - known[second])
 
 
 def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:

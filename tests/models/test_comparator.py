@@ -1,12 +1,13 @@
 """Comparators: swapping, encoding once, saving, ranking."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
 from PIL import Image
 
-from models import comparator, io
+from models import comparator, io, ranking
 from models.comparator import DictionaryCross, Siamese
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 
@@ -29,6 +30,25 @@ def pictures(count, channels=1, size=16):
 def some_pairs(count, images):
     generator = torch.Generator().manual_seed(2)
     return torch.randint(images, (2, count), generator=generator)
+
+
+def test_the_description_says_what_answers_mean_and_the_fit_by_which_scores_are_made(tmp_path):
+    model = make(theta=2, unit=0.5, attribute="ripeness", references=12)
+    model.reference_images.copy_(pictures(12))
+    model.reference_scores.copy_(torch.arange(12))
+    assert model.save_beside(tmp_path) == ["comparator.json"]
+    found = json.loads((tmp_path / "comparator.json").read_text())
+    assert found["answers"] == ["First", "Second", "Similar"]
+    assert (found["theta"], found["unit"]) == (1.0, 0.5)
+    assert found["references"] == [k / 2 for k in range(12)]
+    # The fit's derivative vanishes: as many wins of the higher, and as many ties, are expected as were answered.
+    first, second = torch.triu_indices(12, 12, 1)
+    with torch.no_grad():
+        answers = model.both_orders(model.encode(model.reference_images), first, second).double()
+    fit = ranking.Davidson(**found["bradley_terry_with_ties"])
+    expected = fit.probabilities((first - second).double() / 2)
+    assert float((expected - answers)[:, SIMILAR].sum()) == pytest.approx(0, abs=0.01)
+    assert "bradley_terry_with_ties" not in make().describe()
 
 
 @pytest.mark.parametrize("count", [1, 7, 64, 333])

@@ -96,6 +96,97 @@ def test_a_base_in_the_hubs_layout_answers_as_the_library_would(hub_folder):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def asked_by_the_library(network, folder, images, pairs):
+    """Logits of the words, from what an export says about the question and nothing else of this package."""
+    from transformers import AutoProcessor
+
+    description = json.loads((folder / "comparator.json").read_text())
+    processor = AutoProcessor.from_pretrained(folder / "processor")
+    shown = [[images[a].expand(3, -1, -1), images[b].expand(3, -1, -1)] for a, b in pairs]
+    inputs = processor(images=shown, text=[description["prompt"]] * len(pairs), return_tensors="pt", padding=True)
+    with torch.no_grad():
+        return network(**inputs, logits_to_keep=1).logits[:, -1, description["label_ids"]]
+
+
+def some_images(count=3):
+    return torch.randint(0, 256, (count, 1, 16, 16), generator=torch.Generator().manual_seed(1)).to(torch.uint8)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
+def test_what_lies_beside_the_weights_is_enough_for_transformers_and_peft(hub_folder, tmp_path):
+    from peft import PeftModel
+    from transformers import LlavaForConditionalGeneration
+
+    model = disturb(make(base=str(hub_folder), lora=True, attribute="glow"))
+    names = model.save_beside(tmp_path)
+    assert {"comparator.json", "adapter/adapter_model.safetensors", "processor/tokenizer.json"} <= set(names)
+    network = LlavaForConditionalGeneration.from_pretrained(hub_folder)
+    network = PeftModel.from_pretrained(network, tmp_path / "adapter").eval()
+    found = asked_by_the_library(network, tmp_path, some_images(), [(0, 1), (2, 0)])
+    expected = model(some_images(), torch.tensor([0, 2]), torch.tensor([1, 0]))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    bare = make(base=str(hub_folder), lora=True, attribute="glow")
+    assert not torch.allclose(bare(some_images(), torch.tensor([0, 2]), torch.tensor([1, 0])), found, atol=1e-2)
+
+
+@pytest.mark.slow
+def test_merged_adapters_need_neither_this_package_nor_peft(tmp_path):
+    from transformers import LlavaForConditionalGeneration
+
+    io.save(disturb(make()), tmp_path / "full")
+    model = disturb(make(base=str(tmp_path / "full"), lora=True))
+    expected = model(some_images(), torch.tensor([0, 2]), torch.tensor([1, 0]))
+    assert model.mergeable
+    assert not make().mergeable
+    out = tmp_path / "out"
+    out.mkdir()
+    model.save_beside(out)
+    (out / "merged").mkdir()
+    (out / "merged" / "stale.safetensors").write_bytes(b"of an earlier export")
+    names, difference = model.save_merged(out)
+    assert "merged/model.safetensors" in names
+    assert "merged/stale.safetensors" not in names
+    assert not (out / "merged" / "stale.safetensors").exists()
+    assert difference < 1e-4
+    network = LlavaForConditionalGeneration.from_pretrained(out / "merged").eval()
+    assert not any("lora" in name for name in network.state_dict())
+    found = asked_by_the_library(network, out, some_images(), [(0, 1), (2, 0)])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_preset_is_a_base_in_bfloat16_whose_adapters_train(monkeypatch, tmp_path):
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    preset = {"vision": {**sizes, "image_size": 28, "patch_size": 7}, "text": {**sizes, "vocab_size": 40}}
+    monkeypatch.setitem(llava_comparator.PRESETS, "llava-1.5-7b", preset)
+    for changes in ({}, {"lora": True, "base": "elsewhere"}):
+        with pytest.raises(ValueError, match="is a base for adapters: give lora=true, and no base beside it"):
+            make(preset="llava-1.5-7b", **changes)
+    with pytest.raises(ValueError, match=r"known presets: small, llava-1\.5-7b"):
+        make(preset="7b")
+    model = make(preset="llava-1.5-7b", lora=True)
+    assert {parameter.dtype for parameter in model.parameters() if not parameter.requires_grad} == {torch.bfloat16}
+    encoded = model.encode(some_images())
+    assert encoded.shape == (3, 16, 16)
+    model.train().gradient_checkpointing = True
+    model.compare_encoded(encoded, torch.tensor([0, 2]), torch.tensor([1, 0])).float().logsumexp(1).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad)
+    io.save(disturb(model.eval()), tmp_path)
+    assert torch.equal(io.load(tmp_path)(**model.example()), model(**model.example()))
+
+
+def test_the_sizes_of_llava_7b_are_those_published():
+    """Parameters of liuhaotian/llava-v1.5-7b as transformers has them: 7.06 billion."""
+    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+
+    preset = llava_comparator.PRESETS["llava-1.5-7b"]
+    config = LlavaConfig(vision_config=CLIPVisionConfig(**preset["vision"]), text_config=LlamaConfig(**preset["text"]))
+    with torch.device("meta"):
+        network = LlavaForConditionalGeneration(config)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 7_063_427_072
+
+
 @pytest.mark.slow
 def test_adapters_on_a_base_come_back_and_the_base_is_known_by_its_weights(hub_folder, tmp_path):
     model = disturb(make(base=str(hub_folder), lora=True))

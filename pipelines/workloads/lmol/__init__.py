@@ -57,6 +57,11 @@ class Model(Section):
         "which makes the features, null: a dictionary of training images' patches; llava: of what adapters are trained "
         "on, or the model folder of a run, null: built from config",
     )
+    preset: Literal["small", "llava-1.5-7b"] = Field(
+        "small",
+        description="llava without a base: a small model, or random weights of LLaVA-1.5-7B's sizes in bfloat16, with "
+        "lora, by which speed and memory are measured without a download",
+    )
     lora: bool = Field(False, description="llava: train adapters and the projector only, not the whole model")
     pool: bool | None = Field(
         None, description="llava: average each 2 x 2 of an image's tokens; null: only where it is built from config"
@@ -72,8 +77,10 @@ class Model(Section):
             "four_bit": ("llava",),
             "heads": ("cross", "llava"),
             "texture": ("siamese",),
+            "preset": ("llava",),
         }
-        given = [name for name, having in kinds.items() if getattr(self, name) and self.kind not in having]
+        given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
+        given = [name for name in given if self.kind not in kinds[name]]
         if given:
             raise ValueError(
                 f"model.{given[0]}={getattr(self, given[0])} does nothing for model.kind={self.kind}; leave it out, "
@@ -84,8 +91,11 @@ class Model(Section):
                 f"model.base={self.base} is what adapters are trained on; set model.lora=true too "
                 "(or leave model.base out: a whole model is trained from random weights)"
             )
-        if self.kind == "llava" and self.base and (self.width or self.layers or self.heads):
-            raise ValueError("model.width, model.layers and model.heads are those of model.base; leave them out")
+        whose = (
+            "model.base" if self.kind == "llava" and self.base else "model.preset" if self.preset != "small" else None
+        )
+        if whose and (self.width or self.layers or self.heads):
+            raise ValueError(f"model.width, model.layers and model.heads are those of {whose}; leave them out")
         return self
 
 

@@ -208,8 +208,9 @@ def make_model(config: "Config", comparisons: "data.Comparisons") -> Comparator:
         if model.kind == "llava":
             from models import llava_comparator
 
-            pool = not model.base if model.pool is None else model.pool
-            choices = {"base": model.base or "", "lora": model.lora, "pool": pool, "four_bit": model.four_bit}
+            pool = not model.base and model.preset == "small" if model.pool is None else model.pool
+            choices = {name: getattr(model, name) for name in ("preset", "lora", "four_bit")}
+            choices |= {"base": model.base or "", "pool": pool}
             built = llava_comparator.build({**question, **choices, **sizes, "seed": config.seed})
         else:
             # A siamese encoder of shapes halves the sides down to about four pixels.

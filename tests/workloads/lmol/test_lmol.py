@@ -87,16 +87,21 @@ def test_the_best_model_answers_without_the_pipeline(trained):
     assert (errors > 0).all()
 
 
-def export(folder, name):
-    """What the export of a run in `folder` says."""
+def export(folder, name, *words):
+    """What the export of a run in `folder` says, and its manifest."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "exporters", "safetensors", f"runs/lmol/{name}"]
+    words = [sys.executable, "-m", "exporters", "safetensors", f"runs/lmol/{name}", *words]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
-    return succeeded(done).stdout
+    said = succeeded(done).stdout
+    assert said.count("equal to model/best in every weight and output") == 1
+    return json.loads((folder / "runs/lmol" / name / "exports/safetensors/manifest.json").read_text())
 
 
-def test_an_exported_model_is_equal(trained):
-    assert export(trained, "default").count("equal to model/best in every weight and output") == 1
+def test_an_exported_model_is_equal_and_says_what_its_answers_mean(trained):
+    assert "comparator.json" in export(trained, "default")["files"]
+    found = json.loads((trained / "runs/lmol/default/exports/safetensors/comparator.json").read_text())
+    assert found["question"] == "which of two images ranks higher in value"
+    assert {"discrimination", "tie"} == found["bradley_terry_with_ties"].keys()
 
 
 def test_what_cannot_work_is_refused_before_a_run_is_begun(trained):
@@ -149,7 +154,7 @@ def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_expo
     assert (described["base"], len(described["revision"])) == ("base", 64)
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "tower"))
     assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
-    assert "equal to model/best in every weight and output" in export(trained, "tower")
+    export(trained, "tower")
     towers.save_tower("dinov2", base, seed=1)
     done = stage(trained, "evaluate.py", *LMOL, "--name", "tower")
     refused(done, "are not those that this model was trained on")
@@ -179,7 +184,10 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
     assert len(weights(run, "best")) < len(weights(trained / "runs/lmol/llava", "best")) / 2
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "adapters"))
     assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
-    assert "equal to model/best in every weight and output" in export(trained, "adapters")
+    manifest = export(trained, "adapters", "--merged")
+    assert {"adapter/adapter_model.safetensors", "processor/tokenizer.json"} <= manifest["files"].keys()
+    assert manifest["files"]["merged/model.safetensors"]["bytes"] > manifest["files"]["model.safetensors"]["bytes"]
+    assert manifest["maximum_absolute_difference"]["merged_output"] < 1e-3
 
 
 @pytest.mark.slow
