@@ -120,21 +120,10 @@ def distinct(items: Sequence, n: int) -> float | None:
     return len(set(grams)) / len(grams) if grams else None
 
 
-def overlap_share(held_out: str, training: str, span: int = 50) -> float:
-    """Share of held_out's pieces of `span` characters that stand in `training`; 0 for a text shorter than that.
-
-    Compares 64-bit hashes, so that two different pieces pass for one with a chance of about 1e-7 at megabytes of text.
-    """
-    if span < 1:
-        raise ValueError(f"span must be 1 or more (given {span})")
-    pieces, known = (np.sort(_Windows(text).hashes(span)) for text in (held_out, training))
-    return float((_places(known, pieces) >= 0).mean()) if len(pieces) else 0.0
-
-
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     """Which characters of `text` (len(text),) bool lie in a piece of `span` characters that stands in `training`.
 
-    Compares hashes, as `overlap_share` does.
+    Compares 64-bit hashes, so that two different pieces pass for one with a chance of about 1e-7 at megabytes of text.
     """
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")

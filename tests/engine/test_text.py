@@ -149,22 +149,9 @@ def test_of_equally_long_copied_spans_the_first_is_given():
     assert text.longest_copied_span("abc", "xyz") == ""
 
 
-@settings(deadline=None)
-@given(st.text("ab", max_size=30), st.text("ab", max_size=30), st.integers(1, 6))
-def test_the_overlap_is_the_share_of_windows_that_training_has(held_out, training, span):
-    windows = [held_out[i : i + span] for i in range(len(held_out) - span + 1)]
-    share = sum(window in training for window in windows) / len(windows) if windows else 0
-    assert text.overlap_share(held_out, training, span) == pytest.approx(share)
-
-
-def test_distinct_and_overlap():
+def test_distinct():
     assert text.distinct("abab", 2) == pytest.approx(2 / 3)
     assert text.distinct("a", 2) is None
-    assert text.overlap_share("x" * 10 + "y" * 60, "y" * 60, 50) == pytest.approx(11 / 21)
-    assert text.overlap_share("short", "short", 50) == 0
-    assert text.overlap_share("long enough", "", 4) == 0
-    with pytest.raises(ValueError, match="span must be 1 or more"):
-        text.overlap_share("a", "a", 0)
 
 
 @settings(deadline=None)
