@@ -130,8 +130,16 @@ def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exp
     command = ["node", str(FOLDER / "run.mjs"), uf2, "--seconds", "500", "--cycles", "40000000000"]
     # At last a story of twice the context: in its second half the cache is full.
     lines = ["/ids on", f"/tokens {TOKENS}", *PROMPTS, f"/tokens {2 * PRESETS[preset]['context']}", "", "/sram"]
+    lines += ["/temperature .", "/temperature", "/temperature 20", "/temperature 0.05", "/tokens 0", "/top_k 4x"]
     done = subprocess.run([*command, *lines], capture_output=True, text=True, check=True)
     assert told(done.stdout)[: len(PROMPTS)] == chosen
+    answers = re.findall(r"^(?:temperature|tokens|top_k): .*", done.stdout, re.MULTILINE)[-6:]
+    assert [answer.strip() for answer in answers] == [
+        *["temperature: 0 or 0.05 to 10 is allowed"] * 3,
+        "temperature: 0.05",
+        "tokens: 1 to 99999 is allowed",
+        "top_k: 0 to 4096 is allowed",
+    ]
     cycles = [int(found) for found in re.findall(r"(\d+) cycles/token", done.stdout)]
     sram = int(re.findall(r"total (\d+) bytes", done.stdout)[-1])
     most_cycles, most_bytes = CEILINGS[preset]

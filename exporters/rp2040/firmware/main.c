@@ -91,9 +91,7 @@ static const uint8_t *argument_of(const char *name) {
 
 /* A decimal number times 10^decimals, at most `decimals` of which are given; -1 if it is none or larger than `most`. */
 static int32_t parse(const uint8_t *p, uint32_t decimals, uint32_t most) {
-    uint32_t number = 0, seen_point = 0;
-    if (!*p)
-        return -1;
+    uint32_t number = 0, seen_point = 0, seen_digit = 0;
     for (; *p && *p != ' '; p++) {
         if (*p == '.' && decimals && !seen_point) {
             seen_point = 1;
@@ -102,13 +100,14 @@ static int32_t parse(const uint8_t *p, uint32_t decimals, uint32_t most) {
         if (*p < '0' || *p > '9' || (seen_point && !decimals))
             return -1;
         number = 10 * number + (*p - '0');
+        seen_digit = 1;
         decimals -= seen_point;
         if (number > most)
             return -1;
     }
     for (; decimals; decimals--)
         number *= 10;
-    return number > most ? -1 : (int32_t)number;
+    return !seen_digit || number > most ? -1 : (int32_t)number;
 }
 
 static void help(void) {
