@@ -8,6 +8,7 @@ import torch
 
 from models import comparator, io, llava_comparator
 from models.llava_comparator import WORDS
+from tests.models.tiny import disturb
 
 TINY = {"size": 16, "width": 16, "layers": 2, "heads": 2, "patch": 4}
 
@@ -19,15 +20,6 @@ def make(**changes):
 
 def trained(model):
     return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def disturb(model):
-    """As if it had been trained."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(0.05 * torch.randn_like(parameter))
-    return model
 
 
 def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):

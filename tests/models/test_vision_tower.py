@@ -13,6 +13,7 @@ from PIL import Image
 from models import comparator, io
 from models.vision_tower import AT_ONCE, Tower
 from tests import towers
+from tests.models.tiny import disturb
 
 KINDS = ("clip", "siglip", "dinov2")
 
@@ -33,15 +34,6 @@ def make(base, **changes):
 def pictures(count, channels=1, size=16):
     generator = torch.Generator().manual_seed(1)
     return torch.randint(0, 256, (count, channels, size, size), generator=generator).to(torch.uint8)
-
-
-def disturb(model):
-    """As if it had been trained."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(0.05 * torch.randn_like(parameter))
-    return model
 
 
 def copied(base, folder):

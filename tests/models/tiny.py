@@ -34,3 +34,12 @@ def trained_tokenizer(vocabulary: int) -> dict[str, Any]:
     tokenizer.train_from_iterator(SENTENCES, trainer)
     assert tokenizer.get_vocab_size() == vocabulary
     return json.loads(tokenizer.to_str())
+
+
+def disturb(model: torch.nn.Module) -> torch.nn.Module:
+    """The model as if it had been trained: all that trains has moved."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.05 * torch.randn_like(parameter))
+    return model
