@@ -12,9 +12,15 @@ NAME = "manifest.json"
 
 
 def begin(out: Path) -> None:
-    """Make the folder, and make an earlier export in it count as incomplete."""
+    """Make the folder, without the files of an earlier export."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / NAME).unlink(missing_ok=True)
+    earlier = out / NAME
+    if not earlier.is_file():
+        return
+    names = json.loads(earlier.read_bytes())["files"]
+    earlier.unlink()  # what is left after this has no manifest, so it is no export
+    for name in names:
+        (out / name).unlink(missing_ok=True)
 
 
 def finish(out: Path, names: Sequence[str], facts: Mapping[str, Any]) -> int:

@@ -22,8 +22,9 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
     With `merged`, for adapters, a copy of their base too that they are merged into.
     """
     model = io.load(model_folder)
-    if merged and not getattr(model, "mergeable", False):
-        raise ValueError(f"{model_folder} has no adapters that could be merged into a base; leave --merged out")
+    obstacle = getattr(model, "unmergeable", "it has no adapters")
+    if merged and obstacle:
+        raise ValueError(f"{model_folder} cannot be merged into a base: {obstacle}; or leave --merged out")
     source = model_folder.relative_to(run).as_posix()
     provenance = _read_object(run / "provenance.json") or {}
     if out.resolve() == model_folder.resolve():
@@ -36,13 +37,14 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
     measured = _measured(run, source)
     io.write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
     io.write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
     exported = io.load(out)
     difference = prove_equal(model, exported)
+    del model  # a base of billions of weights is not needed twice from here on
     beside = exported.save_beside(out) if hasattr(exported, "save_beside") else []
     if merged:
         names, difference["merged_output"] = exported.save_merged(out)
         beside += names
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
     size = manifest.finish(
         out,
         (io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside),

@@ -34,6 +34,7 @@ KINDS = ("siamese", "cross")
 PATCH = 6  # pixels a side of a word of the dictionary
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
 DESCRIPTION = "comparator.json"
+FITTED = ("discrimination", "tie", "dispersion")
 MOST_PIXELS = 50_000_000  # of an image file
 AT_ONCE = 256  # images or pairs in a forward pass, where there is no batch size
 
@@ -86,6 +87,8 @@ class Comparator(nn.Module):
         self.register_buffer("reference_scores", torch.zeros(config.references, dtype=torch.long))  # in units
         # By how much standard errors are too small because the model knows its references from training.
         self.register_buffer("standard_error_factor", torch.ones(()))
+        # Discrimination, tie and dispersion of `ranking.Scale`, by `fit_scale`; zero before that.
+        self.register_buffer("fitted", torch.zeros(3, dtype=torch.float64))
 
     def encode(self, images: Tensor) -> Tensor:
         """(U, ...) from images (U, C, S, S), uint8 or float in 0 to 1."""
@@ -120,12 +123,24 @@ class Comparator(nn.Module):
         return self.both_orders(encoded, first, first + 1)[0]
 
     @torch.no_grad()
-    def score(self, images: Tensor, budget: int = 32, seed: int = 0) -> tuple[Tensor, Tensor]:
+    def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
+        """Find by comparisons of the references how answers become scores: `ranking.fit_scale`."""
+        known = self.reference_scores * self.config.unit
+        log_odds = self._log_odds(self.encode_all(self.reference_images))
+        theta = self.config.theta * self.config.unit
+        found = ranking.fit_scale(log_odds, torch.arange(len(known)), known, theta=theta, budget=budget, seed=seed)
+        values = (found.davidson.discrimination, found.davidson.tie, found.dispersion)
+        self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
+
+    @torch.no_grad()
+    def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Scores (U,) and standard errors (U,), on the user's scale, of images (U, C, S, S).
 
         Each image is compared with at most `budget` reference images, whose scores are known: `ranking.scores`.
         """
         unit, count = self.config.unit, len(images)
+        discrimination, tie, dispersion = self.fitted.tolist()
+        scale = ranking.Scale(ranking.Davidson(discrimination, tie), dispersion) if self.fitted.any() else None
         encoded = torch.cat([self.encode_all(images), self.encode_all(self.reference_images)])
         scores, errors = ranking.scores(
             self._log_odds(encoded),
@@ -134,7 +149,7 @@ class Comparator(nn.Module):
             self.reference_scores * unit,
             theta=self.config.theta * unit,
             budget=budget,
-            seed=seed,
+            scale=scale,
         )
         return scores, errors * float(self.standard_error_factor)
 
@@ -145,32 +160,25 @@ class Comparator(nn.Module):
 
         return logits
 
-    @torch.no_grad()
     def describe(self) -> dict[str, Any]:
         """What its answers mean and how scores are made of them, in words and numbers of the user's scale."""
-        config, known = self.config, self.reference_scores * self.config.unit
-        facts = {
+        config, fitted = self.config, dict(zip(FITTED, self.fitted.tolist(), strict=True))
+        return {
             "question": f"which of two images ranks higher in {config.attribute}",
             "answers": ["First", "Second", "Similar"],  # in the order of the logits
             "theta": config.theta * config.unit,
             "unit": config.unit,
-            "references": known.tolist(),
+            "references": (self.reference_scores * config.unit).tolist(),
+            "bradley_terry_with_ties": fitted if self.fitted.any() else None,
             "standard_error_factor": float(self.standard_error_factor),
         }
-        if len(known.unique()) > 1:
-            encoded = self.encode_all(self.reference_images)
-            davidson = ranking.fit_references(
-                self._log_odds(encoded), torch.arange(len(known)), known, budget=32, seed=0
-            )
-            facts["bradley_terry_with_ties"] = dataclasses.asdict(davidson)
-        return facts
 
     def save_beside(self, folder: Path) -> list[str]:
         """Write what `describe` says; returns the names of the files."""
         write_whole(folder / DESCRIPTION, (json.dumps(self.describe(), indent=1, allow_nan=False) + "\n").encode())
         return [DESCRIPTION]
 
-    def rank(self, folder: str | Path, budget: int = 32, seed: int = 0) -> list[Ranked]:
+    def rank(self, folder: str | Path, budget: int = 32) -> list[Ranked]:
         """The images in a folder by their scores, the highest first, with 95 % intervals.
 
         Raises ValueError, which names them, if there are none or some cannot be read.
@@ -178,7 +186,7 @@ class Comparator(nn.Module):
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
-        scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget, seed)
+        scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget)
         found = zip(paths, scores.tolist(), (ranking.Z95 * errors).tolist(), strict=True)
         rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
         return sorted(rows, key=lambda row: -row.score)

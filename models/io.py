@@ -10,9 +10,9 @@ A family of models is a module of this package, named in FAMILIES and imported w
 and may have
 
     save_beside(folder)   writes what users need beside the weights and returns the names of the files
-    mergeable             whether it is adapters on a base, so that there is save_merged(folder): it writes the base
-                          with the adapters merged in, which uses the model up, and returns the names of the files and
-                          by how much outputs then differ
+    unmergeable           None where there is save_merged(folder), else why not: it writes the base of adapters with
+                          them merged in, which uses the model up, and returns the names of the files and by how much
+                          outputs then differ
 
 Nothing here is pickled, so a folder from a stranger can be loaded without running the stranger's code.
 """

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from models import io
 from models.comparator import Comparator, Question, pixels
-from models.vision_tower import Base, Sight, leave_out, unchanged
+from models.vision_tower import AT_ONCE as IMAGES_AT_ONCE
+from models.vision_tower import Base, Sight, leave_out, normalisation, quietly, unchanged
 
 ANSWERS = ("First", "Second", "Similar")
 IMAGE = "<image>"
@@ -129,9 +130,15 @@ class LlavaComparator(Comparator):
             self.base.activation_checkpointing_disable()
 
     @property
-    def mergeable(self) -> bool:
-        """Whether there are adapters, on a base of which no bit was lost."""
-        return self.config.lora and not self.config.four_bit
+    def unmergeable(self) -> str | None:
+        """Why `save_merged` cannot be; None if it can."""
+        if not self.config.lora:
+            return "it has no adapters"
+        if self.config.four_bit:
+            return "its base is there in 4 bits only; train with model.four_bit=false"
+        if self.config.pool:
+            return "transformers' LLaVA does not average tokens as it does; train with model.pool=false"
+        return None
 
     def describe(self) -> dict[str, Any]:
         """As of any comparator; and how the base is asked, for who does it without this package."""
@@ -150,7 +157,8 @@ class LlavaComparator(Comparator):
         What has been written is read again; RuntimeError if it is not the same.
         """
         names = super().save_beside(folder)
-        self.processor().save_pretrained(_emptied(folder / "processor"))
+        with quietly():
+            self.processor().save_pretrained(_emptied(folder / "processor"))
         if self.config.lora:
             import peft
 
@@ -170,9 +178,11 @@ class LlavaComparator(Comparator):
 
         expected, dtype = self(**self.example()), self.base.dtype
         merged = self.network.merge_and_unload().to(dtype)
-        merged.save_pretrained(_emptied(folder / "merged"))
-        self.processor().save_pretrained(folder / "merged")
-        again = LlavaForConditionalGeneration.from_pretrained(folder / "merged", dtype=dtype).to(merged.device).eval()
+        with quietly():
+            merged.save_pretrained(_emptied(folder / "merged"))
+            self.processor().save_pretrained(folder / "merged")
+            again = LlavaForConditionalGeneration.from_pretrained(folder / "merged", dtype=dtype)
+        again = again.to(merged.device).eval()
         _check_equal(again.state_dict(), merged.state_dict(), "merged")
         self.network, self.config = again, dataclasses.replace(self.config, lora=False)
         return _files(folder, "merged"), float((self(**self.example()) - expected).abs().max())
@@ -187,8 +197,11 @@ class LlavaComparator(Comparator):
 
     def encode(self, images: Tensor) -> Tensor:
         """(U, T, V): what the vision tower makes of images (U, C, S, S), before the projector."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            return self.sight(self.base.model.vision_tower, pixels(images))
+        tower = self.base.model.vision_tower
+        if not self.frozen:
+            return self.sight(tower, pixels(images))
+        with torch.no_grad():
+            return torch.cat([self.sight(tower, part) for part in pixels(images).split(IMAGES_AT_ONCE)])
 
     def project(self, encoded: Tensor) -> Tensor:
         """(U, T or T / 4, D): images as tokens of the language model."""
@@ -205,16 +218,19 @@ class LlavaComparator(Comparator):
 
         Without gradients, what stands up to the end of the first image is read once for all pairs that begin with it.
         """
-        tokens = self.project(encoded).to(self.base.dtype)
         if torch.is_grad_enabled():
+            tokens = self.project(encoded).to(self.base.dtype)
             return self._ask(torch.cat([self._begin(tokens[first]), self._go_on(tokens[second])], 1))
-        logits = tokens.new_empty(len(first), 3)
-        for rows in first.argsort(stable=True).split(KEPT_AT_ONCE):
-            heads, places = first[rows].unique(return_inverse=True)
+        order, logits = first.argsort(stable=True), []
+        for rows in order.split(KEPT_AT_ONCE):
+            used, places = torch.cat([first[rows], second[rows]]).unique(return_inverse=True)
+            tokens = self.project(encoded[used]).to(self.base.dtype)  # of a 7B model 5 MB an image: not of all at once
+            one, other = places.chunk(2)
+            heads, which = one.unique(return_inverse=True)
             begun = self.network(inputs_embeds=self._begin(tokens[heads]), logits_to_keep=1, use_cache=True)
-            begun.past_key_values.batch_select_indices(places)
-            logits[rows] = self._ask(self._go_on(tokens[second[rows]]), begun.past_key_values)
-        return logits
+            begun.past_key_values.batch_select_indices(which)
+            logits.append(self._ask(self._go_on(tokens[other]), begun.past_key_values))
+        return torch.cat(logits)[order.argsort()]
 
     def _begin(self, image: Tensor) -> Tensor:
         """Embeddings (P, ..., D) of the prompt up to the end of the first image (P, T, D)."""
@@ -337,6 +353,11 @@ def _check_equal(stored: Mapping[str, Tensor], expected: Mapping[str, Tensor], p
         raise RuntimeError(f"what was written to {part} differs from the model in {different[0]}")
 
 
+def pools(base: str) -> bool:
+    """Whether a base averages tokens: one that was trained here may."""
+    return _is_ours(base) and bool(json.loads((Path(base) / io.CONFIG).read_text())["config"].get("pool"))
+
+
 def _is_ours(base: str) -> bool:
     """Whether a base is a model folder that `models.io` wrote."""
     path = Path(base) / io.CONFIG
@@ -375,7 +396,7 @@ def _from_hub(config: LlavaComparatorConfig) -> tuple:
     if len(set(answers)) != 3:
         raise ValueError(f"base {config.base}: its tokenizer begins {', '.join(ANSWERS)} with the ids {answers}, alike")
     ids = tokenizer.encode(prompt)
-    return network, prompt, ids, answers, processor.image_mean, processor.image_std, revision
+    return network, prompt, ids, answers, *normalisation(processor), revision
 
 
 def _quantized(config: LlavaComparatorConfig) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def scores(
     *,
     theta: float,
     budget: int,
-    seed: int,
+    seed: int = 0,
+    scale: "Scale | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """(N,) scores of the images 0 to num_images - 1, and (N,) their standard errors, in units of `reference_scores`.
 
@@ -47,7 +48,8 @@ def scores(
     that it knows too, outside 0 to num_images - 1, with their known scores (R,). Scores no more than `theta` apart
     count as similar. Each image is compared, in both orders, with at most `budget` references: first with some that are
     spread over the scores, then with those that tell most about it at the present estimate (Lord 1980), until that is
-    precise enough. `seed` draws comparisons among references where there are too many to make them all.
+    precise enough. `seed` draws comparisons among references where there are too many to make them all; none are made
+    with a `scale` that `fit_scale` made before.
 
     The standard error is that of the Fisher information, which takes an answer for an independent draw, times a factor
     by which it is right, in root mean square, for references that are each left out and then estimated like an image.
@@ -68,13 +70,31 @@ def scores(
     if budget < 2:
         raise ValueError(f"an image needs a budget of 2 references or more to be placed, given {budget}")
 
-    answer = _in_both_orders(log_odds)
-    davidson = _fit_references(answer, references, known, budget, seed)
-    place = _Placing(davidson, answer, references, known, budget, _difference_that_counts(known, theta) * TOLERANCE)
-    left_out, information = place(references)
-    dispersion = ((left_out - known).square() * information).mean()
+    if scale is None:
+        scale = fit_scale(log_odds, references, known, theta=theta, budget=budget, seed=seed)
+    place = _placing(scale.davidson, log_odds, references, known, theta, budget)
     found, information = place(torch.arange(num_images))
-    return found, (dispersion / information).sqrt()
+    return found, (scale.dispersion / information).sqrt()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """All of `scores` that comparisons among the references tell."""
+
+    davidson: "Davidson"
+    dispersion: float  # mean square of what left-out references are off, in standard errors
+
+
+def fit_scale(
+    log_odds: Compare, references: Tensor, reference_scores: Tensor, *, theta: float, budget: int, seed: int
+) -> Scale:
+    """Compare the references with each other; arguments as those of `scores`."""
+    known, references = reference_scores.detach().to("cpu", torch.float64), references.detach().cpu()
+    first, second = _some_pairs(len(references), len(references) * budget, seed)
+    answers = _in_both_orders(log_odds)(references[first], references[second])
+    davidson = fit(answers, known[first] - known[second])
+    left_out, information = _placing(davidson, log_odds, references, known, theta, budget)(references)
+    return Scale(davidson, float(((left_out - known).square() * information).mean()))
 
 
 def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:
@@ -134,19 +154,6 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
     return Davidson(float(parameters[0] / spread), float(parameters[1]))
 
 
-def fit_references(
-    log_odds: Compare, references: Tensor, reference_scores: Tensor, *, budget: int, seed: int
-) -> Davidson:
-    """The model of answers that `scores` fits to comparisons among the references; arguments as there."""
-    known = reference_scores.detach().to("cpu", torch.float64)
-    return _fit_references(_in_both_orders(log_odds), references.detach().cpu(), known, budget, seed)
-
-
-def _fit_references(answer: Compare, references: Tensor, known: Tensor, budget: int, seed: int) -> Davidson:
-    first, second = _some_pairs(len(references), len(references) * budget, seed)
-    return fit(answer(references[first], references[second]), known[first] - known[second])
-
-
 def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
     """(N,) most likely scores and (N,) their Fisher information, for images compared with some of R references.
 
@@ -181,6 +188,13 @@ def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of +1 for first, -1 for second, 0 for similar; both (...)."""
     first, second, _ = davidson.probabilities(differences).unbind(dim=-1)
     return first - second, first + second - (first - second).square()
+
+
+def _placing(
+    davidson: Davidson, log_odds: Compare, references: Tensor, known: Tensor, theta: float, budget: int
+) -> "_Placing":
+    tolerance = _difference_that_counts(known, theta) * TOLERANCE
+    return _Placing(davidson, _in_both_orders(log_odds), references, known, budget, tolerance)
 
 
 class _Placing:

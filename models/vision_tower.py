@@ -47,8 +47,9 @@ class Base:
     def load(self, loader: Any, **arguments: Any) -> Any:
         """What `loader.from_pretrained` makes of the base."""
         try:
-            return loader.from_pretrained(self.name, **self.given, **arguments)
-        except (OSError, ValueError, SafetensorError) as error:
+            with quietly():
+                return loader.from_pretrained(self.name, **self.given, **arguments)
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: shapes that do not fit
             said = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(
                 f"base {self.name!r} is neither a complete folder nor to be had from the hub, or transformers does not "
@@ -100,8 +101,10 @@ def leave_out(model: nn.Module, part: str) -> None:
 class Sight(nn.Module):
     """How a vision tower is shown images, and which of the tokens that it makes of them are taken."""
 
-    def __init__(self, size: int, mean: Sequence[float], std: Sequence[float], layer: int, skip: int):
+    def __init__(self, size: int, mean: Sequence[float] | None, std: Sequence[float] | None, layer: int, skip: int):
         super().__init__()
+        if mean is None or std is None:
+            raise ValueError("the base's image processor states no image_mean and image_std; give a base that does")
         self.size, self.layer, self.skip = size, layer, skip  # pixels a side; the hidden state; tokens before patches'
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
@@ -136,15 +139,14 @@ class Tower(nn.Module):
             )
         self.revision = base.revision()
         processor = base.load(AutoImageProcessor)
-        with _quietly():
-            self.network, report = base.load(
-                AutoModel,
-                config=settings,
-                dtype=base.dtype,
-                use_safetensors=True,  # never a pickle
-                key_mapping={r"^(model\.)?vision_tower\.(vision_model\.)?": ""},  # as LLaVA and its like name it
-                output_loading_info=True,
-            )
+        self.network, report = base.load(
+            AutoModel,
+            config=settings,
+            dtype=base.dtype,
+            use_safetensors=True,  # never a pickle
+            key_mapping={r"^(model\.)?vision_tower\.(vision_model\.)?": ""},  # as LLaVA and its like name it
+            output_loading_info=True,
+        )
         if report["missing_keys"]:
             missing = sorted(report["missing_keys"])
             raise ValueError(f"base {name} lacks {len(missing)} of its tower's weights ({missing[0]}); give it whole")
@@ -152,7 +154,7 @@ class Tower(nn.Module):
         self.side = settings.image_size // settings.patch_size  # patches
         self.channels = settings.hidden_size  # V
         self.cells = min(self.side, GRID) ** 2  # T
-        self.sight = Sight(settings.image_size, processor.image_mean, processor.image_std, LAYER, TOWERS[kind])
+        self.sight = Sight(settings.image_size, *normalisation(processor), LAYER, TOWERS[kind])
 
     def train(self, mode: bool = True) -> "Tower":
         """Stays as it is, whatever the mode."""
@@ -173,14 +175,22 @@ class Tower(nn.Module):
         return F.adaptive_avg_pool2d(patches, min(self.side, GRID)).flatten(2).transpose(1, 2).to(tokens.dtype)
 
 
+def normalisation(processor: Any) -> tuple[Sequence[float] | None, Sequence[float] | None]:
+    """Mean and deviation of pixels by which an image processor normalises, None where it does not say."""
+    return getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
+
+
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without transformers' table of the weights that are not the tower's."""
+def quietly() -> Iterator[None]:
+    """Without transformers' bars, and its table of the weights that are not the tower's."""
     from transformers.utils import logging
 
-    before = logging.get_verbosity()
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()

@@ -170,7 +170,7 @@ def test_an_unknown_format_or_run_exits_with_2_and_one_line(run, tmp_path, capsy
 
 def test_where_nothing_can_be_merged_nothing_is_written(run, capsys, monkeypatch):
     error = refusal(capsys, monkeypatch, "safetensors", run, "--merged")
-    assert "has no adapters that could be merged into a base; leave --merged out" in error
+    assert "cannot be merged into a base: it has no adapters; or leave --merged out" in error
     error = refusal(capsys, monkeypatch, "rp2040", run, "--merged")
     assert "the format rp2040 has nothing to merge; leave --merged out" in error
     assert not (run / "exports").exists()

@@ -1,15 +1,18 @@
 """Whole training steps, timed."""
 
+import contextlib
 import resource
 import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipelines.engine.batches import stream
@@ -91,8 +94,8 @@ def flops_per_example(task: Task, loop: Loop, accelerator: Accelerator) -> float
     if again:
         model.gradient_checkpointing, size = False, 1  # one example's activations fit
     try:
-        ((_, batch),) = stream(task.train, iter([torch.arange(size)]), accelerator.device)
-        with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
+        ((_, batch),) = stream(task.train, iter([loop.order.items(0)[:size]]), accelerator.device)
+        with torch.compiler.set_stance("force_eager"), counted() as counter:
             with accelerator.autocast():
                 loss = task.loss(model, batch).value
             loss.backward()
@@ -101,6 +104,15 @@ def flops_per_example(task: Task, loop: Loop, accelerator: Accelerator) -> float
             model.gradient_checkpointing = True
         model.zero_grad()
     return counter.get_total_flops() / size
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[FlopCounterMode]:
+    """Counts operations within it, also those of attention on a CPU, whose own kernel torch does not count."""
+    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+    kernels = [*(kernels if torch.cuda.is_available() else []), SDPBackend.MATH]
+    with sdpa_kernel(kernels), FlopCounterMode(display=False) as counter:
+        yield counter
 
 
 def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:

@@ -15,9 +15,14 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 
 from pipelines.engine.errors import UserError
 from pipelines.engine.files import digests, folder_at_once, sha256, write_json
@@ -88,7 +93,11 @@ def load(
     weights = safetensors.torch.load_file(path / "model.safetensors")
     moments = torch.load(path / "optimizer.pt", weights_only=True)
     options = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
-    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments, options=options)
+    if accelerator.distributed_type == DistributedType.FSDP:
+        set_model_state_dict(model, weights, options=options)
+    else:  # the model itself knows which of its weights are not saved, as they are those of a base
+        accelerator.unwrap_model(model).load_state_dict(weights)
+    set_optimizer_state_dict(model, optimizer, moments, options=options)
     progress = json.loads((path / "progress.json").read_text())
     scaler = progress.pop("scaler", None)
     if scaler and accelerator.scaler is not None:

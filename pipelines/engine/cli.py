@@ -85,7 +85,7 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
     old, new = dict(leaves(stored.model_dump())), dict(leaves(asked.model_dump()))
     grown = [key for key in GROWING if old[key] is not None and new[key] is not None and new[key] >= old[key]]
-    changed = [line for line in configs.differences(stored, asked) if line.partition(":")[0] not in grown]
+    changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if changed:
         raise UserError(
             "\n  ".join(
@@ -102,14 +102,17 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 def stored_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """The config of a trained run, patched for a later stage; what was trained cannot be changed any more."""
     stored, asked = run.config(workload.config), run.config(workload.config, args.words)
-    changed = configs.differences(stored, asked)
-    # How data are loaded is a matter of the machine, and changes nothing of what is in them.
-    fixed = [line for line in changed if line.startswith(workload.settled) and not line.startswith("data.loader:")]
+    fixed = [line for line in _changed(stored, asked) if line.startswith(workload.settled)]
     if fixed:
         raise UserError(
             "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
         )
     return asked
+
+
+def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
+    """What differs, but for how data are loaded: that is a matter of the machine and changes no result."""
+    return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
 
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:

@@ -13,9 +13,9 @@ from pipelines.engine.workload import Workload
 MANIFEST = "manifest.json"
 
 
-def data_folder(name: str, config: BaseConfig) -> Path:
+def data_folder(name: str, workload: Workload, config: BaseConfig) -> Path:
     """data/<workload>/<hash of the data section>."""
-    section = json.dumps(_section(config), sort_keys=True)
+    section = json.dumps({**_section(config), "layout": workload.layout}, sort_keys=True)
     return Path("data") / name / hashlib.sha256(section.encode()).hexdigest()[:16]
 
 
@@ -24,7 +24,7 @@ def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, di
 
     Raises UserError if a file of the user's that the data were prepared from is another one by now.
     """
-    folder = data_folder(name, config)
+    folder = data_folder(name, workload, config)
     if not (folder / MANIFEST).exists():
         with folder_at_once(folder) as temporary:
             facts = workload.prepare(config, temporary)

@@ -86,8 +86,11 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         accelerator.print(f"{len(done)} of {len(names)} members are done")
     pool = _Pool(job, accelerator.device, _cores() // hardware.threads)
     number = pool.train(waiting)
+    for name in waiting:
+        if number and job.run.member(name).outcome() is None:  # it was never begun
+            write_json(job.run.member(name).outcome_file, {"state": "stopped"})
     # Not by a barrier alone: those give up after minutes, and another rank may train for hours.
-    while not number and not all(job.run.member(name).outcome_file.is_file() for name in names):
+    while not all(job.run.member(name).outcome_file.is_file() for name in names):
         time.sleep(0.2)
     accelerator.wait_for_everyone()
     outcomes = {name: job.run.member(name).outcome() or {"state": "stopped"} for name in names}

@@ -100,6 +100,7 @@ class Workload:
     members: Callable[[Any, Path], Iterable[str]] = lambda config, folder: ()
     settled: tuple[str, ...] = ("model.", "training.", "seed")  # keys that no later stage may change
     inputs: Callable[[Any], Sequence[Path]] = lambda config: ()  # the user's files that `prepare` reads
+    layout: int = 1  # to be raised when what `prepare` writes changes, so that older data are not read
     untrained: Callable[[Any], bool] = lambda config: False  # whether the config names a model without weights
     compared: tuple[str, ...] = ()  # key.path=value words under each of which the benchmark counts targets/s
     select: str = "val/loss"  # the metric that picks model/best and counts for patience

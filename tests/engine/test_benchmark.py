@@ -39,6 +39,14 @@ class Recurrent(nn.Module):
         return self.lstm(x)[0]
 
 
+class Attention(nn.Module):
+    """Of one head over four places of two channels."""
+
+    def forward(self, x):
+        x = x.view(-1, 1, 4, 2)
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
 class Task:
     def __init__(self, model):
         self.model, self.seen = model, []
@@ -75,6 +83,21 @@ def test_what_checkpointing_computes_again_does_not_count():
 
 def test_a_recurrent_network_is_not_counted():
     assert counted(Task(Recurrent())) is None
+
+
+def test_attention_counts():
+    model = Attention()
+    model.scale = nn.Parameter(torch.ones(()))
+    task = Task(model)
+    task.loss = lambda model, batch: Loss(model(batch["x"] * model.scale).sum(), len(batch["x"]))
+    products = 2 * 2 * 4 * 4 * 2  # of queries and keys, and of their weights and values
+    assert counted(task) == 3 * products  # each has two on the way back
+
+
+def test_a_batch_larger_than_the_data_is_counted():
+    task = Task(Perceptron())
+    task.train = Resident({"x": torch.randn(5, 8)}, torch.device("cpu"))
+    assert counted(task) == BY_HAND
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -129,8 +129,9 @@ def test_merged_adapters_need_neither_this_package_nor_peft(tmp_path):
     io.save(disturb(make()), tmp_path / "full")
     model = disturb(make(base=str(tmp_path / "full"), lora=True))
     expected = model(some_images(), torch.tensor([0, 2]), torch.tensor([1, 0]))
-    assert model.mergeable
-    assert not make().mergeable
+    assert model.unmergeable is None
+    assert make().unmergeable == "it has no adapters"
+    assert "does not average tokens" in make(lora=True, pool=True).unmergeable
     out = tmp_path / "out"
     out.mkdir()
     model.save_beside(out)
@@ -145,6 +146,22 @@ def test_merged_adapters_need_neither_this_package_nor_peft(tmp_path):
     assert not any("lora" in name for name in network.state_dict())
     found = asked_by_the_library(network, out, some_images(), [(0, 1), (2, 0)])
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [False, True])
+def test_mixed_precision_answers_with_and_without_gradients(lora):
+    model = make(lora=lora)
+    encoded, pairs = model.encode(some_images()), (torch.tensor([0, 2, 0]), torch.tensor([1, 0, 2]))
+    with torch.no_grad():
+        exact = model.compare_encoded(encoded, *pairs)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [model.compare_encoded(encoded, *pairs)]
+        with torch.no_grad():
+            found.append(model.compare_encoded(encoded, *pairs))
+    for logits in found:
+        assert logits.dtype == torch.bfloat16
+        torch.testing.assert_close(logits.float(), exact, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class Model(Section):
     )
     lora: bool = Field(False, description="llava: train adapters and the projector only, not the whole model")
     pool: bool | None = Field(
-        None, description="llava: average each 2 x 2 of an image's tokens; null: only where it is built from config"
+        None, description="llava: average each 2 x 2 of an image's tokens; null: as the base did, and if it is small"
     )
     four_bit: bool = Field(False, description="llava: the base's weights in 4 bits; needs bitsandbytes and CUDA")
 
@@ -157,6 +157,7 @@ WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
     inputs=lazily(f"{_package}.data:inputs"),
+    layout=2,
     task=lazily(f"{_package}.task:ComparisonTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),

@@ -20,11 +20,11 @@ from PIL import Image
 from scipy import stats
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from models import ranking
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED, Z95
 from pipelines.engine.batches import Resident
+from pipelines.engine.benchmark import counted
 from pipelines.engine.workload import Evaluate, Evaluation
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.baselines import SHARPNESS, Answer, Baseline, baselines
@@ -174,7 +174,7 @@ class Asked:
         self.row = torch.full((len(source.images),), -1)
         self.row[source.rows] = torch.arange(len(source))
         self.one = source[torch.zeros(1, dtype=torch.long)].to(device)
-        self.grey = torch.full_like(self.one, round(float(source.images[source.rows].mean())))
+        self.grey = torch.full_like(self.one, round(np.mean([source.images[row].mean() for row in source.rows])))
 
     def logits(self, first: Tensor, second: Tensor) -> Tensor:
         """(P, 3) for numbers of images (P,), (P,), in the order given."""
@@ -209,9 +209,9 @@ class Asked:
     def cost(self) -> dict[str, float]:
         """Of one comparison of images that are encoded, and of encoding one: wall clock, and operations counted."""
         nothing = torch.zeros(1, dtype=torch.long, device=self.device)
-        with torch.no_grad(), FlopCounterMode(display=False) as encoding:
+        with torch.no_grad(), counted() as encoding:
             features = self.model.encode(self.one)
-        with torch.no_grad(), FlopCounterMode(display=False) as comparing:
+        with torch.no_grad(), counted() as comparing:
             self.model.compare_encoded(features, nothing, nothing)
         return {
             "comparisons": self.comparisons,

@@ -110,7 +110,10 @@ class ComparisonTask:
         if self.model.frozen:  # of which there may be more than the device holds too
             some = torch.arange(len(stored)).split(comparator.AT_ONCE)
             home = torch.device("cpu") if workers else device
-            encoded = torch.cat([self.model.encode_all(stored[items]).to(home) for items in some])
+            for items in some:
+                part = self.model.encode_all(stored[items]).to(home)
+                encoded = part.new_empty(len(stored), *part.shape[1:]) if encoded is None else encoded
+                encoded[items] = part
         moved = {"shift": config.shift, "turn": config.texture, "key": fold(config.seed, "lmol", "moves")}
         self.train = Pairs(images, parts["train"], encoded, **moved, workers=workers)
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
@@ -169,7 +172,10 @@ class ComparisonTask:
 
     @torch.no_grad()
     def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
-        """How far off the scores of validation images are, beside how sure they are; the model keeps that factor."""
+        """How answers become scores, and how far off those of validation images are, beside how sure they are.
+
+        The model keeps both.
+        """
         found, model = self.comparisons, self.model
         if not len(found.references):
             return {}
@@ -177,7 +183,9 @@ class ComparisonTask:
         rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
         images = data.Images(found.images, rows.numpy())[torch.arange(len(rows))]
         model.standard_error_factor.fill_(1.0)
-        scores, errors = model.score(images, self.config.evaluation.comparisons, self.config.seed)
+        comparisons = self.config.evaluation.comparisons
+        model.fit_scale(comparisons, self.config.seed)
+        scores, errors = model.score(images, comparisons)
         known = torch.from_numpy(found.scores)[rows] * float(found.unit)
         factor = ranking.calibrated(errors, scores, known)
         model.standard_error_factor.fill_(factor)
@@ -208,7 +216,9 @@ def make_model(config: "Config", comparisons: "data.Comparisons") -> Comparator:
         if model.kind == "llava":
             from models import llava_comparator
 
-            pool = not model.base and model.preset == "small" if model.pool is None else model.pool
+            pool = model.pool
+            if pool is None:
+                pool = llava_comparator.pools(model.base) if model.base else model.preset == "small"
             choices = {name: getattr(model, name) for name in ("preset", "lora", "four_bit")}
             choices |= {"base": model.base or "", "pool": pool}
             built = llava_comparator.build({**question, **choices, **sizes, "seed": config.seed})
