@@ -88,12 +88,12 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     number = pool.train(waiting)
     for name in waiting:
         if number and job.run.member(name).outcome() is None:  # it was never begun
-            write_json(job.run.member(name).outcome_file, {"state": "stopped"})
+            write_json(job.run.member(name).outcome_file, {"state": "stopped", "reason": "it was not begun"})
     # Not by a barrier alone: those give up after minutes, and another rank may train for hours.
     while not all(job.run.member(name).outcome_file.is_file() for name in names):
         time.sleep(0.2)
     accelerator.wait_for_everyone()
-    outcomes = {name: job.run.member(name).outcome() or {"state": "stopped"} for name in names}
+    outcomes = {name: job.run.member(name).outcome() for name in names}
     if accelerator.is_main_process:
         write_json(job.run.folder / "members.json", outcomes)
     if number:
