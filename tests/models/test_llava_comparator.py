@@ -185,6 +185,7 @@ def test_a_preset_is_a_base_in_bfloat16_whose_adapters_train(monkeypatch, tmp_pa
     assert torch.equal(io.load(tmp_path)(**model.example()), model(**model.example()))
 
 
+@pytest.mark.slow
 def test_the_sizes_of_llava_7b_are_those_published():
     """Parameters of liuhaotian/llava-v1.5-7b as transformers has them: 7.06 billion."""
     from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration

@@ -15,6 +15,7 @@ from models.vision_tower import AT_ONCE, Tower
 from tests import towers
 from tests.models.tiny import disturb
 
+pytestmark = pytest.mark.slow  # the library alone takes seconds to import
 KINDS = ("clip", "siglip", "dinov2")
 
 
