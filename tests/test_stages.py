@@ -149,12 +149,11 @@ def test_a_heuristic_needs_no_training(tmp_path):
     refused(stage(tmp_path, "train.py", "--name", "s2", "model.kind=savings"), "needs no training", "evaluate.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "extra",
     [
-        pytest.param(
-            ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"], marks=pytest.mark.slow
-        ),
+        ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"],
         ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
     ],
 )
@@ -175,6 +174,7 @@ def test_one_process_and_two_processes_train_the_same(tmp_path):
     assert records(one, "train/cost") == pytest.approx(records(two, "train/cost"), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_resumes_on_one(tmp_path):
     done = stage(tmp_path, "train.py", *TINY, "training.steps=6", processes=2, ACCELERATE_USE_CPU="true")
     assert done.returncode == 0, done.stderr
