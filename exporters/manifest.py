@@ -12,23 +12,32 @@ NAME = "manifest.json"
 
 
 def begin(out: Path) -> None:
-    """Make the folder, without the files of an earlier export."""
+    """Make the folder, without the files of an earlier export: those that are still what its manifest says."""
     out.mkdir(parents=True, exist_ok=True)
     earlier = out / NAME
     if not earlier.is_file():
         return
-    names = json.loads(earlier.read_bytes())["files"]
+    try:
+        stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or take it away") from error
     earlier.unlink()  # what is left after this has no manifest, so it is no export
-    for name in names:
-        (out / name).unlink(missing_ok=True)
+    for name, digest in stored.items():
+        path = out / name
+        if path.resolve().is_relative_to(out.resolve()) and path.is_file() and _sha256(path) == digest:
+            path.unlink()
 
 
 def finish(out: Path, names: Sequence[str], facts: Mapping[str, Any]) -> int:
     """Write `facts` with bytes and sha256 of each file; returns the bytes in all. Call it last."""
     files = {}
     for name in names:
-        data = (out / name).read_bytes()
-        files[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        files[name] = {"bytes": (out / name).stat().st_size, "sha256": _sha256(out / name)}
     text = json.dumps({**facts, "files": files}, indent=2, allow_nan=False) + "\n"
     write_whole(out / NAME, text.encode())
     return sum(file["bytes"] for file in files.values())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,7 +24,7 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
     model = io.load(model_folder)
     obstacle = getattr(model, "unmergeable", "it has no adapters")
     if merged and obstacle:
-        raise ValueError(f"{model_folder} cannot be merged into a base: {obstacle}; or leave --merged out")
+        raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = model_folder.relative_to(run).as_posix()
     provenance = _read_object(run / "provenance.json") or {}
     if out.resolve() == model_folder.resolve():

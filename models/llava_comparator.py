@@ -10,7 +10,6 @@ Shapes: U images, P pairs, T tokens of an image, V channels of the vision tower,
 import dataclasses
 import importlib.util
 import json
-import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -158,11 +157,11 @@ class LlavaComparator(Comparator):
         """
         names = super().save_beside(folder)
         with quietly():
-            self.processor().save_pretrained(_emptied(folder / "processor"))
+            self.processor().save_pretrained(_empty(folder / "processor"))
         if self.config.lora:
             import peft
 
-            self.network.save_pretrained(_emptied(folder / "adapter"))
+            self.network.save_pretrained(_empty(folder / "adapter"))
             stored = safetensors.torch.load_file(folder / "adapter" / "adapter_model.safetensors")
             _check_equal(stored, peft.get_peft_model_state_dict(self.network), "adapter")
         return names + [name for part in ("processor", "adapter") for name in _files(folder, part)]
@@ -179,7 +178,7 @@ class LlavaComparator(Comparator):
         expected, dtype = self(**self.example()), self.base.dtype
         merged = self.network.merge_and_unload().to(dtype)
         with quietly():
-            merged.save_pretrained(_emptied(folder / "merged"))
+            merged.save_pretrained(_empty(folder / "merged"))
             self.processor().save_pretrained(folder / "merged")
             again = LlavaForConditionalGeneration.from_pretrained(folder / "merged", dtype=dtype)
         again = again.to(merged.device).eval()
@@ -335,9 +334,10 @@ def _built_processor(settings: Any) -> Any:
     )
 
 
-def _emptied(folder: Path) -> Path:
-    """The folder without what an earlier export left there."""
-    shutil.rmtree(folder, ignore_errors=True)
+def _empty(folder: Path) -> Path:
+    """The folder; ValueError if somebody's files are in it."""
+    if folder.exists() and any(path.is_file() for path in folder.rglob("*")):
+        raise ValueError(f"{folder} has files of no complete export; take them away, or export to another folder")
     return folder
 
 

@@ -170,10 +170,37 @@ def test_an_unknown_format_or_run_exits_with_2_and_one_line(run, tmp_path, capsy
 
 def test_where_nothing_can_be_merged_nothing_is_written(run, capsys, monkeypatch):
     error = refusal(capsys, monkeypatch, "safetensors", run, "--merged")
-    assert "cannot be merged into a base: it has no adapters; or leave --merged out" in error
+    assert "leave --merged out for " in error
+    assert error.endswith("model/best: it has no adapters\n")
     error = refusal(capsys, monkeypatch, "rp2040", run, "--merged")
     assert "the format rp2040 has nothing to merge; leave --merged out" in error
     assert not (run / "exports").exists()
+
+
+def test_a_new_export_takes_away_the_old_ones_files_and_no_others(run, tmp_path):
+    out = tmp_path / "out"
+    exporters.export("safetensors", run, "best", out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    contents = {"old.bin": b"of the export", "mine.bin": b"changed since"}
+    for name, content in contents.items():
+        (out / name).write_bytes(content)
+    (tmp_path / "outside.bin").write_bytes(b"of the export")
+    digest = hashlib.sha256(b"of the export").hexdigest()
+    for name in ("old.bin", "mine.bin", "../outside.bin", "gone.bin"):
+        manifest["files"][name] = {"bytes": 13, "sha256": digest}
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    exporters.export("safetensors", run, "best", out)
+    assert not (out / "old.bin").exists()
+    assert (out / "mine.bin").exists()
+    assert (tmp_path / "outside.bin").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "an app"}', '{"files": ["a.html"]}'])
+def test_a_manifest_of_something_else_is_left_alone(run, tmp_path, capsys, monkeypatch, text):
+    (tmp_path / "manifest.json").write_text(text)
+    error = refusal(capsys, monkeypatch, "safetensors", run, "--out", tmp_path)
+    assert "is not the manifest of an export; give another --out" in error
+    assert (tmp_path / "manifest.json").read_text() == text
 
 
 def test_a_missing_model_is_not_replaced_silently(run, capsys, monkeypatch):

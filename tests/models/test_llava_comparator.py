@@ -123,6 +123,17 @@ def test_what_lies_beside_the_weights_is_enough_for_transformers_and_peft(hub_fo
 
 
 @pytest.mark.slow
+def test_files_of_somebody_else_are_not_written_over(tmp_path):
+    model = make(lora=True)
+    for part, save in (("processor", model.save_beside), ("merged", model.save_merged)):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "notes.txt").write_text("mine")
+        with pytest.raises(ValueError, match=f"{part} has files of no complete export; take them away"):
+            save(tmp_path)
+        assert (tmp_path / part / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.slow
 def test_merged_adapters_need_neither_this_package_nor_peft(tmp_path):
     from transformers import LlavaForConditionalGeneration
 
@@ -135,12 +146,8 @@ def test_merged_adapters_need_neither_this_package_nor_peft(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     model.save_beside(out)
-    (out / "merged").mkdir()
-    (out / "merged" / "stale.safetensors").write_bytes(b"of an earlier export")
     names, difference = model.save_merged(out)
     assert "merged/model.safetensors" in names
-    assert "merged/stale.safetensors" not in names
-    assert not (out / "merged" / "stale.safetensors").exists()
     assert difference < 1e-4
     network = LlavaForConditionalGeneration.from_pretrained(out / "merged").eval()
     assert not any("lora" in name for name in network.state_dict())

@@ -150,7 +150,7 @@ def test_a_member_that_is_killed_is_named_and_sigterm_saves(trained):
     assert "after step" in found["EUSDT"]["reason"]
 
 
-def until(condition, seconds=120):
+def until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
