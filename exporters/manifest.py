@@ -1,12 +1,11 @@
 """The manifest of an export: what the folder holds, with sums to verify it by."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.io import write_whole
+from common.files import sha256, write_whole
 
 NAME = "manifest.json"
 
@@ -24,7 +23,7 @@ def begin(out: Path) -> None:
     earlier.unlink()  # what is left after this has no manifest, so it is no export
     for name, digest in stored.items():
         path = out / name
-        if path.resolve().is_relative_to(out.resolve()) and path.is_file() and _sha256(path) == digest:
+        if path.resolve().is_relative_to(out.resolve()) and path.is_file() and sha256(path) == digest:
             path.unlink()
 
 
@@ -32,12 +31,7 @@ def finish(out: Path, names: Sequence[str], facts: Mapping[str, Any]) -> int:
     """Write `facts` with bytes and sha256 of each file; returns the bytes in all. Call it last."""
     files = {}
     for name in names:
-        files[name] = {"bytes": (out / name).stat().st_size, "sha256": _sha256(out / name)}
+        files[name] = {"bytes": (out / name).stat().st_size, "sha256": sha256(out / name)}
     text = json.dumps({**facts, "files": files}, indent=2, allow_nan=False) + "\n"
     write_whole(out / NAME, text.encode())
     return sum(file["bytes"] for file in files.values())
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

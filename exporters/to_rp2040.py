@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from common.files import write_whole
 from exporters import manifest
 from exporters.rp2040 import inference, layout, uf2
 from exporters.to_safetensors import title
@@ -71,7 +72,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     }
     manifest.begin(out)
     for name, data in files.items():
-        io.write_whole(out / name, data)
+        write_whole(out / name, data)
     expected = _prove(out, names, model, integers, runtime)
     error = {**logit_error(model, integers), "largest_weight_error": weight_error(model, integers)}
     num_parameters = sum(parameter.numel() for parameter in model.parameters())

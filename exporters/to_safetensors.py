@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from common.files import write_whole
 from exporters import manifest
 from models import io
 
@@ -35,8 +36,8 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
     manifest.begin(out)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = _measured(run, source)
-    io.write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
-    io.write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
+    write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     exported = io.load(out)
     difference = prove_equal(model, exported)

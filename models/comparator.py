@@ -24,8 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.random import derive_key
 from models import ranking
-from models.counter import fold
 from models.io import config_from, write_whole
 from models.ranking import SWAPPED
 from models.vision_tower import Tower, leave_out
@@ -346,7 +346,7 @@ class DictionaryCross(Cross):
     @torch.no_grad()
     def learn_dictionary(self, images: Sequence[Tensor] | Tensor, seed: int) -> None:
         """Fill the frozen part from training images (N, C, S, S) uint8; a function of them and the seed."""
-        generator = torch.Generator().manual_seed(fold(seed, "dictionary"))
+        generator = torch.Generator().manual_seed(derive_key(seed, "dictionary"))
         chosen = images[torch.randperm(len(images), generator=generator)[:1000]]
         patches = F.unfold(pixels(chosen).cpu(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, C PATCH²)
         patches = patches[torch.randperm(len(patches), generator=generator)[:50_000]]

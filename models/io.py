@@ -21,7 +21,6 @@ import difflib
 import hashlib
 import importlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -31,6 +30,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+
+from common.files import write_whole
 
 FAMILIES = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "char_lstm")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -104,21 +105,6 @@ def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:
         if wanted in PLAIN and not fits:
             raise ValueError(f"config key {key!r} is {value!r}; it must be of type {wanted.__name__}")
     return cls(**values)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: whatever moment the process dies, the old file or the new one is there, complete."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _described(folder: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.counter import fold, uniform
+from common.random import derive_key, uniform
 
 
 def choose(
@@ -31,6 +31,6 @@ def choose(
     probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
     cumulative = probabilities.cumsum(-1)
     rows = torch.arange(len(logits))
-    draw = uniform(fold(seed, "sampling", number), rows, 1).to(logits.device).double()  # (B, 1)
+    draw = uniform(derive_key(seed, "sampling", number), rows, 1).to(logits.device).double()  # (B, 1)
     place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
     return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0]

@@ -18,10 +18,12 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 import torch
 
-from pipelines.engine import benchmark, cli, hardware
+from pipelines import cli
+from pipelines.doctor import throughput
+from pipelines.engine import hardware
 from pipelines.engine.config import BaseConfig, build
-from pipelines.engine.report import shown
 from pipelines.engine.workload import find
+from pipelines.report.page import shown
 
 CPU_SECONDS = 600
 
@@ -30,7 +32,7 @@ def main() -> None:
     args = cli.parse(__doc__, steps=20)
     workload = find(args.workload)
     config = cli.fresh_config(args, workload)
-    run = benchmark.temporary_run(args.workload)
+    run = throughput.temporary_run(args.workload)
     accelerator = cli.make_accelerator(config, run)
     folder, _ = cli.prepared(args, workload, config, accelerator)
 
@@ -39,7 +41,7 @@ def main() -> None:
         member = tuple(workload.members(config, folder))[:1]  # of many models, the first
         task = workload.task(config, folder, accelerator.device, *member)
         hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
-        return benchmark.measure(task, config, accelerator, run, workload.select, args.steps)
+        return throughput.measure(task, config, accelerator, run, workload.select, args.steps)
 
     result = measured(config)
     for word in workload.compared:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from pipelines.engine.diagnosis import Finding, diagnose
+from pipelines.doctor.diagnosis import Finding, diagnose
 
 
 def main() -> int:

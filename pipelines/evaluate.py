@@ -12,10 +12,11 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines.engine import cli, report
+from pipelines import cli
 from pipelines.engine.loop import evaluator
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find
+from pipelines.report import page
 
 
 def main() -> None:
@@ -34,9 +35,9 @@ def main() -> None:
     evaluations = workload.evaluate(config, model, folder, accelerator.device, evaluator(accelerator))
     if accelerator.is_main_process:
         for evaluation in evaluations:
-            report.keep(run, evaluation)
-            print(report.as_text(evaluation))
-        report.write(run, workload.report(config, model, run))
+            page.keep(run, evaluation)
+            print(page.as_text(evaluation))
+        page.write(run, workload.report(config, model, run))
         print(f"report: {run.report}")
 
 

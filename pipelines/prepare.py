@@ -11,7 +11,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines.engine import cli, data
+from pipelines import cli
+from pipelines.engine import data
 from pipelines.engine.config import leaves
 from pipelines.engine.workload import find
 

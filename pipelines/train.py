@@ -19,7 +19,8 @@ from pipelines.workloads import MANY
 if __name__ == "__main__" and any(name in sys.argv for name in MANY):
     server.start()  # before the imports below, beside which its own run
 
-from pipelines.engine import cli, members, training
+from pipelines import cli
+from pipelines.engine import members, training
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.counter import fold, uniform
+from common.random import derive_key, uniform
 from models.routing.environment import DEPOT, Instances, routes_of, tour_length
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def search(
     tours = _num_tours(decode, samples, starts, num_nodes - 1)
     variants = SYMMETRIES if augment else 1
     items = torch.arange(batch, device=device) if items is None else items.to(device)
-    key = fold(seed, "search")
+    key = derive_key(seed, "search")
 
     # A row is one instance under one symmetry. Its encoder compares all pairs of nodes, hence the maximum.
     rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, tours)))

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from models.counter import fold
-from pipelines.engine.errors import UserError
+from common.errors import UserError
+from common.random import derive_key
 from pipelines.engine.workload import Source
 
 
@@ -45,7 +45,7 @@ class Order:
 
     def _permute(self, epoch: int) -> Tensor:
         if epoch != self._epoch:
-            generator = torch.Generator().manual_seed(fold(self.seed, "order", epoch))
+            generator = torch.Generator().manual_seed(derive_key(self.seed, "order", epoch))
             self._epoch, self._permutation = epoch, torch.randperm(self.size, generator=generator)
         return self._permutation
 

@@ -24,8 +24,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import digests, folder_at_once, sha256, write_json
+from common.errors import UserError
+from common.files import digests, folder_at_once, sha256, write_json
 
 NAME = re.compile(r"step-(\d{6,})")
 MANIFEST = "manifest.json"

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 
 Config = TypeVar("Config", bound="Section")
 

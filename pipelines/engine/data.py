@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
+from common.files import digests, folder_at_once, sha256, write_json
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import digests, folder_at_once, sha256, write_json
 from pipelines.engine.workload import Workload
 
 MANIFEST = "manifest.json"

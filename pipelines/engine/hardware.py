@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from common.errors import UserError
 from pipelines.engine.config import Hardware
-from pipelines.engine.errors import UserError
 
 
 def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Callable[[str], None]) -> None:

@@ -14,17 +14,17 @@ import torch
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
+from common.errors import UserError
+from common.files import explained
+from common.random import derive_key
 from models import io
-from models.counter import fold
 from pipelines.engine import checkpoints
 from pipelines.engine.batch_size import is_out_of_memory, smaller
 from pipelines.engine.batches import Order, check_divides, stream
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import explained
 from pipelines.engine.monitor import Monitor
 from pipelines.engine.runs import Run
-from pipelines.engine.workload import Evaluate, Loss, Scores, Source, Task
+from pipelines.engine.workload import Loss, MapItems, Scores, Source, Task
 
 PLAIN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 
@@ -80,7 +80,7 @@ def make_optimizer(model: nn.Module, training: Training) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, fused=True)
 
 
-def evaluator(accelerator: Accelerator, default_batch_size: int = 64) -> Evaluate:
+def evaluator(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
     """The function that scores every item of a source over the accelerator's processes."""
 
     @torch.no_grad()
@@ -315,7 +315,7 @@ class Loop:
     def _loss(self, items: Tensor, batch: Any) -> Loss:
         # Dropout and the like are a function of the step and the micro-batch's first item, so a resumed run draws the
         # same numbers. Not by torch.manual_seed: it walks every kind of device there is, a millisecond each time.
-        seed = fold(self.config.seed, "step", self.progress.step, int(items[0]))
+        seed = derive_key(self.config.seed, "step", self.progress.step, int(items[0]))
         torch.default_generator.manual_seed(seed)
         if self.accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)

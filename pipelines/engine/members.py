@@ -21,10 +21,11 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from pipelines.engine import cli, server
+from common.errors import MembersFailed, UserError
+from common.files import write_json
+from pipelines import cli
+from pipelines.engine import server
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.errors import MembersFailed, UserError
-from pipelines.engine.files import write_json
 from pipelines.engine.loop import Stopped
 from pipelines.engine.monitor import clock
 from pipelines.engine.runs import Run

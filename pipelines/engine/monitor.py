@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from pipelines.engine.gpu import figures, read_gpu
+from common.gpu import figures, read_gpu
 from pipelines.engine.runs import Run
 
 WEIGHT = 0.9  # of the past in the running mean of the loss

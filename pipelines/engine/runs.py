@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from common.errors import UserError
+from common.files import explained, write_json, write_text
 from pipelines.engine import config as configs
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import explained, write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")

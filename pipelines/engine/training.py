@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from pipelines.engine import cli, hardware
+from pipelines import cli
+from pipelines.engine import hardware
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.loop import Loop, Progress
 from pipelines.engine.runs import Run

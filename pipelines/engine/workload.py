@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from common.errors import UserError
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.errors import UserError
 
 WORKLOADS = ("cvrp", "tinystories", "lmol", "crypto", "bep")
 
@@ -41,7 +41,7 @@ class Loss:
 Scores = dict[str, Tensor]
 
 
-class Evaluate(Protocol):
+class MapItems(Protocol):
     """Scores every item of a source, spread over the processes; every process gets all of them."""
 
     def __call__(
@@ -67,7 +67,7 @@ class Task(Protocol):
         Where examples weigh differently, `count` (b,) says over how many tokens, say, the other numbers are sums.
         """
 
-    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         """Called on all ranks after each validation; what it returns is logged."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import UserError
 from pipelines.engine import config as configs
-from pipelines.engine.errors import UserError
 from pipelines.workloads.cvrp import WORKLOAD
 
 Config = WORKLOAD.config

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.engine import benchmark, cli
+from pipelines import cli
+from pipelines.doctor import throughput
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.loop import Loop
@@ -34,7 +35,7 @@ class Tiny:
 def test_the_engine_costs_at_most_five_percent_of_a_tiny_models_step(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     config = BaseConfig(training=Training(steps=10**6, batch_size=BATCH))
-    run = benchmark.temporary_run("overhead")
+    run = throughput.temporary_run("overhead")
     loop = Loop(Tiny(), config, cli.make_accelerator(config, run), run, "val/loss")
     loop.choose_micro_batch_size()
     batches = loop.batches()

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from models import io
-from pipelines.engine import cli
+from pipelines import cli
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.loop import Loop

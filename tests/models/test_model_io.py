@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -126,7 +127,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(io.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         io.save(tiny(), tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == before

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.counter import uniform
+from common.random import uniform
 from models.routing.environment import Instances, reset, routes_of, step
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.policy import KINDS, PRESETS, RoutingConfig, RoutingPolicy

@@ -75,7 +75,7 @@ class CharTraining(Training):
     )
 
 
-class Evaluation(Section):
+class EvaluationSettings(Section):
     """What is measured on the held-out documents, and what is written."""
 
     starts: int = Field(512, ge=1, description="places at random from which the loss is measured by position")
@@ -89,7 +89,7 @@ class Config(BaseConfig):
     data: Data = Data()
     model: Model = Model()
     training: CharTraining = CharTraining(epochs=50)
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationSettings = EvaluationSettings()
 
     @property
     def legacy(self) -> bool:

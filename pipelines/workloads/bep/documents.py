@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 
 ENDINGS = (".txt", ".md", ".docx", ".pdf")
 WAYS = f"give a folder of documents ({', '.join(ENDINGS)}), one such file, or leave data.sources out for embedded ones"

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common import text
+from common.errors import UserError
 from models.char_lstm import END, UNKNOWN, CharLSTM
-from pipelines.engine import text
-from pipelines.engine.errors import UserError
-from pipelines.engine.workload import Evaluate, Evaluation
+from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.cleaning import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
@@ -39,7 +39,7 @@ BITS = 1 / math.log(2)  # in a nat
 
 
 def evaluate(
-    config: "Config", model: CharLSTM, folder: Path, device: torch.device, score: Evaluate
+    config: "Config", model: CharLSTM, folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Validation, which picked the best model and so flatters it, and test, which picked nothing."""
     corpus = data.load(folder)
@@ -52,7 +52,7 @@ def evaluate(
     ngrams = {order: text.NGram(order, len(model.characters)).fit(training) for order in ORDERS}
     training_text = "\n".join(model.characters.decode(each.tokens.tolist()) for each in corpus.parts["train"])
     evaluations = [
-        _predict(config, model, corpus.parts[split], split, ngrams, training_text, device, score)
+        _predict(config, model, corpus.parts[split], split, ngrams, training_text, device, map_items)
         for split in SPLITS
         if corpus.parts[split]
     ]
@@ -70,11 +70,11 @@ def _predict(
     ngrams: Mapping[int, text.NGram],
     training_text: str,
     device: torch.device,
-    score: Evaluate,
+    map_items: MapItems,
 ) -> Evaluation:
     """Every character of the documents predicted once, by the model and by the baselines."""
     began = time.perf_counter()
-    found = _by_character(model, held_out(documents, config.training.sequence, device), score)
+    found = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
     nats = {"model": found["nats"]}
     for order, ngram in ngrams.items():
         parts = ngram.nats([_between_ends(each.tokens) for each in documents])
@@ -117,7 +117,7 @@ def _predict(
         "n": int(lengths.sum()),
         "documents": len(documents),
         "unknown_characters": int(sum((each.tokens == UNKNOWN).sum() for each in documents)),
-        "bits_by_position": _by_position(config, model, documents, device, score),
+        "bits_by_position": _by_position(config, model, documents, device, map_items),
         "trained_on_characters": len(training_text),
         "preset": config.model.preset,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -138,7 +138,7 @@ def _predictions(model: CharLSTM, batch: Mapping[str, Tensor]) -> tuple[Tensor, 
         return model(window[:, :-1])[0], window[:, 1:]
 
 
-def _by_character(model: CharLSTM, windows: Windows, score: Evaluate) -> dict[str, np.ndarray]:
+def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dict[str, np.ndarray]:
     """nats, top_1, top_5: (N,) over the characters of the documents in their order."""
 
     def figures(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -147,13 +147,13 @@ def _by_character(model: CharLSTM, windows: Windows, score: Evaluate) -> dict[st
         nats = token_nats(logits, targets)
         return {"nats": nats, "top_1": better < 1, "top_5": better < 5, "counted": scored(batch, windows.stride)[1]}
 
-    found = {name: values.numpy() for name, values in score(windows, figures, WINDOWS_AT_ONCE).items()}
+    found = {name: values.numpy() for name, values in map_items(windows, figures, WINDOWS_AT_ONCE).items()}
     counted = found.pop("counted")
     return {name: values[counted] for name, values in found.items()}
 
 
 def _by_position(
-    config: "Config", model: CharLSTM, documents: Sequence["data.Text"], device: torch.device, score: Evaluate
+    config: "Config", model: CharLSTM, documents: Sequence["data.Text"], device: torch.device, map_items: MapItems
 ) -> dict[str, float]:
     """Bits per character by how many characters the model has read since it began, in the middle of things."""
     stream = stream_of(documents)
@@ -166,7 +166,7 @@ def _by_position(
         logits, targets = _predictions(model, batch)
         return {"nats": token_nats(logits, targets), "counted": targets != END}
 
-    found = score(_Some(everywhere, items), nats, WINDOWS_AT_ONCE)
+    found = map_items(_Some(everywhere, items), nats, WINDOWS_AT_ONCE)
     bits = {}
     for first, last in POSITIONS:
         counted = found["counted"][:, first - 1 : last]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pipelines.engine.text import copied_characters, words
+from common.text import copied_characters, words
 
 PARTS = ("train", "validation", "test")
 SHINGLE = 5  # words

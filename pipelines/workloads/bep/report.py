@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 
 from models.char_lstm import CharLSTM
-from pipelines.engine.report import svg, table
 from pipelines.engine.runs import Run
+from pipelines.report.page import svg, table
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

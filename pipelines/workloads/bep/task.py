@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
-from pipelines.engine.workload import Evaluate, Loss
+from pipelines.engine.workload import Loss, MapItems
 from pipelines.workloads.bep import data
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class CharTask:
         nats = (token_nats(logits, targets) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
 
-    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class SignalTraining(Training):
     )
 
 
-class Evaluation(Section):
+class EvaluationSettings(Section):
     """How predictions are judged and traded on the test part."""
 
     fee: float = Field(0.001, ge=0, description="of the notional, per side")
@@ -68,11 +68,11 @@ class Config(BaseConfig):
     data: Data = Data()
     model: Model = Model()
     training: SignalTraining = SignalTraining(epochs=20, batch_size=256)
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")
     def _labels_earn_their_cost(self) -> "Config":
-        from pipelines.engine.errors import UserError
+        from common.errors import UserError
         from pipelines.workloads.crypto.labels import check_threshold
 
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import write_text
+from common.errors import UserError
+from common.files import write_text
 from pipelines.workloads.crypto import candles as feed
 from pipelines.workloads.crypto import features as indicators
 from pipelines.workloads.crypto import labels as outcomes

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from common.errors import UserError
 from pipelines.engine.data import MANIFEST
-from pipelines.engine.errors import UserError
-from pipelines.engine.workload import Evaluate, Evaluation
+from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.crypto import backtest, data, judge
 from pipelines.workloads.crypto.backtest import Choice, Result
 from pipelines.workloads.crypto.data import Coin
@@ -77,7 +77,7 @@ class Tested:
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, score: Evaluate
+    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """The test part of every coin that has a model; members without one are listed with the reason.
 
@@ -103,7 +103,7 @@ def evaluate(
     for symbol, places in wanted.items():
         coin = data.load(folder, symbol)
         tests[symbol] = [
-            _test(config, models[name], coin, name, fold, number, device, score) for name, fold, number in places
+            _test(config, models[name], coin, name, fold, number, device, map_items) for name, fold, number in places
         ]
         pages[symbol] = _page(config, coin, tests[symbol], confidence)
         _append(examples, symbol, tests[symbol])
@@ -159,12 +159,12 @@ def _test(
     fold: int,
     number: int,
     device: torch.device,
-    score: Evaluate,
+    map_items: MapItems,
 ) -> Tested:
     """Score a coin's test in a fold, and choose on its validation whatever there is to choose."""
     _check(model, coin, member)
     validation, test = (
-        _scored(model, coin, fold, part, windows(coin, fold, part, device, number), score)
+        _scored(model, coin, fold, part, windows(coin, fold, part, device, number), map_items)
         for part in ("validation", "test")
     )
     train = coin.folds[fold]["train"]
@@ -211,13 +211,15 @@ def _check(model: Any, coin: Coin, member: str) -> None:
         )
 
 
-def _scored(model: nn.Module, coin: Coin, fold: int, part: str, source: Any, score: Evaluate) -> Scored:
+def _scored(model: nn.Module, coin: Coin, fold: int, part: str, source: Any, map_items: MapItems) -> Scored:
     def logits(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         with torch.autocast(batch["windows"].device.type, enabled=False):  # whatever precision it was trained in
             found = model(batch["windows"], batch["coins"]).float()
         return {"logits": found, "probabilities": found.softmax(-1)}
 
-    found = {name: values.numpy().astype(np.float64) for name, values in score(source, logits, WINDOWS_AT_ONCE).items()}
+    found = {
+        name: values.numpy().astype(np.float64) for name, values in map_items(source, logits, WINDOWS_AT_ONCE).items()
+    }
     ends = coin.folds[fold][part]
     if not np.isfinite(found["logits"]).all():
         raise UserError(f"{coin.candles.symbol}: the model's outputs are not finite; train it anew")

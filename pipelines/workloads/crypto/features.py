@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto.candles import Candles
 
 TAIL = 1e-3  # weight of the past that an exponential average leaves out

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto.candles import Candles
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipelines.engine.report import shown, svg, table
 from pipelines.engine.runs import Run
+from pipelines.report.page import shown, svg, table
 from pipelines.workloads.crypto.evaluation import SPLIT, TRADING
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
 

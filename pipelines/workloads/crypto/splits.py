@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto.candles import Candles
 
 PARTS = ("train", "validation", "test")

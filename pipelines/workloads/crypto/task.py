@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
 from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from pipelines.engine.data import MANIFEST
-from pipelines.engine.errors import UserError
-from pipelines.engine.workload import Evaluate, Loss
+from pipelines.engine.workload import Loss, MapItems
 from pipelines.workloads.crypto import data, splits
 from pipelines.workloads.crypto.labels import CLASSES
 
@@ -143,7 +143,7 @@ class SignalTask:
             "accuracy": (logits.argmax(-1) == labels).float(),
         }
 
-    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class CvrpTraining(Training):
     challenge_instances: int = Field(2000, ge=100, description="instances on which the replacement is decided")
 
 
-class Evaluation(Section):
+class EvaluationSettings(Section):
     """What is solved, how, and beside what."""
 
     instances: str = Field("test", description="test, or a .npz or .vrp file, or a folder of them")
@@ -105,7 +105,7 @@ class Config(BaseConfig):
     data: Data = Data()
     model: Model = Model()
     training: CvrpTraining = CvrpTraining(steps=2000)
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":

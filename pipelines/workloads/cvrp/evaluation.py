@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from models.routing.environment import Instances, routes_of
 from models.routing.search import search
 from pipelines.engine.batches import Resident
-from pipelines.engine.workload import Evaluate, Evaluation
+from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp import CAPACITY, heuristics, instances, validator
 from pipelines.workloads.cvrp.problems import Problem, cost_of, read, solution_text, standard_test_set, to_instances
 
@@ -38,11 +38,11 @@ class Solved:
 
 
 def evaluate(
-    config: "Config", model: nn.Module | None, folder: Path, device: torch.device, score: Evaluate
+    config: "Config", model: nn.Module | None, folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """One Evaluation per file, or one of the test split."""
     return [
-        _evaluate_split(config, model, device, score, name, problems)
+        _evaluate_split(config, model, device, map_items, name, problems)
         for name, problems in splits(config, folder).items()
     ]
 
@@ -69,24 +69,32 @@ def _test_set(config: "Config", folder: Path) -> list[Problem]:
 
 
 def _evaluate_split(
-    config: "Config", model: nn.Module | None, device: torch.device, score: Evaluate, name: str, problems: list[Problem]
+    config: "Config",
+    model: nn.Module | None,
+    device: torch.device,
+    map_items: MapItems,
+    name: str,
+    problems: list[Problem],
 ) -> Evaluation:
     settings = config.evaluation
     solved = {
-        "nearest neighbour": _each("nearest neighbour", problems, heuristics.nearest_neighbour, score),
-        "savings": _each("savings (Clarke-Wright)", problems, heuristics.savings, score),
+        "nearest neighbour": _each("nearest neighbour", problems, heuristics.nearest_neighbour, map_items),
+        "savings": _each("savings (Clarke-Wright)", problems, heuristics.savings, map_items),
     }
     if model is None:
         headline = solved["nearest neighbour" if config.model.kind == "greedy" else "savings"]
     else:
         for decode, augment in _ways(config):
             label = f"{config.model.kind}, {_label(config, decode, augment)}"
-            solved[label] = headline = _by_model(config, model, problems, decode, augment, device, score, label)
+            solved[label] = headline = _by_model(config, model, problems, decode, augment, device, map_items, label)
     if settings.polish_seconds:
         label = f"{headline.method} + PyVRP {settings.polish_seconds:g} s"
         starts = dict(zip(map(id, problems), headline.routes, strict=True))
         polished = _each(
-            label, problems, lambda p: heuristics.pyvrp(p, settings.polish_seconds, config.seed, starts[id(p)]), score
+            label,
+            problems,
+            lambda p: heuristics.pyvrp(p, settings.polish_seconds, config.seed, starts[id(p)]),
+            map_items,
         )
         headline = Solved(label, polished.routes, polished.costs, headline.seconds + polished.seconds)
         solved[label] = headline
@@ -94,7 +102,7 @@ def _evaluate_split(
     if settings.reference_seconds:
         label = f"{heuristics.pyvrp_label()}, at most {settings.reference_seconds:g} s"
         few = problems[: settings.reference_instances]
-        reference = _each(label, few, lambda p: heuristics.pyvrp(p, settings.reference_seconds, config.seed), score)
+        reference = _each(label, few, lambda p: heuristics.pyvrp(p, settings.reference_seconds, config.seed), map_items)
         solved["reference"] = reference
     table = [_row(method, reference) for method in solved.values()]
     gap = _row(headline, reference)
@@ -142,7 +150,7 @@ def _by_model(
     decode: str,
     augment: bool,
     device: torch.device,
-    score: Evaluate,
+    map_items: MapItems,
     label: str,
 ) -> Solved:
     """The model's tours, problems of one size at a time."""
@@ -168,12 +176,12 @@ def _by_model(
             )
             return {"actions": _padded(actions, 2 * found.demand.shape[1])}
 
-        for i, actions in zip(members, score(source, solve, INSTANCES_AT_ONCE)["actions"], strict=True):
+        for i, actions in zip(members, map_items(source, solve, INSTANCES_AT_ONCE)["actions"], strict=True):
             routes[i] = routes_of(actions)
     return _checked(label, problems, routes, time.perf_counter() - began)
 
 
-def _each(label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], score: Evaluate) -> Solved:
+def _each(label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], map_items: MapItems) -> Solved:
     """A method that takes one problem at a time, problems spread over the processes."""
     longest = 2 * max(len(problem.demand) for problem in problems)
 
@@ -187,7 +195,7 @@ def _each(label: str, problems: Sequence[Problem], solve: Callable[[Problem], Ro
 
     began = time.perf_counter()
     numbers = Resident({"item": torch.arange(len(problems))}, torch.device("cpu"))
-    actions = score(numbers, encode, 1)["actions"]
+    actions = map_items(numbers, encode, 1)["actions"]
     seconds = time.perf_counter() - began
     return _checked(label, problems, [routes_of(row) for row in actions], seconds)
 

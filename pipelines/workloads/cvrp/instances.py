@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.counter import fold, uniform
+from common.random import derive_key, uniform
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data
@@ -20,7 +20,7 @@ CLUSTER_SPREAD = 0.07  # standard deviation around a cluster's seed, in sides of
 
 def stream_key(seed: int, split: str) -> int:
     """The random stream of a split. Validation and test have streams of their own, the same for every run's seed."""
-    return fold(seed if split == "train" else 0, "cvrp", split)
+    return derive_key(seed if split == "train" else 0, "cvrp", split)
 
 
 def generate(data: "Data", key: int, items: Tensor) -> dict[str, Tensor]:

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.errors import UserError
 from models.routing.environment import Instances
-from pipelines.engine.errors import UserError
 
 SUFFIXES = (".npz", ".vrp")
 # The environment holds loads in float32, which counts whole numbers exactly up to here.

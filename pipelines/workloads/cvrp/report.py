@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 from torch import nn
 
-from pipelines.engine.report import svg
 from pipelines.engine.runs import Run
+from pipelines.report.page import svg
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config

@@ -9,12 +9,12 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from models.counter import fold, uniform
+from common.errors import UserError
+from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
-from pipelines.engine.errors import UserError
-from pipelines.engine.workload import Evaluate, Loss
+from pipelines.engine.workload import Loss, MapItems
 from pipelines.workloads.cvrp import HEURISTICS
 from pipelines.workloads.cvrp.instances import Generated, load, stream_key
 
@@ -37,7 +37,7 @@ class CvrpTask:
         self.model = RoutingPolicy(config.model.resolved()).to(device)
         self.train = Generated(config.data, stream_key(config.seed, "train"), device)
         self.validation = Resident(load(folder, "validation"), device)
-        self.noise_key = fold(config.seed, "cvrp", "sampling")
+        self.noise_key = derive_key(config.seed, "cvrp", "sampling")
         self.baseline: nn.Module | None = None
         self.replacements = 0
         if config.training.baseline == "rollout":
@@ -69,15 +69,15 @@ class CvrpTask:
             return {"cost": cost, "cost_per_customer": cost / self.config.data.customers}
         return {"cost": cost}
 
-    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         """Replace the rollout baseline if the model beats it (one-sided paired t-test, as in Kool et al. 2019)."""
         if self.baseline is None:
             return {}
         settings = self.config.training
         # Drawn anew after each replacement, or the winner would be the one that happens to suit the set.
-        key = fold(self.config.seed, "cvrp", "challenge", self.replacements)
+        key = derive_key(self.config.seed, "cvrp", "challenge", self.replacements)
         challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
-        costs = evaluate(
+        costs = map_items(
             challenge,
             lambda batch: {
                 "model": self.model(_instances(batch)).cost[:, 0],

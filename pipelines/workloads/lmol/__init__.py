@@ -112,7 +112,7 @@ class ComparisonTraining(Training):
     )
 
 
-class Evaluation(Section):
+class EvaluationSettings(Section):
     """How scores are made from answers."""
 
     comparisons: int = Field(32, ge=2, description="most reference images that an image is compared with for its score")
@@ -124,7 +124,7 @@ class Config(BaseConfig):
     data: Data = Data()
     model: Model = Model()
     training: ComparisonTraining = ComparisonTraining(steps=1000)
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationSettings = EvaluationSettings()
 
     @property
     def frozen(self) -> bool:

@@ -19,10 +19,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from common.errors import UserError
+from common.files import write_json
 from models import images as files
 from models.ranking import SIMILAR
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import write_json
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.sources import Source

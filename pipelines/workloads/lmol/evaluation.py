@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from models import ranking
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED, Z95
+from pipelines.doctor.throughput import counted
 from pipelines.engine.batches import Resident
-from pipelines.engine.benchmark import counted
-from pipelines.engine.workload import Evaluate, Evaluation
+from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.baselines import SHARPNESS, Answer, Baseline, baselines
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
@@ -44,7 +44,7 @@ STRIP, MISTAKES = 36, 12  # pictures in the report
 
 
 def evaluate(
-    config: "Config", model: nn.Module, folder: Path, device: torch.device, score: Evaluate
+    config: "Config", model: nn.Module, folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """The test part, whose images no update has seen and no choice was made by."""
     began = time.perf_counter()
@@ -53,7 +53,7 @@ def evaluate(
     first, second, labels = pairs.T
     needed = np.unique(np.concatenate([images, comparisons.parts["validation"], comparisons.references]))
     source = data.Images(comparisons.images, needed, config.data.workers)
-    asked = Asked(model, source, device, score)
+    asked = Asked(model, source, device, map_items)
 
     orders = asked(first, second), asked(second, first)[:, SWAPPED]
     probabilities = (orders[0] + orders[1]) / 2  # as `compare` answers
@@ -163,11 +163,11 @@ def _baseline_row(baseline: Baseline, comparisons: Comparisons) -> dict[str, Any
 class Asked:
     """The model's answers about images of the data, each image encoded once, over all processes."""
 
-    def __init__(self, model: nn.Module, source: data.Images, device: torch.device, score: Evaluate):
-        self.model, self.device, self.score = model, device, score
+    def __init__(self, model: nn.Module, source: data.Images, device: torch.device, map_items: MapItems):
+        self.model, self.device, self.map_items = model, device, map_items
         self.comparisons, self.seconds = 0, 0.0
         began = time.perf_counter()
-        encoded = score(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
+        encoded = map_items(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
         # Where images are too many for the device, what was made of them may be too.
         self.features = encoded["features"] if source.workers else encoded["features"].to(device)
         self.encode_seconds = (time.perf_counter() - began) / len(source)
@@ -182,7 +182,7 @@ class Asked:
             return torch.empty(0, 3)
         began = time.perf_counter()
         source = Resident({"first": self.row[first], "second": self.row[second]}, self.device)
-        answers = self.score(source, self._answers, PAIRS_AT_ONCE)["logits"]
+        answers = self.map_items(source, self._answers, PAIRS_AT_ONCE)["logits"]
         self.comparisons += len(first)
         self.seconds += time.perf_counter() - began
         return answers

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.errors import UserError
 from models.ranking import FIRST, SECOND, SIMILAR
-from pipelines.engine.errors import UserError
 
 PARTS = ("train", "validation", "test")
 BINS = 10  # of the scale, from each of which references are taken

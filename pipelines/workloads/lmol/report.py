@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from models.ranking import Z95
-from pipelines.engine.report import shown, svg
 from pipelines.engine.runs import Run
+from pipelines.report.page import shown, svg
 from pipelines.workloads.lmol.data import CLASSES
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageFilter
 
+from common.errors import UserError
 from models import images as files
 from models.ranking import FIRST, SECOND, SIMILAR
-from pipelines.engine.errors import UserError
 from pipelines.workloads.lmol import pairs
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import UserError
+from common.random import derive_key, uniform
 from models import comparator, io, ranking
 from models.comparator import Comparator
-from models.counter import fold, uniform
 from models.ranking import SWAPPED
-from pipelines.engine.errors import UserError
-from pipelines.engine.workload import Evaluate, Loss
+from pipelines.engine.workload import Loss, MapItems
 from pipelines.workloads.lmol import data, pairs
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ComparisonTask:
                 part = self.model.encode_all(stored[items]).to(home)
                 encoded = part.new_empty(len(stored), *part.shape[1:]) if encoded is None else encoded
                 encoded[items] = part
-        moved = {"shift": config.shift, "turn": config.texture, "key": fold(config.seed, "lmol", "moves")}
+        moved = {"shift": config.shift, "turn": config.texture, "key": derive_key(config.seed, "lmol", "moves")}
         self.train = Pairs(images, parts["train"], encoded, **moved, workers=workers)
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
@@ -171,7 +171,7 @@ class ComparisonTask:
         }
 
     @torch.no_grad()
-    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         """How answers become scores, and how far off those of validation images are, beside how sure they are.
 
         The model keeps both.

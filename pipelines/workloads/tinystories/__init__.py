@@ -56,7 +56,7 @@ class StoriesTraining(Training):
     sequence: int | None = Field(None, ge=8, description="tokens of a training example; null: twice the context")
 
 
-class Evaluation(Section):
+class EvaluationSettings(Section):
     """What is measured on the held-out stories, and beside what."""
 
     ngram: int = Field(5, ge=2, le=8, description="order of the Witten-Bell baseline")
@@ -73,7 +73,7 @@ class Config(BaseConfig):
     data: Data = Data()
     model: Model = Model()
     training: StoriesTraining = StoriesTraining(steps=1000)
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="before")
     @classmethod

@@ -13,9 +13,9 @@ import pyarrow as pa
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from common.errors import UserError
 from models.tiny_transformer import PIECES, SPECIAL_TOKENS
 from pipelines.engine.data import MANIFEST
-from pipelines.engine.errors import UserError
 from pipelines.workloads.tinystories import stories as generator
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common import text
 from models import rp2040
 from models.integer_transformer import IntegerTransformer, quantize
 from models.tiny_transformer import END, UNKNOWN, TinyTransformer
-from pipelines.engine import text
-from pipelines.engine.workload import Evaluate, Evaluation
+from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.task import Windows, held_out, text_only, token_nats
 
@@ -28,7 +28,7 @@ BITS = 1 / math.log(2)  # in a nat
 
 
 def evaluate(
-    config: "Config", model: TinyTransformer, folder: Path, device: torch.device, score: Evaluate
+    config: "Config", model: TinyTransformer, folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """The one split that no update has seen; it picked the best model, so its figures are a little too good."""
     began = time.perf_counter()
@@ -42,8 +42,8 @@ def evaluate(
 
     # Nats of each story's text, by predictor.
     nats = {
-        "float": _by_story(windows, number, score, lambda batch: _float_logits(model, batch)),
-        "int8": _by_story(windows, number, score, lambda batch: _integer_logits(integers, batch)),
+        "float": _by_story(windows, number, map_items, lambda batch: _float_logits(model, batch)),
+        "int8": _by_story(windows, number, map_items, lambda batch: _integer_logits(integers, batch)),
     }
     sequences = _sequences(*data.tokens(folder, "train"))
     for order in sorted({1, 2, settings.ngram}):
@@ -120,14 +120,14 @@ def evaluate(
 
 
 def _by_story(
-    windows: Windows, number: np.ndarray, score: Evaluate, logits: Callable[[Mapping[str, Tensor]], Tensor]
+    windows: Windows, number: np.ndarray, map_items: MapItems, logits: Callable[[Mapping[str, Tensor]], Tensor]
 ) -> np.ndarray:
     """(stories,) nats of each story's text, every token predicted once."""
 
     def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return {"nats": token_nats(logits(batch), batch["targets"]), "counted": text_only(batch)}
 
-    found = score(windows, nats, WINDOWS_AT_ONCE)
+    found = map_items(windows, nats, WINDOWS_AT_ONCE)
     counted = found["counted"].numpy()
     # Target j of window i is token i stride + j + 1 of the stream.
     places = (np.arange(windows.size)[:, None] * windows.stride + np.arange(windows.length) + 1)[counted]

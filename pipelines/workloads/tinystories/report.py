@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 
 from models.tiny_transformer import TinyTransformer
-from pipelines.engine.report import svg, table
 from pipelines.engine.runs import Run
+from pipelines.report.page import svg, table
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config

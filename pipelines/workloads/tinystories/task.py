@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from models import rp2040
 from models.tiny_transformer import CLAIMED_PARAMETERS, END, PRESETS, TinyTransformer
-from pipelines.engine.workload import Evaluate, Loss
+from pipelines.engine.workload import Loss, MapItems
 from pipelines.workloads.tinystories import data
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class StoriesTask:
         per_character = self.facts["held_out"]["tokens"] / self.facts["held_out"]["characters"] / math.log(2)
         return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
 
-    def after_validation(self, evaluate: Evaluate) -> Mapping[str, float]:
+    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         return {}
 
     def state_dict(self) -> dict[str, Any]:

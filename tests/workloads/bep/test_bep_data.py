@@ -14,10 +14,10 @@ import numpy as np
 import pypdf
 import pytest
 
+from common.errors import UserError
+from common.files import digests, sha256
 from models.char_lstm import MASKS, SPECIAL_TOKENS, Characters
 from pipelines.engine import data as prepared
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import digests, sha256
 from pipelines.workloads.bep import data
 from tests.stages import refused, stage, stage_here
 

@@ -13,8 +13,8 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import sha256
+from common.errors import UserError
+from common.files import sha256
 from pipelines.workloads.bep import documents
 
 LIMIT = 1_000_000

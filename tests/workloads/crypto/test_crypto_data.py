@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto import data as stage
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.candles import VALUES

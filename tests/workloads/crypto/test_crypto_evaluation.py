@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto import data, judge, market
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL

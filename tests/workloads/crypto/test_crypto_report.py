@@ -5,8 +5,8 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from pipelines.engine import report
 from pipelines.engine.runs import Run
+from pipelines.report import page as report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import MOST_OPEN, sections
 from tests.workloads.crypto.standin import CPU, fitted, prepared, scores

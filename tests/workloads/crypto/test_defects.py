@@ -15,9 +15,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from models import io
 from models.cnn_lstm import CNNLSTM
-from pipelines.engine.errors import UserError
 from pipelines.engine.runs import ROOT
 from pipelines.workloads.crypto import backtest, data, features, judge, market, splits
 from pipelines.workloads.crypto.candles import Candles

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.labels import (

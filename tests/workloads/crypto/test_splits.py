@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.features import compute
 from pipelines.workloads.crypto.labels import label

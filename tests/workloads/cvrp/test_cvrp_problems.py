@@ -10,7 +10,7 @@ import vrplib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 from pipelines.workloads.cvrp.problems import (
     Problem,
     cost_of,

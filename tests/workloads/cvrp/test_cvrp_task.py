@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.counter import fold
+from common.random import derive_key
 from models.routing.environment import Instances
 from pipelines.workloads.cvrp import Config, instances
 from pipelines.workloads.cvrp.task import CvrpTask
@@ -26,7 +26,7 @@ def task(tmp_path, **training):
 @pytest.mark.parametrize(("name", "largest"), [("uniform", 9), ("grid", 10), ("clustered", 9)])
 def test_a_distribution_keeps_its_ranges_and_uses_them(name, largest):
     data = Config.model_validate({"data": {"distribution": name}}).data
-    fields = instances.generate(data, fold(0, "x"), torch.arange(3000))
+    fields = instances.generate(data, derive_key(0, "x"), torch.arange(3000))
     demand = fields["demand"]
     assert (demand[:, 0] == 0).all()
     assert torch.equal(demand[:, 1:].unique(), torch.arange(1.0, largest + 1))
@@ -105,7 +105,7 @@ def _gradient(subject, value, items):
     if value == "advantage":
         (subject.loss(subject.model, batch).value / len(items)).backward()
     else:
-        from models.counter import uniform
+        from common.random import uniform
 
         steps = 2 * subject.config.data.customers
         noise = uniform(subject.noise_key, items, subject.starts * steps).view(len(items), subject.starts, steps)

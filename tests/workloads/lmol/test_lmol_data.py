@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from common.errors import UserError
+from common.files import digests
 from models import images
 from models.ranking import FIRST, SECOND, SIMILAR
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import digests
 from pipelines.workloads.lmol import data, sources
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
 

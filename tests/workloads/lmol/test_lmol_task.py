@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from common.errors import UserError
 from pipelines.engine.batches import stream
-from pipelines.engine.errors import UserError
 from pipelines.workloads.lmol import Config, data
 from pipelines.workloads.lmol.task import ComparisonTask, Pairs, answers, check_trains
 from tests import towers

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from common.errors import UserError
 from models.ranking import FIRST, SECOND, SIMILAR
-from pipelines.engine.errors import UserError
 from pipelines.workloads.lmol import sources
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
 
+from common.errors import UserError
+from common.files import digests
 from models.tiny_transformer import make_tokenizer
-from pipelines.engine.errors import UserError
-from pipelines.engine.files import digests
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.errors import UserError
 from models import io
 from pipelines.engine import data
 from pipelines.engine.config import load
-from pipelines.engine.errors import UserError
 from pipelines.workloads.tinystories import WORKLOAD
 from tests.stages import ROOT, records, refused, stage, stage_here
 

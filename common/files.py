@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from models.io import write_whole
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 
 
 @contextmanager
@@ -30,6 +29,17 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno not in remedies:
             raise
         raise UserError(f"cannot write {path}: {remedies[error.errno]}") from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`: whatever moment the process dies, the old file or the new one is there, complete."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:

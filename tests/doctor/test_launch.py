@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.engine import launch
-from pipelines.engine.errors import UserError
+from common.errors import UserError
+from pipelines.doctor import launch
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 
 SCRIPT = """
 import sys
 from accelerate import Accelerator
-from pipelines.engine.errors import UserError
-from pipelines.engine.launch import check_world
+from common.errors import UserError
+from pipelines.doctor.launch import check_world
 accelerator = Accelerator()
 try:
     check_world(accelerator.num_processes)

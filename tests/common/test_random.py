@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from models.counter import fold, uniform
+from common.random import derive_key, uniform
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-KEY = fold(1, "test")
+KEY = derive_key(1, "test")
 
 
 def reference(key: int, item: int, column: int) -> float:
@@ -38,8 +38,8 @@ def test_key_0_and_item_0_give_the_published_splitmix64_sequence():
 
 
 def test_golden_values_never_change():
-    key = fold(7, "instances", 3)
-    assert (fold(0), key) == (-7203015550239113044, -1627679841771859296)
+    key = derive_key(7, "instances", 3)
+    assert (derive_key(0), key) == (-7203015550239113044, -1627679841771859296)
     numbers = (uniform(key, torch.tensor([0, 1, -5]), 2) * 2**23).long()
     assert numbers.tolist() == [[4230451, 157528], [4165517, 6859935], [7191285, 1482560]]
 
@@ -85,7 +85,7 @@ def test_low_bits_are_uniform_too():
     assert stats.chisquare(torch.bincount(low.flatten(), minlength=256).numpy()).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("other", [KEY + 1, KEY ^ (1 << 40), fold(2, "test")])
+@pytest.mark.parametrize("other", [KEY + 1, KEY ^ (1 << 40), derive_key(2, "test")])
 def test_neighbouring_keys_are_independent(other):
     items = torch.arange(100_000)
     assert p_of_independence(uniform(KEY, items, 1), uniform(other, items, 1)) > 1e-3
@@ -99,13 +99,21 @@ def test_neighbouring_items_and_columns_are_independent(stride):
 
 
 def test_no_two_streams_share_a_key():
-    keys = [fold(seed, name, step) for seed in range(10) for name in ("noise", "items") for step in range(200)]
-    keys += [fold(1, 23), fold(12, 3), fold(1, "23"), fold(123), fold(1, 2, 3), fold(1, "2", 3), fold(1, "a", "b")]
+    keys = [derive_key(seed, name, step) for seed in range(10) for name in ("noise", "items") for step in range(200)]
+    keys += [
+        derive_key(1, 23),
+        derive_key(12, 3),
+        derive_key(1, "23"),
+        derive_key(123),
+        derive_key(1, 2, 3),
+        derive_key(1, "2", 3),
+        derive_key(1, "a", "b"),
+    ]
     assert len(set(keys)) == len(keys)
     assert all(-(2**63) <= key < 2**63 for key in keys)
 
 
 @pytest.mark.parametrize("part", [1.0, True, None, (1,)])
 def test_fold_refuses_what_is_neither_int_nor_str(part):
-    with pytest.raises(TypeError, match="fold takes int and str, got"):
-        fold(0, part)
+    with pytest.raises(TypeError, match="derive_key takes int and str, got"):
+        derive_key(0, part)

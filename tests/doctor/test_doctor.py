@@ -7,9 +7,9 @@ import fake_driver
 import pytest
 import torch
 
-from pipelines.engine import diagnosis
-from pipelines.engine.diagnosis import cuda_build, has_kernels
-from pipelines.engine.gpu import GPU, Driver
+from common.gpu import GPU, Driver
+from pipelines.doctor import diagnosis
+from pipelines.doctor.diagnosis import cuda_build, has_kernels
 
 DOCTOR = ["pipelines/doctor.py"]
 

@@ -20,7 +20,7 @@ from models.integer_transformer import quantize
 from models.routing.policy import RoutingConfig, RoutingPolicy
 from tests.models.tiny import make, trained_tokenizer
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAMES = ["config_32p.json", "inference.py", "manifest.json", "model_32p.bin", "story.uf2", "vocab_32p.bin"]
 
 
@@ -180,14 +180,14 @@ def test_a_folder_that_cannot_be_written_is_named(run, tmp_path, capsys, monkeyp
 
 def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
     exporters.export("rp2040", run, "best", None)
-    write = io.write_whole
+    write = to_rp2040.write_whole
 
     def write_until_the_disk_is_full(path, data):
         if path.name == "story.uf2":
             raise OSError(28, "No space left on device", str(path))
         write(path, data)
 
-    monkeypatch.setattr(to_rp2040.io, "write_whole", write_until_the_disk_is_full)
+    monkeypatch.setattr(to_rp2040, "write_whole", write_until_the_disk_is_full)
     assert "No space left on device" in refusal(capsys, monkeypatch, run)
     assert not (run / "exports" / "rp2040" / "manifest.json").exists()
 
@@ -203,12 +203,12 @@ def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
 )
 def test_no_manifest_vouches_for_files_that_differ(run, monkeypatch, name, damage, said):
     exporters.export("rp2040", run, "best", None)
-    write = io.write_whole
+    write = to_rp2040.write_whole
 
     def write_wrongly(path, data):
         write(path, damage(data) if path.name == name else data)
 
-    monkeypatch.setattr(to_rp2040.io, "write_whole", write_wrongly)
+    monkeypatch.setattr(to_rp2040, "write_whole", write_wrongly)
     monkeypatch.setattr(to_rp2040, "PROMPT", "The cat")
     with pytest.raises(RuntimeError, match=said):
         exporters.export("rp2040", run, "best", None)

@@ -11,8 +11,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from common.files import write_json, write_text
 from pipelines.engine.config import leaves
-from pipelines.engine.files import write_json, write_text
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import Evaluation
 

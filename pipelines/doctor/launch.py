@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from pipelines.engine.errors import UserError
+from common.errors import UserError
 
 
 def check_world(accelerator_num_processes: int) -> None:

@@ -14,12 +14,12 @@ from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 from torch import nn
 
+from common.errors import MembersFailed, UserError
 from models import io
+from pipelines.doctor.launch import check_world
 from pipelines.engine import config as configs
 from pipelines.engine import data, hardware
 from pipelines.engine.config import BaseConfig, leaves
-from pipelines.engine.errors import MembersFailed, UserError
-from pipelines.engine.launch import check_world
 from pipelines.engine.loop import Stopped
 from pipelines.engine.runs import ROOT, Run
 from pipelines.engine.workload import WORKLOADS, Workload

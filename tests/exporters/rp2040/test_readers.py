@@ -1,7 +1,7 @@
 """The four readers of the files choose the same tokens, and the chip is as fast and small as is said.
 
 The UF2 runs on the package unicorn by default. Slow tests add the host program, MicroPython and rp2040js, which counts
-cycles; what they need (cc, node, `npm ci` in tests/rp2040) is a failure where it is missing.
+cycles; what they need (cc, node, `npm ci` in tests/exporters/rp2040) is a failure where it is missing.
 """
 
 import json
@@ -20,11 +20,11 @@ from models.integer_transformer import quantize
 from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
-from tests.rp2040.chip import run
-from tests.rp2040.test_inference import in_micropython
+from tests.exporters.rp2040.chip import run
+from tests.exporters.rp2040.test_inference import in_micropython
 
 FOLDER = Path(__file__).parent
-FIRMWARE = FOLDER.parents[1] / "exporters/rp2040/firmware"
+FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
 TOKENS = 64
 PROMPTS = [
     "",

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.engine.errors import UserError
-from pipelines.engine.gpu import GIB, driver_fault, read_driver, read_gpus
-from pipelines.engine.launch import check_world
+from common.errors import UserError
+from common.gpu import GIB, driver_fault, read_driver, read_gpus
+from pipelines.doctor.launch import check_world
 
 if TYPE_CHECKING:
     import torch

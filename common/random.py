@@ -1,9 +1,10 @@
 """Random numbers as a pure function of what they are for: no generator, no state, the same bits on every device.
 
-A stream has a key, made by `fold` from the run's seed and the names of what it feeds; an item of the stream is a row
-of numbers that depends on (key, item) and on nothing else, such as how items are split over processes or batches.
+A stream has a key, made by `derive_key` from the run's seed and the names of what it feeds; an item of the stream is
+a row of numbers that depends on (key, item) and on nothing else, such as how items are split over processes or
+batches.
 
-    uniform(fold(seed, "instances"), items, 150)
+    uniform(derive_key(seed, "instances"), items, 150)
 
 The hash is SplitMix64 (Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators) in wrapping int64.
 """
@@ -18,14 +19,15 @@ GAMMA = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's increment, as a signed number
 BITS = 23  # of a float32's mantissa: every multiple of 2**-23 below 1 is exact, and none rounds up to 1
 
 
-def fold(seed: int, *parts: int | str) -> int:
-    """A stream's key, in the range of int64, from a seed and what the stream is for: `fold(seed, "noise", step)`.
+def derive_key(seed: int, *parts: int | str) -> int:
+    """A stream's key, in the range of int64, from a seed and what the stream is for: `derive_key(seed, "noise", step)`.
 
-    `fold(1, 23)`, `fold(12, 3)` and `fold(1, "23")` differ. Raises TypeError for parts that are neither int nor str.
+    `derive_key(1, 23)`, `derive_key(12, 3)` and `derive_key(1, "23")` differ. Raises TypeError for a part that is
+    neither int nor str.
     """
     for part in (seed, *parts):
         if type(part) not in (int, str):
-            raise TypeError(f"fold takes int and str, got {part!r} of type {type(part).__name__}")
+            raise TypeError(f"derive_key takes int and str, got {part!r} of type {type(part).__name__}")
     digest = hashlib.blake2b(json.dumps([seed, *parts]).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 

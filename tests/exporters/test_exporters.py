@@ -13,7 +13,7 @@ from exporters import to_safetensors
 from models import io
 from models.routing.policy import RoutingConfig, RoutingPolicy
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 EVALUATION = {
     "cost": 6.25,
     "cost_interval": [6.2, 6.3],

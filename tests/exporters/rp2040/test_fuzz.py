@@ -14,7 +14,7 @@ import pytest
 from exporters.rp2040.layout import read_model, read_vocabulary
 
 FOLDER = Path(__file__).parent
-FIRMWARE = FOLDER.parents[1] / "exporters/rp2040/firmware"
+FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import fake_driver
 import pytest
 import torch
 
-from pipelines.engine.gpu import GPU, figures, read_gpu
+from common.gpu import GPU, figures, read_gpu
 
 READ_ALL = """
 import dataclasses, json
-from pipelines.engine.gpu import figures, read_driver, read_gpus
+from common.gpu import figures, read_driver, read_gpus
 gpus = read_gpus()
 print(json.dumps([[dataclasses.asdict(gpu), figures(gpu)] for gpu in gpus]))
 """
@@ -65,7 +65,7 @@ def test_without_a_driver_there_are_no_gpus(tmp_path):
 
 
 def test_a_driver_that_fails_to_open_has_no_gpus_and_says_why(driver):
-    script = "import json; from pipelines.engine import gpu; print(json.dumps([*gpu.read_gpus(), gpu.driver_fault()]))"
+    script = "import json; from common import gpu; print(json.dumps([*gpu.read_gpus(), gpu.driver_fault()]))"
     [fault] = python(script, driver, FAKE_NVML_INIT="18")
     assert "mismatch" in fault
 
@@ -77,7 +77,7 @@ def test_the_cpu_is_no_gpu():
 def test_a_cuda_device_is_found_by_its_uuid_not_its_number(driver):
     script = """
 import json, types, torch
-from pipelines.engine.gpu import read_gpu
+from common.gpu import read_gpu
 uuids = ["00000002-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000000", "unknown to the driver"]
 torch.cuda.get_device_properties = lambda index: types.SimpleNamespace(uuid=uuids[index])
 torch.cuda.current_device = lambda: 1
@@ -91,7 +91,7 @@ print(json.dumps([gpu and gpu.name for gpu in gpus]))
 def test_a_reading_costs_less_than_a_millisecond(driver):
     script = """
 import json, time
-from pipelines.engine.gpu import read_gpus
+from common.gpu import read_gpus
 read_gpus()
 seconds = []
 for _ in range(200):

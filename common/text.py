@@ -100,7 +100,7 @@ def known_word_share(text: str, known: set[str]) -> float | None:
 
 def longest_copied_span(text: str, training: str) -> str:
     """The longest piece of `text` that stands in `training`, the first of equally long ones; "" where there is none."""
-    own, other = _Windows(text), _Windows(training)
+    own, other = _RollingHashes(text), _RollingHashes(training)
 
     def copied(length: int) -> str:
         starts = np.flatnonzero(np.isin(own.hashes(length), own.common(other, length)))
@@ -127,14 +127,14 @@ def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     """
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")
-    pieces, known = _Windows(text).hashes(span), np.sort(_Windows(training).hashes(span))
+    pieces, known = _RollingHashes(text).hashes(span), np.sort(_RollingHashes(training).hashes(span))
     starts = np.flatnonzero(_places(known, pieces) >= 0)
     # +1 where a piece begins, -1 behind its end: the running sum counts the pieces over each character.
     steps = np.bincount(starts, minlength=len(text) + 1) - np.bincount(starts + span, minlength=len(text) + 1)
     return np.cumsum(steps)[: len(text)] > 0
 
 
-class _Windows:
+class _RollingHashes:
     """Hashes of all windows of a text, of any length, each in a few operations over the text (Karp and Rabin 1987)."""
 
     BASE = 0x9E3779B97F4A7C15  # odd, so that its powers can be inverted modulo 2^64
@@ -154,7 +154,7 @@ class _Windows:
         sums = self.prefixes[length:] - self.prefixes[:-length]
         return sums * self.shifts[: len(sums)]
 
-    def common(self, other: "_Windows", length: int) -> np.ndarray:
+    def common(self, other: "_RollingHashes", length: int) -> np.ndarray:
         """Those of a longer text's hashes that may be among this one's; most others are sieved out by 16 bits."""
         theirs = other.hashes(length)
         sieve = np.zeros(1 << 16, bool)

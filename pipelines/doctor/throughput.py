@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from common.gpu import read_gpu
 from pipelines.engine.batches import stream
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.gpu import read_gpu
 from pipelines.engine.loop import Loop
 from pipelines.engine.runs import Run, processor
 from pipelines.engine.workload import Task

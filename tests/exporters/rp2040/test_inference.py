@@ -205,7 +205,7 @@ def test_the_sum_is_right_without_the_module_for_it(monkeypatch):
 def in_micropython(folder: Path, code: str) -> str:
     """What code prints in MicroPython, with the files of a folder at hand."""
     if not shutil.which("node") or not (HERE / "node_modules" / "@micropython").is_dir():
-        pytest.fail("MicroPython is not installed; with node 18 or later: npm ci --prefix tests/rp2040")
+        pytest.fail("MicroPython is not installed; with node 18 or later: npm ci --prefix tests/exporters/rp2040")
     words = ["node", HERE / "micropython.mjs", folder]
     done = subprocess.run(words, input=code, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

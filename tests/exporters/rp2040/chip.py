@@ -1,6 +1,6 @@
 """An RP2040 as far as the firmware needs one, on the Cortex-M0 of the package unicorn: no toolchain, no node.
 
-python tests/rp2040/chip.py story.uf2 "/temperature 0.8" "Once upon a time"
+python tests/exporters/rp2040/chip.py story.uf2 "/temperature 0.8" "Once upon a time"
 """
 
 import struct

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from pipelines.engine import benchmark, cli
+from pipelines import cli
+from pipelines.doctor import throughput
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.loop import Loop
@@ -59,11 +60,11 @@ class Task:
 
 def counted(task):
     config = BaseConfig(training=Training(steps=1, batch_size=16))
-    run = benchmark.temporary_run("counted")
+    run = throughput.temporary_run("counted")
     accelerator = cli.make_accelerator(config, run)
     loop = Loop(task, config, accelerator, run, "val/loss")
     loop.choose_micro_batch_size()
-    return benchmark.flops_per_example(task, loop, accelerator)
+    return throughput.flops_per_example(task, loop, accelerator)
 
 
 def test_operations_are_those_of_forward_and_backward_pass():
@@ -103,8 +104,8 @@ def test_a_batch_larger_than_the_data_is_counted():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_large_product_is_one_in_the_type_of_the_model(monkeypatch, dtype):
     config, seen = BaseConfig(training=Training(steps=1)), []
-    accelerator = cli.make_accelerator(config, benchmark.temporary_run("product"))
+    accelerator = cli.make_accelerator(config, throughput.temporary_run("product"))
     multiply = torch.Tensor.__matmul__
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: seen.append(a.dtype) or multiply(a, b))
-    assert benchmark.product_flops_per_s(Perceptron().to(dtype), accelerator) > 1e9
+    assert throughput.product_flops_per_s(Perceptron().to(dtype), accelerator) > 1e9
     assert set(seen) == {dtype}

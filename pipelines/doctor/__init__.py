@@ -1,0 +1,1 @@
+"""Is this machine ready to train, and how fast is it?"""
