@@ -107,7 +107,7 @@ def test_files_of_every_part_are_read():
 @pytest.mark.parametrize(
     ("path", "source", "fault"),
     [
-        ("models/a.py", "import pipelines.engine.loop", "models.a may import from models"),
+        ("models/a.py", "import pipelines.engine.loop", "models.a may import from common, models"),
         ("models/a.py", "from exporters import manifest", "imports exporters.manifest"),
         ("models/routing/a.py", "from ...pipelines import engine", "imports pipelines.engine"),
         ("models/a.py", "from accelerate import Accelerator", "only pipelines.engine may"),
