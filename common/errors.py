@@ -1,4 +1,6 @@
-"""The one kind of error a user can mend."""
+"""How a stage may end other than well: each kind has an exit status of its own."""
+
+import signal
 
 
 class UserError(ValueError):
@@ -8,5 +10,13 @@ class UserError(ValueError):
     """
 
 
+class Stopped(Exception):
+    """A signal asked training to stop, and everything is saved. Entry points exit with 128 + the signal's number."""
+
+    def __init__(self, number: int, where: str):
+        super().__init__(f"stopped by {signal.Signals(number).name}{where}; go on with --resume")
+        self.number = number
+
+
 class MembersFailed(Exception):
-    """Some of a run's many models could not be trained; the others are."""
+    """Some models of a run of many could not be trained; the others are. Entry points exit with status 1."""

@@ -3,9 +3,10 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,32 @@ def sha256(path: Path) -> str:
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file below `folder`, by relative path."""
     return {str(path.relative_to(folder)): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def fault(folder: Path, manifest: str) -> str | None:
+    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is."""
+    try:
+        for name, digest in json.loads((folder / manifest).read_text()).items():
+            if sha256(folder / name) != digest:
+                return f"{name} does not match its SHA-256"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{manifest} or a file it lists cannot be read ({error})"
+    return None
+
+
+def append_json_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append one object to a file of JSON lines; NaN and infinity, which JSON does not have, become null."""
+    finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in entry.items()}
+    with explained(path), path.open("a") as file:
+        file.write(json.dumps(finite) + "\n")
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines, none if it does not exist; a line torn by a crash is left out."""
+    entries = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return entries

@@ -1,7 +1,6 @@
 """Whole training steps, timed."""
 
 import contextlib
-import resource
 import statistics
 import tempfile
 import time
@@ -16,48 +15,46 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from common.gpu import read_gpu
+from common.machine import peak_memory_bytes, processor
 from pipelines.engine.batches import stream
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.loop import Loop
-from pipelines.engine.runs import Run, processor
+from pipelines.engine.run import Run
+from pipelines.engine.update import Updater
 from pipelines.engine.workload import Task
 
 WARM_UP = 3  # steps: allocations, kernel choices, compilation
 
 
-def measure(
-    task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, select: str, steps: int
-) -> dict[str, Any]:
+def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Any]:
     """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing is kept of the training."""
     training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None})
     config = config.model_copy(update={"training": training})
-    loop = Loop(task, config, accelerator, run, select)
-    loop.choose_micro_batch_size()
-    batches = loop.batches()
-    loop.model.train()
+    updater = Updater(task, config, accelerator, run)
+    updater.choose_micro_batch_size()
+    batches = updater.batches()
+    updater.model.train()
     cuda = accelerator.device.type == "cuda"
     times, waits, utilisation = [], [], []
     for step in range(WARM_UP + steps):
         if step == WARM_UP and cuda:
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        loop.update(batches)
+        updater.update(batches)
         if cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - began)
-        waits.append(loop.monitor.waited)
-        loop.monitor.waited = 0.0
+        waits.append(updater.monitor.waited)
+        updater.monitor.waited = 0.0
         gpu = read_gpu(accelerator.device)
         if gpu and gpu.utilisation_percent is not None:
             utilisation.append(gpu.utilisation_percent)
     times, waits, utilisation = times[WARM_UP:], waits[WARM_UP:], utilisation[WARM_UP:]
-    # On a CPU the process's peak, which the kernel counts in KiB, is the nearest there is.
-    peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
     median = statistics.median(times)
     quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [median] * 3
-    product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, loop, accelerator)
+    product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
-    targets = statistics.mean(float(entry["count"]) for entry in loop.figures[WARM_UP:]) * accelerator.num_processes
+    targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
     return {
         "workload": run.workload,
         "device": torch.cuda.get_device_name() if cuda else processor(),
@@ -66,7 +63,7 @@ def measure(
         "precision": accelerator.mixed_precision,
         "parameters": sum(p.numel() for p in task.model.parameters()),
         "batch_size": training.batch_size,
-        "micro_batch_size": loop.progress.micro_batch_size,
+        "micro_batch_size": updater.progress.micro_batch_size,
         "steps": steps,
         "examples_per_s": training.batch_size / median,
         "targets_per_s": targets / median,  # what the loss is a mean over: examples, tokens, characters
@@ -82,19 +79,19 @@ def measure(
     }
 
 
-def flops_per_example(task: Task, loop: Loop, accelerator: Accelerator) -> float | None:
+def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
     """Floating-point operations of an example's loss and its gradient (Chowdhery et al. 2022), counted.
 
     What gradient checkpointing computes again is not among them. None for recurrent networks: their kernels are opaque.
     """
-    model, size = task.model, loop.progress.micro_batch_size
+    model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None
     again = getattr(model, "gradient_checkpointing", False)
     if again:
         model.gradient_checkpointing, size = False, 1  # one example's activations fit
     try:
-        ((_, batch),) = stream(task.train, iter([loop.order.items(0)[:size]]), accelerator.device)
+        ((_, batch),) = stream(task.train, iter([updater.order.items(0)[:size]]), accelerator.device)
         with torch.compiler.set_stance("force_eager"), counted() as counter:
             with accelerator.autocast():
                 loss = task.loss(model, batch).value

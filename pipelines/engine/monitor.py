@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from tqdm import tqdm
 
 from common.gpu import figures, read_gpu
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 
 WEIGHT = 0.9  # of the past in the running mean of the loss
 

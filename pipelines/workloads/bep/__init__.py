@@ -1,12 +1,16 @@
 """A character LSTM that completes BIM Execution Plans in a firm's own language."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from common.config import Section
+from common.lazy import lazily
 from models.char_lstm import PRESETS
-from pipelines.engine.config import BaseConfig, LoadedData, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.workload import Metric, Workload
 
 
 class Data(LoadedData):
@@ -29,7 +33,13 @@ class Data(LoadedData):
     force: bool = Field(False, description="prepare in spite of a larger overlap")
     guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of a source file once expanded")
-    seed: int = Field(0, ge=0, description="of the split")
+    seed: int = Field(0, ge=0, description="seed of the split")
+
+    def inputs(self) -> Sequence[Path]:
+        """The documents that can be read, those that were skipped among them."""
+        from pipelines.workloads.bep import data
+
+        return data.inputs(self)
 
 
 class Model(Section):
@@ -57,14 +67,12 @@ class Model(Section):
         return {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name)) is not None}}
 
 
-class CharTraining(Training):
+class CharTraining(
+    Training,
+    defaults={"batch_size": 512, "schedule": "constant", "weight_decay": 0.0, "clip_norm": 5.0, "patience": 20},
+):
     """Truncated back-propagation over examples that begin anywhere; the defaults are the original's."""
 
-    batch_size: int = Field(512, ge=1, description="examples per update, over all processes")
-    schedule: Literal["cosine", "constant"] = Field("constant", description="course of the learning rate after warm-up")
-    weight_decay: float = Field(0.0, ge=0, description="AdamW's, on matrices only; 0 makes it Adam")
-    clip_norm: float | None = Field(5.0, gt=0, description="largest gradient norm; null: no clipping")
-    patience: int | None = Field(20, ge=1, description="validations without improvement before stopping; null: never")
     sequence: int = Field(100, ge=1, description="characters that a gradient goes back")
     carry: int = Field(
         2, ge=1, description="sequences of an example, the state carried from one to the next; legacy has one"
@@ -101,11 +109,8 @@ _package = "pipelines.workloads.bep"
 WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
-    inputs=lazily(f"{_package}.data:inputs"),
     task=lazily(f"{_package}.task:CharTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    settled=("model.", "training.", "seed", "data."),  # tokens mean something in the data they were made from alone
-    compared=("data.loader=resident", "data.loader=stream"),
-    select="val/bits_per_character",
+    metric=Metric("val/bits_per_character"),
 )

@@ -111,9 +111,9 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     return facts
 
 
-def inputs(config: "Config") -> list[Path]:
+def inputs(data: "Data") -> list[Path]:
     """The user's files that the texts come from, those skipped too; none for the embedded ones and what is missing."""
-    sources = config.data.sources
+    sources = data.sources
     if sources is None or not Path(sources).exists():
         return []
     return [path for path in documents.find(sources).files.values() if os.access(path, os.R_OK)]

@@ -39,9 +39,10 @@ BITS = 1 / math.log(2)  # in a nat
 
 
 def evaluate(
-    config: "Config", model: CharLSTM, folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, CharLSTM], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Validation, which picked the best model and so flatters it, and test, which picked nothing."""
+    (model,) = models.values()
     corpus = data.load(folder)
     if "".join(corpus.vocabulary) != model.config.vocabulary:
         raise UserError(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.bep import data
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def scored(batch: Mapping[str, Tensor], stride: int) -> tuple[Tensor, Tensor]:
     return targets, new & (targets != END) & (targets != PAD)
 
 
-class CharTask:
+class CharTask(Task):
     """The loss covers each character and the end of each document; `legacy` has that of a window's last step alone."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
@@ -104,15 +104,6 @@ class CharTask:
         logits, _ = model(batch["window"][:, :-1].long())
         nats = (token_nats(logits, targets) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
-
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:

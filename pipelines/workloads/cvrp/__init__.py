@@ -1,20 +1,24 @@
 """Capacitated vehicle routing: neural solvers trained by reinforcement learning."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from common.config import Section
+from common.lazy import lazily
 from models.routing.policy import KINDS, PRESETS, RoutingConfig
-from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.workload import Metric, Workload
 
 HEURISTICS = ("greedy", "savings")
 CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # Kool et al. 2019, by number of customers
 LARGEST_DEMAND = {"uniform": 9, "grid": 10, "clustered": 9}
 
 
-class Data(Section):
-    """The distribution of instances."""
+class Data(DataSection):
+    """The distribution of instances; a policy can be evaluated on others than it was trained on."""
+
+    settled: ClassVar[bool] = False
 
     customers: int = Field(20, ge=2, le=10_000, description="customers per instance")
     capacity: int | None = Field(None, ge=1, description="of a vehicle, in units of demand; null: Kool et al.'s")
@@ -107,6 +111,11 @@ class Config(BaseConfig):
     training: CvrpTraining = CvrpTraining(steps=2000)
     evaluation: EvaluationSettings = EvaluationSettings()
 
+    @property
+    def trains(self) -> bool:
+        """Whether model.kind is a network; heuristics have nothing to learn."""
+        return self.model.kind not in HEURISTICS
+
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":
         starts = self.training.starts
@@ -124,6 +133,5 @@ WORKLOAD = Workload(
     task=lazily(f"{_package}.task:CvrpTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    untrained=lambda config: config.model.kind in HEURISTICS,
-    select="val/cost",
+    metric=Metric("val/cost"),
 )

@@ -9,30 +9,21 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from common.errors import UserError
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
-from pipelines.engine.workload import Loss, MapItems
-from pipelines.workloads.cvrp import HEURISTICS
+from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.cvrp.instances import Generated, load, stream_key
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 
-class CvrpTask:
+class CvrpTask(Task):
     """Tours are sampled, and made likelier by how much shorter they are than a baseline's."""
 
-    notes = ()
-
     def __init__(self, config: "Config", folder: Path, device: torch.device):
-        if config.model.kind in HEURISTICS:
-            raise UserError(
-                f"model.kind={config.model.kind} is a heuristic and needs no training; evaluate it with: python "
-                f"pipelines/evaluate.py --workload cvrp --name {config.model.kind} model.kind={config.model.kind}"
-            )
         self.config, self.device = config, device
         self.model = RoutingPolicy(config.model.resolved()).to(device)
         self.train = Generated(config.data, stream_key(config.seed, "train"), device)

@@ -44,9 +44,10 @@ STRIP, MISTAKES = 36, 12  # pictures in the report
 
 
 def evaluate(
-    config: "Config", model: nn.Module, folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """The test part, whose images no update has seen and no choice was made by."""
+    (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder)
     pairs, images = comparisons.pairs["test"], comparisons.parts["test"]

@@ -1,16 +1,20 @@
 """Tiny transformers that tell stories on a microcontroller."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from common.config import Section
+from common.lazy import lazily
 from models import rp2040
 from models.tiny_transformer import PRESETS, TinyTransformerConfig
-from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.workload import Metric, Workload
 
 
-class Data(Section):
+class Data(DataSection):
     """Which stories."""
 
     source: str | None = Field(
@@ -22,6 +26,12 @@ class Data(Section):
     seed: int = Field(0, ge=0, description="of the embedded stories and of the split")
     generated_characters: int = Field(2_200_000, ge=10_000, description="length of the embedded stories")
     passage_characters: int = Field(2000, ge=100, description="length of the passages that a book is cut into")
+
+    def inputs(self) -> Sequence[Path]:
+        """The files that the stories come from; none for the generator and a dataset id."""
+        from pipelines.workloads.tinystories import data
+
+        return [] if self.source is None else data.source_files(self.source)
 
 
 class Model(Section):
@@ -116,10 +126,8 @@ _package = "pipelines.workloads.tinystories"
 WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
-    inputs=lazily(f"{_package}.data:inputs"),
     task=lazily(f"{_package}.task:StoriesTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    settled=("model.", "training.", "seed", "data."),  # tokens mean something in the data they were made from alone
-    select="val/bits_per_character",
+    metric=Metric("val/bits_per_character"),
 )

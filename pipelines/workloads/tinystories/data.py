@@ -14,8 +14,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from common.errors import UserError
+from common.prepared import MANIFEST
 from models.tiny_transformer import PIECES, SPECIAL_TOKENS
-from pipelines.engine.data import MANIFEST
 from pipelines.workloads.tinystories import stories as generator
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     bpe.save(str(folder / "tokenizer.json"))
     return {
         "source": source,
-        "files": [path.name for path in inputs(config)],
+        "files": [path.name for path in config.data.inputs()],
         "split": how,
         "duplicates_removed": duplicates,
         "nul_characters_removed": sum(text.count("\0") for text in texts),
@@ -101,11 +101,6 @@ def read(data: "Data") -> tuple[str, list[str]]:
     if DATASET_ID.fullmatch(data.source):
         return f"Hugging Face dataset {data.source}, split train", _download(data.source)
     raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
-
-
-def inputs(config: "Config") -> list[Path]:
-    """The user's files that the stories come from; none for the generator, a dataset id, and what is missing."""
-    return [] if config.data.source is None else source_files(config.data.source)
 
 
 def source_files(source: str) -> list[Path]:

@@ -28,9 +28,10 @@ BITS = 1 / math.log(2)  # in a nat
 
 
 def evaluate(
-    config: "Config", model: TinyTransformer, folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, TinyTransformer], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """The one split that no update has seen; it picked the best model, so its figures are a little too good."""
+    (model,) = models.values()
     began = time.perf_counter()
     data.check_tokenizer(folder, model.config.tokenizer)
     settings, sizes = config.evaluation, model.config

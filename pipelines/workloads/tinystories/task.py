@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from models import rp2040
 from models.tiny_transformer import CLAIMED_PARAMETERS, END, PRESETS, TinyTransformer
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.tinystories import data
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def text_only(batch: Mapping[str, Tensor]) -> Tensor:
     return batch["counted"] & (batch["targets"] != END)
 
 
-class StoriesTask:
+class StoriesTask(Task):
     """The loss covers the text and the end of each story, never what crosses from one story to the next."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
@@ -92,15 +92,6 @@ class StoriesTask:
         nats = (token_nats(model(batch["tokens"], batch["stories"]), batch["targets"]) * counted).sum(1)
         per_character = self.facts["held_out"]["tokens"] / self.facts["held_out"]["characters"] / math.log(2)
         return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
-
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import pytest
 from common.errors import UserError
 from common.files import digests, sha256
 from models.char_lstm import MASKS, SPECIAL_TOKENS, Characters
-from pipelines.engine import data as prepared
+from pipelines import cli
 from pipelines.workloads.bep import data
 from tests.stages import refused, stage, stage_here
 
@@ -391,9 +391,9 @@ def test_a_file_added_later_is_noticed(firm, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     settings = Config(data=Data(sources="firm"))
-    folder, manifest = prepared.prepare("bep", WORKLOAD, settings)
+    folder, manifest = cli.prepare("bep", WORKLOAD, settings)
     assert manifest["vocabulary"] == data.load(folder).facts["vocabulary"]
-    assert prepared.prepare("bep", WORKLOAD, settings)[1] == manifest
+    assert cli.prepare("bep", WORKLOAD, settings)[1] == manifest
     shutil.copy(firm / "plan-b.txt", firm / "plan-z.txt")
     with pytest.raises(UserError, match=r"plan-z\.txt has changed since"):
-        prepared.prepare("bep", WORKLOAD, settings)
+        cli.prepare("bep", WORKLOAD, settings)

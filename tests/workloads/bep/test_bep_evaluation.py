@@ -8,9 +8,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from common.config import build
 from common.errors import UserError
 from models.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
-from pipelines.engine.config import build
 from pipelines.engine.loop import evaluator
 from pipelines.workloads.bep import Config, data, evaluation
 from pipelines.workloads.bep.fields import FIELDS

@@ -5,7 +5,7 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 from pipelines.report import page as report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import MOST_OPEN, sections
