@@ -1,12 +1,12 @@
-"""The one kind of error a user can mend."""
+"""Errors that end a stage with a message instead of a traceback."""
 
 
 class UserError(ValueError):
-    """Something the user can put right; the message says what is wrong, what was given and what to type instead.
+    """An error that the user can fix: the message says what is wrong, what was given and what to type instead.
 
     Entry points print it without a traceback and exit with status 2.
     """
 
 
 class MembersFailed(Exception):
-    """Some of a run's many models could not be trained; the others are."""
+    """Raised at the end of a run of many models when some could not be trained; all others were."""

@@ -23,7 +23,7 @@ from pipelines.doctor import throughput
 from pipelines.engine import hardware
 from pipelines.engine.config import BaseConfig, build
 from pipelines.engine.workload import find
-from pipelines.report.page import shown
+from pipelines.report.tables import shown
 
 CPU_SECONDS = 600
 

@@ -16,7 +16,7 @@ from pipelines import cli
 from pipelines.engine.loop import evaluator
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import find
-from pipelines.report import page
+from pipelines.report import page, tables
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     if accelerator.is_main_process:
         for evaluation in evaluations:
             page.keep(run, evaluation)
-            print(page.as_text(evaluation))
+            print(tables.as_text(evaluation))
         page.write(run, workload.report(config, model, run))
         print(f"report: {run.report}")
 

@@ -1,4 +1,4 @@
-"""Evaluations on disk and the one self-contained page that shows a run: report.html."""
+"""Evaluations on disk, and report.html: one self-contained page that shows a run."""
 
 import csv
 import io
@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-import matplotlib
-import numpy as np
-from matplotlib.figure import Figure
-
 from common.files import write_json, write_text
 from pipelines.engine.config import leaves
 from pipelines.engine.runs import Run
 from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import curves
+from pipelines.report.tables import table
 
-SHOWN_FACTS = 40  # more are folded up
+SHOWN_FACTS = 40  # a longer list of figures is folded up
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; color: #1a1a1a }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc }
@@ -41,80 +39,6 @@ def keep(run: Run, evaluation: Evaluation) -> None:
         write_text(run.evaluations / f"{evaluation.split}.csv", text.getvalue())
     for name, content in evaluation.files.items():
         write_text(run.evaluations / name, content)
-
-
-def as_text(evaluation: Evaluation) -> str:
-    """The evaluation's table for a terminal."""
-    rows = list(evaluation.table) or [dict(evaluation.summary)]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns, *([shown(row.get(key)) for key in columns] for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in cells
-    ]
-    return "\n".join([f"\n{evaluation.split}:", lines[0], "-" * len(lines[0]), *lines[1:]])
-
-
-def shown(value: Any) -> str:
-    """A number, interval or word as a reader wants it; nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(item) for item in value) + "]"
-    return str(value)
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as an HTML table whose columns are their keys."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(shown(row.get(column)))}</td>" for column in columns) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def svg(figure: Figure) -> str:
-    """A matplotlib figure as inline SVG with its text as text."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", bbox_inches="tight")
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
-def curves(metrics: Sequence[Mapping[str, Any]]) -> str:
-    """One panel per name that was logged while training: train/<name> and val/<name> over steps."""
-    names = dict.fromkeys(
-        key.partition("/")[2] for entry in metrics for key in entry if key.startswith(("train/", "val/"))
-    )
-    names = [*names, "learning_rate", "examples_per_s"]
-    columns = 3
-    rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4 * columns, 2.6 * rows), layout="constrained")
-    for axis, name in zip(
-        figure.subplots(rows, columns, squeeze=False).flat, names + [None] * (rows * columns - len(names)), strict=True
-    ):
-        if name is None:
-            axis.axis("off")
-            continue
-        for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
-            points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
-            if points:
-                axis.plot(*np.array(points).T, style, label=key, linewidth=1, markersize=3)
-        axis.set_title(name.replace("_", " "), fontsize=10)
-        axis.set_xlabel("step", fontsize=8)
-        axis.tick_params(labelsize=8)
-        if len(axis.lines) > 1:
-            axis.legend(fontsize=8)
-    return svg(figure)
 
 
 def write(run: Run, sections: Sequence[tuple[str, str]]) -> None:

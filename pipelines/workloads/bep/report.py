@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from models.char_lstm import CharLSTM
 from pipelines.engine.runs import Run
-from pipelines.report.page import svg, table
+from pipelines.report.plots import svg
+from pipelines.report.tables import table
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipelines.engine.runs import Run
-from pipelines.report.page import shown, svg, table
+from pipelines.report.plots import svg
+from pipelines.report.tables import shown, table
 from pipelines.workloads.crypto.evaluation import SPLIT, TRADING
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from pipelines.engine.runs import Run
-from pipelines.report.page import svg
+from pipelines.report.plots import svg
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config

@@ -13,7 +13,8 @@ from torch import nn
 
 from models.ranking import Z95
 from pipelines.engine.runs import Run
-from pipelines.report.page import shown, svg
+from pipelines.report.plots import svg
+from pipelines.report.tables import shown
 from pipelines.workloads.lmol.data import CLASSES
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from models.tiny_transformer import TinyTransformer
 from pipelines.engine.runs import Run
-from pipelines.report.page import svg, table
+from pipelines.report.plots import svg
+from pipelines.report.tables import table
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
