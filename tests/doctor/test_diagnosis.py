@@ -10,7 +10,7 @@ DOCTOR = ["pipelines/doctor.py"]
 
 
 def test_a_healthy_cpu_machine_is_ready(tmp_path):
-    done = fake_driver.run(DOCTOR, fake_driver.none(tmp_path), CUDA_VISIBLE_DEVICES="")
+    done = fake_driver.run(DOCTOR, fake_driver.absent(tmp_path), CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("ready to train\n")
     assert done.stderr == ""
