@@ -4,7 +4,7 @@ import signal
 
 
 class UserError(ValueError):
-    """Something the user can put right; the message says what is wrong, what was given and what to type instead.
+    """An error that the user can fix: the message says what is wrong, what was given and what to type instead.
 
     Entry points print it without a traceback and exit with status 2.
     """
@@ -19,4 +19,4 @@ class Stopped(Exception):
 
 
 class MembersFailed(Exception):
-    """Some models of a run of many could not be trained; the others are. Entry points exit with status 1."""
+    """Some models of a run of many could not be trained; all others were. Entry points exit with status 1."""

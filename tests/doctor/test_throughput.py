@@ -1,4 +1,4 @@
-"""Operations that the benchmark counts, beside those worked out by hand."""
+"""Operations that the benchmark counts, compared with those worked out by hand."""
 
 import itertools
 
@@ -41,7 +41,7 @@ class Recurrent(nn.Module):
 
 
 class Attention(nn.Module):
-    """Of one head over four places of two channels."""
+    """Attention of one head over four positions of two channels."""
 
     def forward(self, x):
         x = x.view(-1, 1, 4, 2)

@@ -15,6 +15,7 @@ import torch
 from common.config import load
 from common.errors import UserError
 from models import io
+from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD
 from tests.stages import ROOT, records, refused, stage, stage_here
 
