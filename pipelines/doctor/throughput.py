@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
+from common.flops import counted
 from common.gpu import GIB, read_gpu
 from common.machine import peak_memory_bytes, processor
 from pipelines.engine.batches import stream
@@ -125,15 +122,6 @@ def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) ->
             model.gradient_checkpointing = True
         model.zero_grad()
     return counter.get_total_flops() / size
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[FlopCounterMode]:
-    """Count operations in the block, including those of attention on a CPU, whose own kernel torch does not count."""
-    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
-    kernels = [*(kernels if torch.cuda.is_available() else []), SDPBackend.MATH]
-    with sdpa_kernel(kernels), FlopCounterMode(display=False) as counter:
-        yield counter
 
 
 def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:

@@ -21,9 +21,9 @@ from scipy import stats
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 from torch import Tensor, nn
 
+from common.flops import counted
 from models import ranking
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED, Z95
-from pipelines.doctor.throughput import counted
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
