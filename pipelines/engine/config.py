@@ -4,12 +4,14 @@ Defaults < YAML < words. The resolved object is written into the run folder and 
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import core_schema
 
 from common.errors import UserError
 
@@ -20,6 +22,16 @@ class Section(BaseModel):
     """A part of a config: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The keys of a table as the values that a `str` field may have: `Annotated[str, Choice(TABLE)]`."""
+
+    table: Collection[str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.table))
 
 
 class Training(Section):
