@@ -1,4 +1,4 @@
-"""The methods a policy is compared to return solutions, of the quality known for them."""
+"""The methods that a policy is compared with return solutions, of the quality known for them."""
 
 import itertools
 import time
@@ -16,7 +16,7 @@ from pipelines.workloads.cvrp.validator import check
 
 @st.composite
 def problems(draw, most: int = 12) -> Problem:
-    """Any problem, with points that coincide, loads of 0 and loads that fill a vehicle."""
+    """Problems of all kinds, with points that coincide, loads of 0 and loads that fill a vehicle."""
     capacity = draw(st.integers(1, 30))
     loads = draw(st.lists(st.integers(0, capacity), min_size=1, max_size=most))
     coordinate = st.one_of(st.integers(0, 4), st.floats(-10, 10))

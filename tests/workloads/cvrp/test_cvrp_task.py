@@ -23,7 +23,7 @@ def task(tmp_path, **training):
 
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_parts(tmp_path):
-    """So accumulation and processes change nothing: noise goes with the item, not with its place in a batch."""
+    """Noise goes with the item, not with its place in a batch, so accumulation and processes change nothing."""
     subject = task(tmp_path)
     whole = subject.loss(subject.model, subject.train.batch(torch.arange(6)))
     parts = [subject.loss(subject.model, subject.train.batch(items)) for items in torch.arange(6).split(2)]
