@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def sections(
     config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """(heading, HTML) for every evaluation of the run."""
+    """Return (heading, HTML) pairs for every evaluation of the run."""
     parts = []
     for evaluation in evaluations:
         split = evaluation.split
@@ -29,7 +29,7 @@ def sections(
 
 
 def _cost_against_time(table: Sequence[Mapping[str, Any]]) -> Figure:
-    """Every method's mean gap, or cost where there is no reference, over its seconds per instance."""
+    """Plot every method's mean gap, or its mean cost without a reference, over its time per instance."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     axis = figure.subplots()
     key = "gap %" if all("gap %" in row for row in table) else "cost"
@@ -44,7 +44,7 @@ def _cost_against_time(table: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _tours(drawings: list[dict[str, Any]]) -> Figure:
-    """The best, median and worst instance by gap."""
+    """Draw the tours of the best, median and worst instance by gap."""
     figure = Figure(figsize=(4.2 * len(drawings), 4.4), layout="constrained")
     for axis, drawing in zip(figure.subplots(1, len(drawings), squeeze=False)[0], drawings, strict=True):
         locs = drawing["locs"]
