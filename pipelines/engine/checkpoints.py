@@ -25,9 +25,9 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from common.averaging import Average
 from common.errors import UserError
 from common.files import digests, fault, folder_at_once, write_json
-from pipelines.engine.optim import Average
 
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE = "manifest.json", "average.safetensors"
@@ -50,8 +50,8 @@ def save(
     weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
     averaged = None
     if average is not None:
-        with average.in_place():
-            averaged = get_model_state_dict(model, options=OPTIONS)
+        with average.in_place():  # as bytes: on a CPU a state is no copy
+            averaged = _tensor_bytes(get_model_state_dict(model, options=OPTIONS))
     if accelerator.scaler is not None:
         progress = {**progress, "scaler": accelerator.scaler.state_dict()}
     if accelerator.is_main_process:
@@ -59,7 +59,7 @@ def save(
         with folder_at_once(folder / name) as temporary:
             (temporary / "model.safetensors").write_bytes(_tensor_bytes(weights))
             if averaged is not None:
-                (temporary / AVERAGE).write_bytes(_tensor_bytes(averaged))
+                (temporary / AVERAGE).write_bytes(averaged)
             (temporary / "optimizer.pt").write_bytes(_torch_bytes(moments))
             (temporary / "task.pt").write_bytes(_torch_bytes(dict(task)))
             write_json(temporary / "progress.json", dict(progress))

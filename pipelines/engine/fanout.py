@@ -22,6 +22,7 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
+from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
 from common.files import write_json
 from common.machine import cores
@@ -132,8 +133,6 @@ class _Pool:
 
     def train(self, names: Sequence[str]) -> int | None:
         """Train each; return the number of a signal that ended it early."""
-        from pipelines.engine.monitor import clock
-
         waiting, began, ended = list(names), time.perf_counter(), 0
         if waiting:
             _say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")

@@ -9,13 +9,13 @@ import torch
 from accelerate import Accelerator, DistributedType
 from torch import nn
 
+from common.averaging import Average
 from common.errors import Stopped, UserError
 from common.files import explained
 from models import io
 from pipelines.engine import checkpoints
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.optim import Average
 from pipelines.engine.run import Run
 from pipelines.engine.update import OutOfMemory, Progress, Updater
 from pipelines.engine.workload import Metric, Task

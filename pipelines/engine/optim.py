@@ -1,19 +1,18 @@
-"""Optimizers, schedules of the learning rate and weight averaging; a new optimizer or schedule is one table entry.
+"""Optimizers and schedules of the learning rate; a new one is one table entry.
 
 torch is imported by the functions that need it, since configs, which offer the tables' names, are read before it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from common.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
     from torch.optim import Optimizer
 
     from pipelines.engine.config import Training
@@ -108,37 +107,3 @@ def total_steps(training: Training, size: int | None) -> int:
     if size is None or training.epochs is None:
         raise UserError("training.epochs: this workload's data are endless; give training.steps instead")
     return math.ceil(training.epochs * size / training.batch_size)
-
-
-class Average:
-    """The exponential moving average of parameters, in their own places and types (Polyak and Juditsky 1992).
-
-    The decay of update k is at most (1 + k) / (10 + k), so that the initial weights are soon forgotten. Buffers are
-    not averaged.
-    """
-
-    def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
-        self.parameters, self.decay = list(parameters), decay
-        self.values: list[Tensor] = [p.detach().clone() for p in self.parameters]
-
-    def update(self, step: int) -> None:
-        """Move towards the parameters after update `step`, counted from 1."""
-        import torch
-
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.values, [p.detach() for p in self.parameters], 1 - decay)
-
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Within it the model has the averaged weights."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def _swap(self) -> None:
-        for parameter, value in zip(self.parameters, self.values, strict=True):
-            kept = parameter.detach().clone()
-            parameter.detach().copy_(value)
-            value.copy_(kept)

@@ -12,6 +12,7 @@ from accelerate import Accelerator, DistributedType
 from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor, nn
 
+from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
@@ -19,7 +20,7 @@ from pipelines.engine import checkpoints
 from pipelines.engine.batches import Order, check_divides, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
-from pipelines.engine.optim import OPTIMIZERS, Average, learning_rate, total_steps
+from pipelines.engine.optim import OPTIMIZERS, learning_rate, total_steps
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Loss, Task
 
