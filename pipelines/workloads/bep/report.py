@@ -1,4 +1,4 @@
-"""The workload's part of report.html: what it writes for each field, and how prediction settles in."""
+"""The workload's sections of report.html: completions of each field, and prediction by characters read."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sections(config: "Config", model: CharLSTM, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML)."""
+    """Return the sections as (heading, HTML)."""
     summaries = {path.stem: json.loads(path.read_text()) for path in sorted(run.evaluations.glob("*.json"))}
     parts = [("Bits per character by characters read", svg(_by_position(summaries)))]
     for path in sorted(run.evaluations.glob("*.completions.csv")):
@@ -26,7 +26,7 @@ def sections(config: "Config", model: CharLSTM, run: Run) -> list[tuple[str, str
 
 
 def _completions(path: Path) -> str:
-    """The figures of each temperature, then prompt and completion of every field."""
+    """Return the figures of each temperature, then the prompt and completion of every field."""
     judged = json.loads(path.with_name(f"{path.name.split('.')[0]}.json").read_text())["completions"]
     html = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()])
     with path.open(newline="") as file:
@@ -39,7 +39,7 @@ def _completions(path: Path) -> str:
 
 
 def _by_position(summaries: dict[str, dict[str, Any]]) -> Figure:
-    """Bits per character from the zero state on; a last-step-only loss shows as a high beginning and a late rise."""
+    """Plot bits per character from the zero state on; a loss on the last step only begins high and rises late."""
     figure = Figure(figsize=(6, 3), layout="constrained")
     axis = figure.subplots()
     for split, summary in summaries.items():

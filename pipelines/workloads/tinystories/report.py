@@ -1,4 +1,4 @@
-"""The workload's part of report.html: told stories, and the runs compared by size, speed and quality."""
+"""The workload's sections of report.html: told stories, and the runs compared by size, speed and quality."""
 
 import json
 from html import escape
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sections(config: "Config", model: TinyTransformer, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML)."""
+    """Return the sections as (heading, HTML)."""
     samples = run.evaluations / "held_out.samples.txt"
     runs = evaluated_runs(run.folder.parent)
     parts = [("Stories it tells", f"<pre style='white-space: pre-wrap'>{escape(samples.read_text())}</pre>")]
@@ -28,13 +28,13 @@ def sections(config: "Config", model: TinyTransformer, run: Run) -> list[tuple[s
 
 
 def evaluated_runs(folder: Path) -> list[dict[str, Any]]:
-    """The summaries of all runs in `folder` that were evaluated, with the run's name."""
+    """Return the summaries of all evaluated runs in `folder`, each with the name of its run."""
     paths = sorted(folder.glob("*/evaluations/held_out.json"))
     return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths]
 
 
 def _chart(runs: list[dict[str, Any]]) -> Figure:
-    """Bits per character over speed on the chip; a point's area is the SRAM. One panel per training text."""
+    """Plot bits per character over speed on the chip, one panel per training text; a point's area shows the SRAM."""
     texts = list(dict.fromkeys(run["trained_on"] for run in runs))
     figure = Figure(figsize=(9, 3.6 * len(texts)), layout="constrained")
     for axis, name in zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True):
