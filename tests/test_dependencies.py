@@ -114,7 +114,7 @@ def test_files_of_every_part_are_read():
         ("models/a.py", "import torch_geometric.nn", "import it in the function that needs it"),
         ("models/a.py", "class A:\n  import pyvrp", "import it in the function that needs it"),
         ("models/a.py", "try:\n  import peft\nexcept ImportError:\n  pass", "import it in the function that needs it"),
-        ("exporters/a.py", "def f():\n  from pipelines.engine import runs", "imports pipelines.engine.runs"),
+        ("exporters/a.py", "def f():\n  from pipelines.engine import runs", "imports pipelines.engine.run"),
         ("pipelines/engine/a.py", "from pipelines.workloads import cvrp", "imports pipelines.workloads.cvrp"),
         ("pipelines/engine/a.py", "from models import routing", "imports models.routing"),
         ("pipelines/engine/a.py", "def f():\n  import transformers", "only models and workloads may"),

@@ -1,4 +1,4 @@
-"""The workload's part of report.html: what it writes for each field, and how prediction settles in."""
+"""The workload's sections of report.html: completions of each field, and prediction by characters read."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def sections(
     config: "Config", models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """(heading, HTML)."""
+    """Return the sections as (heading, HTML)."""
     summaries = {evaluation.split: evaluation.summary for evaluation in evaluations}
     parts = [("Bits per character by characters read", svg(_by_position(summaries)))]
     for evaluation in evaluations:
@@ -32,7 +32,7 @@ def sections(
 
 
 def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> str:
-    """The figures of each temperature, then prompt and completion of every field, from the rows of a CSV."""
+    """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
     html = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()])
     for row in csv.DictReader(io.StringIO(written, newline="")):
         html += (
@@ -43,7 +43,7 @@ def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> str:
 
 
 def _by_position(summaries: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Bits per character from the zero state on; a last-step-only loss shows as a high beginning and a late rise."""
+    """Plot bits per character from the zero state on; a loss on the last step only begins high and rises late."""
     figure = Figure(figsize=(6, 3), layout="constrained")
     axis = figure.subplots()
     for split, summary in summaries.items():

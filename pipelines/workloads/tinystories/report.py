@@ -1,4 +1,4 @@
-"""The workload's part of report.html: told stories, and the runs compared by size, speed and quality."""
+"""The workload's sections of report.html: told stories, and the runs compared by size, speed and quality."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def sections(
     config: "Config", models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """(heading, HTML): told stories, and this run beside those in the folders next to it."""
+    """Return the sections as (heading, HTML): told stories, and this run beside those in the folders next to it."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
     samples = found.files["held_out.samples.txt"]
     runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
@@ -35,13 +35,13 @@ def sections(
 
 
 def evaluated_runs(folder: Path, but: str) -> list[dict[str, Any]]:
-    """The summaries of all evaluated runs in `folder`, with each run's name; `but` names the one to leave out."""
+    """Return the summaries of all evaluated runs in `folder`, each with its run's name, `but` that of one run."""
     paths = sorted(folder.glob("*/evaluations/held_out.json"))
     return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths if path.parts[-3] != but]
 
 
 def _chart(runs: list[dict[str, Any]]) -> Figure:
-    """Bits per character over speed on the chip; a point's area is the SRAM. One panel per training text."""
+    """Plot bits per character over speed on the chip, one panel per training text; a point's area shows the SRAM."""
     texts = list(dict.fromkeys(run["trained_on"] for run in runs))
     figure = Figure(figsize=(9, 3.6 * len(texts)), layout="constrained")
     for axis, name in zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True):
