@@ -29,9 +29,9 @@ class Data(DataSection):
 
     def inputs(self) -> Sequence[Path]:
         """The files that the stories come from; none for the generator and a dataset id."""
-        from pipelines.workloads.tinystories import sources
+        from pipelines.workloads.tinystories import data
 
-        return [] if self.source is None else sources.source_files(self.source)
+        return data.inputs(self)
 
 
 class Model(Section):

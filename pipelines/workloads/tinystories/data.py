@@ -17,7 +17,7 @@ from pipelines.workloads.tinystories.splitting import split
 from pipelines.workloads.tinystories.tokenization import alphabet, encode, train_tokenizer
 
 if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Config
+    from pipelines.workloads.tinystories import Config, Data
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
@@ -38,7 +38,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     bpe.save(str(folder / "tokenizer.json"))
     return {
         "source": source,
-        "files": [path.name for path in config.data.inputs()],
+        "files": [path.name for path in inputs(config.data)],
         "split": how,
         "duplicates_removed": duplicates,
         "nul_characters_removed": sum(text.count("\0") for text in texts),
@@ -48,9 +48,9 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     }
 
 
-def inputs(config: "Config") -> list[Path]:
+def inputs(data: "Data") -> list[Path]:
     """Return the user's files that the stories come from; none for the generator, a dataset id or a missing source."""
-    return [] if config.data.source is None else source_files(config.data.source)
+    return [] if data.source is None else source_files(data.source)
 
 
 def _sizes(texts: Sequence[str], table: pa.Table) -> dict[str, Any]:
