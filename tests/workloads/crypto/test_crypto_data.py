@@ -1,4 +1,4 @@
-"""The data stage as a whole: candles in, tables and facts out, one bad coin alone."""
+"""Preparation as a whole: candles in, tables and facts out, a bad coin left out alone."""
 
 import json
 from types import SimpleNamespace
@@ -106,7 +106,7 @@ def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_pat
     reasons = {
         "XRPUSDT": "XRPUSDT: 30 rows are too few, 500 are needed",
         "ADAUSDT": "the file is empty",
-        "BNBUSDT": "no parquet file",
+        "BNBUSDT": "not a parquet file",
         "DOGEUSDT": "no window fits: 235 candles without a gap are needed",
         "LTCUSDT": "no file of its 15m candles",
     }
@@ -162,8 +162,8 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
         ({"split": "walk_forward", "folds": 1}, r"data\.folds=1 must be 2 or more"),
         ({"source": "kraken"}, r"data\.source=kraken is not known; give one of simulate, files, ccxt"),
         ({"source": "files"}, r"data\.source=files needs data\.folder"),
-        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no meaning with data\.source=simulate"),
-        ({"folder": "missing"}, r"data\.folder=missing: there is no such folder"),
+        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no effect with data\.source=simulate"),
+        ({"folder": "missing"}, r"data\.folder=missing: no such folder"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_once_and_in_a_line(tmp_path, changed, message):
@@ -176,5 +176,5 @@ def test_candles_that_changed_since_they_were_prepared_are_refused(tmp_path):
     stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
     page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps({**page, "hash": "0" * 64}))
-    with pytest.raises(UserError, match="not the candles that were prepared"):
+    with pytest.raises(UserError, match="the candles have changed since they were prepared"):
         stage.load(tmp_path, "BTCUSDT")

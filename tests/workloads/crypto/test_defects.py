@@ -75,7 +75,7 @@ def test_features_in_another_order_or_number_are_refused_and_not_scaled_by_posit
     names, table = ("a", "b", "c"), np.random.default_rng(0).normal(size=(50, 3))
     scaler = Scaler.fit(names, table, np.arange(9, 50), 10)
     for wrong, columns in ((("b", "a", "c"), table), (("a", "b"), table[:, :2]), (names, table[:, :2])):
-        with pytest.raises(UserError, match="knows the features a, b, c in this order"):
+        with pytest.raises(UserError, match="fitted on the features a, b, c in this order"):
             scaler.transform(wrong, columns)
     again = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
     np.testing.assert_array_equal(again.transform(names, table), scaler.transform(names, table))

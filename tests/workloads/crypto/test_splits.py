@@ -48,7 +48,7 @@ def test_without_purge_or_embargo_the_checker_speaks():
         (5, 60),
         (3, 62),
     ):  # one candle lies between the parts: 3 + 60 rows are left out, 62 would do
-        with pytest.raises(AssertionError, match="train knows candles up to"):
+        with pytest.raises(AssertionError, match="train uses candles up to"):
             assert_disjoint(times, fold, horizon, lookback, STEP)
 
 
