@@ -1,4 +1,4 @@
-"""The evaluation tells skill from noise and leaks, chooses nothing on the test, and leaves nobody out."""
+"""The evaluation tells skill from noise and leaks, chooses nothing on the test, and leaves no coin out."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from common.errors import UserError
-from pipelines.workloads.crypto import data, judge, market
+from pipelines.workloads.crypto import baselines, data, market
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
 from pipelines.workloads.crypto.task import windows
@@ -26,7 +26,7 @@ def evaluated(config, models, folder):
 @pytest.fixture(scope="module", autouse=True)
 def baselines_fitted_once():
     """Most of an evaluation's time goes into fitting baselines; the same rows are not fitted twice here."""
-    fit, known = judge.baselines, {}
+    fit, known = baselines.fit_and_predict, {}
 
     def remembered(*arrays, seed):
         key = seed, *(array.tobytes() for array in arrays)
@@ -35,7 +35,7 @@ def baselines_fitted_once():
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "baselines", remembered)
+        patch.setattr(baselines, "fit_and_predict", remembered)
         yield
 
 
@@ -273,7 +273,10 @@ def test_a_model_of_other_candles_or_another_order_of_features_is_refused(plante
     model = models["AAAUSDT"]
     known = model.config
     for wrong, message in (
-        (replace(known, features=known.features[::-1]), "in this order, the prepared data of AAAUSDT are log_return_1"),
+        (
+            replace(known, features=known.features[::-1]),
+            "in this order, but the prepared data of AAAUSDT have log_",
+        ),
         (replace(known, about={"data_sha256": {"AAAUSDT": "0"}}), "the candles of AAAUSDT have changed since"),
     ):
         model.config = wrong

@@ -1,8 +1,9 @@
-"""What per-coin classifiers of market moves were found to get wrong elsewhere, each made impossible by name.
+"""Mistakes that per-coin classifiers of market moves were found to make elsewhere, each ruled out by a test.
 
-Others of the kind stand beside what they are about: batches of one and windows copied 60 times (test_cnn_lstm,
+More of them are tested beside what they concern: batches of one and windows copied 60 times (test_cnn_lstm,
 test_crypto_task), coins that fail or are trained again (test_crypto), the accuracy shown without the majority
-(test_crypto_report), open candles and gaps (test_candles), five of six shipped models (test_judge).
+(test_crypto_report), open candles and gaps (test_candle_checks, test_candles), features in units of the price
+(test_features), stops checked after targets (test_backtest), five of six published models (test_classification).
 """
 
 import json
@@ -19,7 +20,7 @@ from common.errors import UserError
 from models import io
 from models.cnn_lstm import CNNLSTM
 from pipelines.engine.runs import ROOT
-from pipelines.workloads.crypto import backtest, data, features, judge, market, splits
+from pipelines.workloads.crypto import backtest, classification, data, features, market, splits
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
@@ -181,9 +182,9 @@ def test_the_legacy_label_map_cannot_return_a_fall_is_0_nothing_is_1_and_a_rise_
 
 
 def test_confusion_labels_keep_their_order_whatever_classes_occur():
-    found = judge.confusion(np.array([2, 2, 1]), np.array([0, 2, 2]))
+    found = classification.confusion_matrix(np.array([2, 2, 1]), np.array([0, 2, 2]))
     assert found.tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 1]]
-    rows = judge.table_figures(found)["classes"]
+    rows = classification.confusion_metrics(found)["classes"]
     assert [row["class"] for row in rows] == ["SHORT", "NO_TRADE", "LONG"]
     assert ([row["labels"] for row in rows], [row["predictions"] for row in rows]) == ([1, 0, 2], [0, 1, 2])
 
@@ -191,7 +192,7 @@ def test_confusion_labels_keep_their_order_whatever_classes_occur():
 def test_accuracy_is_that_of_predictions_and_never_clipped_or_made_up():
     labels = np.array([0, 1, 2] * 20)
     for predicted, accuracy in ((labels, 1.0), ((labels + 1) % 3, 0.0), (np.ones(60, int), 1 / 3)):
-        found = judge.figures(np.eye(3)[predicted], labels, np.full(3, 1 / 3))
+        found = classification.metrics(np.eye(3)[predicted], labels, np.full(3, 1 / 3))
         assert found["accuracy"] == pytest.approx(accuracy)
 
 
@@ -215,60 +216,7 @@ def test_a_threshold_below_the_cost_of_a_trade_is_refused_by_name():
         check_threshold(0.0025)
 
 
-# ---- features
-
-
-def test_default_features_are_free_of_scale_and_legacy_ones_are_in_units_of_the_price():
-    candles = COIN.rows(slice(0, 800))
-    prices = {each: getattr(candles, each) * 1000 for each in ("open", "high", "low", "close")}
-    scaled = Candles(candles.symbol, STEP, candles.time, **prices, volume=candles.volume * 7)
-    once, larger = (features.compute(each, "default")[0] for each in (candles, scaled))
-    np.testing.assert_allclose(larger, once, rtol=1e-6, atol=1e-9)
-    ratio = features.compute(scaled, "legacy")[0][-1] / features.compute(candles, "legacy")[0][-1]
-    assert int((ratio > 500).sum()) == 9  # of 15
-
-
-def test_volume_after_none_is_no_infinite_change():
-    volume = np.ones(400)
-    volume[300] = 0
-    table, names = features.compute(made(COIN.close[:400], volume), "legacy")
-    assert table[[300, 301], names.index("volume_change")].tolist() == [-1, 0]
-
-
-def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
-    with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
-        features.compute(COIN, "all")
-    assert [len(names) for names in features.SETS.values()] == [21, 15]
-    assert [features.compute(COIN, name)[0].shape[1] for name in features.SETS] == [21, 15]
-
-
 # ---- backtest
-
-
-def test_stop_is_checked_before_target():
-    market_ = {
-        "open": np.array([100.0, 100, 102]),
-        "high": np.array([100.0, 103, 102]),
-        "low": np.array([100.0, 97, 102]),
-        "close": np.array([100.0, 102, 102]),
-        "gap": np.zeros(3, bool),
-    }
-    for side, price in ((1, 98.0), (-1, 102.0)):
-        signal = np.array([side, 0, 0])
-        trades = backtest.run(**market_, signal=signal, stop=0.02, target=0.02, fee=0.0, slippage=0.0).trades
-        assert trades.reason == ("stop",)
-        assert (trades.entry[0], trades.exit[0], trades.ratio[0]) == (1, 1, pytest.approx(price / 100))
-
-
-def test_each_label_is_traded_to_its_own_side():
-    assert backtest.signals(np.eye(3), 0.5).tolist() == [-1, 0, 1]
-
-
-def test_the_maximum_drawdown_is_computed():
-    close = np.array([10.0, 10, 12, 6, 9])
-    market_ = {"open": close, "high": close, "low": close, "close": close, "gap": np.zeros(5, bool)}
-    result = backtest.run(**market_, signal=np.ones(5, int), fee=0.0, slippage=0.0)
-    assert backtest.figures(result, 1)["max_drawdown"] == 0.5
 
 
 def test_fee_and_slippage_of_the_config_are_paid(coin):

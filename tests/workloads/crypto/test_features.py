@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.features import SETS, TAIL, compute, memory
@@ -158,3 +159,26 @@ def test_hours_and_weekdays_turn_in_utc():
     warm = slice(memory("default"), None)
     near(column(table, names, "hour_sin")[warm], np.sin(2 * np.pi * hours / 24)[warm])
     near(column(table, names, "weekday_cos")[warm], np.cos(2 * np.pi * days / 7)[warm])
+
+
+def test_default_features_are_free_of_scale_and_legacy_ones_are_in_units_of_the_price():
+    prices = {each: getattr(COIN, each) * 1000 for each in ("open", "high", "low", "close")}
+    scaled = Candles(COIN.symbol, COIN.timeframe_ms, COIN.time, **prices, volume=COIN.volume * 7)
+    once, larger = (compute(each, "default")[0] for each in (COIN, scaled))
+    np.testing.assert_allclose(larger, once, rtol=1e-6, atol=1e-9)
+    ratio = compute(scaled, "legacy")[0][-1] / compute(COIN, "legacy")[0][-1]
+    assert int((ratio > 500).sum()) == 9  # of 15
+
+
+def test_volume_after_none_is_no_infinite_change():
+    volume = np.ones(400)
+    volume[300] = 0
+    table, names = compute(candles(COIN.close[:400], volume=volume), "legacy")
+    assert table[[300, 301], names.index("volume_change")].tolist() == [-1, 0]
+
+
+def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
+    with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
+        compute(COIN, "all")
+    assert [len(names) for names in SETS.values()] == [21, 15]
+    assert [compute(COIN, name)[0].shape[1] for name in SETS] == [21, 15]
