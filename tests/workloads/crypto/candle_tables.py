@@ -1,4 +1,4 @@
-"""Tables of candles for tests, and the candles that follow from them."""
+"""Tables of candles for tests, and the candles that they hold."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from pipelines.workloads.crypto import candle_checks
 from pipelines.workloads.crypto.candles import Candles
 
 STEP = 900_000
-START = 1_735_689_600_000 - 30 * STEP  # so that 2025 begins among the rows
+START = 1_735_689_600_000 - 30 * STEP  # the year 2025 begins in the middle of the rows
 NOW = 1_760_000_000_000
 ROWS = 60
 

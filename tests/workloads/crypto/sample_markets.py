@@ -1,4 +1,4 @@
-"""Candles to trade on in tests."""
+"""Candles for tests of trading."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ FREE = {"fee": 0.0, "slippage": 0.0}
 
 
 def candles(seed: int, num: int, gap_rate: float = 0.0, scale: float = 0.01) -> Candles:
-    """A random walk whose opens jump a little from the last close."""
+    """Return a random walk whose opens differ a little from the last close."""
     generator = np.random.default_rng(seed)
     close = 100 * np.exp(np.cumsum(generator.normal(0, scale, num)))
     open_ = np.concatenate([[100.0], close[:-1]]) * np.exp(generator.normal(0, scale / 4, num))
@@ -23,7 +23,7 @@ def candles(seed: int, num: int, gap_rate: float = 0.0, scale: float = 0.01) -> 
 
 
 def flat(*rows: tuple[float, float, float, float]) -> Candles:
-    """Candles out of (open, high, low, close)."""
+    """Return candles without gaps from rows (open, high, low, close)."""
     columns = np.array(rows, dtype=float).T
     return {
         **dict(zip(("open", "high", "low", "close"), columns, strict=True)),
@@ -37,7 +37,7 @@ def prices(market: Candles) -> Candles:
 
 @st.composite
 def cases(draw, stops: bool = True):
-    """(candles, signal, rules)"""
+    """Draw (candles, signal, rules)."""
     num = draw(st.integers(1, 60))
     market = candles(draw(st.integers(0, 10**6)), num, draw(st.sampled_from([0.0, 0.1])))
     signal = np.array(draw(st.lists(st.sampled_from([-1, 0, 1, 1]), min_size=num, max_size=num)))

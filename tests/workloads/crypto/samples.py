@@ -5,7 +5,7 @@ import numpy as np
 from pipelines.workloads.crypto.calibration import softmax
 from pipelines.workloads.crypto.classification import class_shares
 
-# Test-set confusion matrices that six models of 15-minute candles were shipped with, and what follows from them:
+# Test-set confusion matrices of six published models of 15-minute candles, and what follows from them:
 # (matrix, accuracy, majority, balanced accuracy, macro-F1, MCC, sign right when traded and moved).
 SHIPPED = {
     "BTC": ([[149, 735, 171], [157, 2781, 182], [154, 733, 182]], 0.5934, 0.5950, 0.401, 0.393, 0.170, 0.505),
@@ -18,7 +18,7 @@ SHIPPED = {
 
 
 def sample(seed: int, num: int, strength: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (N, 3) and labels (N,) that were drawn from them."""
+    """Return probabilities (N, 3) and labels (N,) drawn from them."""
     generator = np.random.default_rng(seed)
     probabilities = softmax(strength * generator.normal(size=(num, 3)) + [0.0, 0.3, 0.0])
     labels = (generator.random((num, 1)) > probabilities.cumsum(axis=1)[:, :2]).sum(axis=1)
@@ -26,14 +26,14 @@ def sample(seed: int, num: int, strength: float = 1.0) -> tuple[np.ndarray, np.n
 
 
 def guesses(seed: int, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Baselines that have nothing to see, made at once."""
+    """Return baselines that know only the prior and take no time to fit."""
     prior = class_shares(labels)
     drawn = np.random.default_rng(seed).choice(3, len(labels), p=prior)
     return {"majority": np.tile(prior, (len(labels), 1)), "stratified guess": (np.eye(3)[drawn] + prior) / 2}
 
 
 def rows_with_a_signal(seed: int, train: int = 1500, test: int = 800) -> dict[str, np.ndarray]:
-    """Rows whose label follows their first feature, in part."""
+    """Return the arguments of the baselines, with labels that depend on the first feature and on noise."""
     generator = np.random.default_rng(seed)
     features = generator.normal(size=(train + test, 4))
     move = features[:, 0] + 2 * generator.normal(size=train + test)

@@ -15,7 +15,7 @@ from tests.workloads.crypto.sample_markets import FREE, candles, cases, flat
 
 @given(cases())
 @settings(max_examples=20, deadline=None)
-def test_no_signal_is_exactly_nothing(case):
+def test_without_signals_nothing_is_traded_and_nothing_is_paid(case):
     market, signal, rules = case
     result = run(**market, signal=0 * signal, **rules)
     assert (result.equity == 1).all()
@@ -73,7 +73,7 @@ def test_equity_ends_at_the_product_of_the_trades_and_every_fill_is_where_the_ru
         assert not market["gap"][entry : leave + (reason != "signal")].any()
         assert trades.held[i] == leave - entry + (reason != "signal")
         assert i == 0 or entry >= trades.exit[i - 1] + (trades.reason[i - 1] != "signal")
-        # Of the signals that could be acted on none was the opposite, and never were a horizon of them silent.
+        # Meanwhile no signal was the opposite one, and signals were never silent for longer than the horizon.
         since = signal[entry - 1 : leave - (reason == "signal")]
         assert (side * since >= 0).all()
         silent = np.diff(np.append(np.flatnonzero(since), len(since)))
@@ -93,7 +93,7 @@ def test_equity_ends_at_the_product_of_the_trades_and_every_fill_is_where_the_ru
     idle = np.ones(len(signal), bool)
     for entry, held in zip(trades.entry, trades.held, strict=True):
         idle[entry : entry + held] = False
-    # A signal is left alone only where the candle after it lies behind a gap or is already traded in.
+    # A signal is ignored only if a gap follows it or a position is already open in the next candle.
     fillable = np.flatnonzero(idle[1:] & (signal[:-1] != 0) & ~market["gap"][1:])
     assert len(fillable) == 0
 
@@ -114,7 +114,7 @@ def test_the_future_changes_no_past_equity(case, seed, now):
     assert np.array_equal(run(**cut, signal=signal[: now + 1], **rules).equity, past)
 
 
-def test_a_stop_that_the_open_jumps_is_filled_at_that_open_and_a_target_never_better_than_itself():
+def test_a_stop_that_the_open_jumps_over_is_filled_at_the_open_and_a_target_at_its_own_price():
     market = flat((100, 100, 100, 100), (100, 100, 100, 100), (90, 91, 89, 90), (90, 90, 90, 90))
     signal = np.array([1, 1, 0, 0])
     assert run(**market, signal=signal, stop=0.02, **FREE).trades.ratio[0] == pytest.approx(0.90)
@@ -132,7 +132,7 @@ def test_a_changed_signal_is_filled_at_the_next_open_and_a_reversal_pays_both_tr
     assert result.equity == pytest.approx([1, 1.1 - 0.021, 1.178 * 0.98, 1.178 * 0.7275])
 
 
-def test_a_signal_is_traded_for_the_candles_it_speaks_of_and_prolonged_by_the_next():
+def test_a_signal_is_traded_for_its_horizon_and_prolonged_by_the_next_one():
     market = candles(0, 12)
     once = run(**market, signal=np.eye(12, dtype=int)[0], horizon=3).trades
     assert (once.entry.tolist(), once.exit.tolist(), once.held.tolist()) == ([1], [4], [3])
@@ -150,7 +150,7 @@ def test_after_a_stop_an_older_signal_does_not_enter_again():
     assert (trades.entry.tolist(), trades.reason) == ([1, 3], ("stop", "end"))
 
 
-def test_a_gap_closes_the_position_before_it_and_cancels_the_order_behind_it():
+def test_a_gap_closes_the_position_before_it_and_cancels_the_order_after_it():
     market = candles(0, 8)
     market["gap"][4] = True
     result = run(**market, signal=np.array([0, 1, 1, 1, 1, 0, 0, 0]))
@@ -184,13 +184,13 @@ def test_a_short_that_loses_the_account_ends_the_trading():
         ({"horizon": 0}, "horizon is a number of candles, at least 1; got 0"),
     ],
 )
-def test_what_cannot_be_traded_is_refused(change, message):
+def test_invalid_arguments_of_a_backtest_are_refused(change, message):
     market = {**flat(*[(1, 1, 1, 1)] * 3), "signal": np.array([0, 1, 0])}
     with pytest.raises(ValueError, match=message):
         run(**market | change)
 
 
-def test_thirty_five_thousand_candles_are_quick():
+def test_a_backtest_of_35_000_candles_is_quick():
     market = candles(0, 35_000, 0.001, 0.003)
     signal = np.random.default_rng(0).integers(-1, 2, 35_000)
     seconds = []
@@ -201,7 +201,7 @@ def test_thirty_five_thousand_candles_are_quick():
     assert min(seconds) < 0.3
 
 
-def test_stop_is_checked_before_target():
+def test_the_stop_is_checked_before_the_target():
     market_ = {
         "open": np.array([100.0, 100, 102]),
         "high": np.array([100.0, 103, 102]),

@@ -1,4 +1,4 @@
-"""The block bootstrap: equal to a plain loop, honest about overlapping labels and about coins that move together."""
+"""Block bootstrap: equal to a plain loop, and not misled by overlapping labels or coins that move together."""
 
 import time
 
@@ -57,10 +57,10 @@ def test_too_few_blocks_have_no_interval():
     assert found["log_loss"]["gain"] is not None
 
 
-def test_rows_of_one_time_stay_together_whatever_their_order():
+def test_rows_of_the_same_time_stay_together_in_any_order():
     probabilities, labels = sample(0, 400)
     other = guesses(0, labels)["majority"]
-    # Five coins that move as one are no more evidence than one of them.
+    # Five coins that move together are no more evidence than one of them.
     five = [np.concatenate([rows] * 5) for rows in (probabilities, other, labels)]
     times = np.tile(np.arange(400) * 900_000, 5)
     alone = block_bootstrap(probabilities, other, labels, horizon=3)
@@ -79,11 +79,11 @@ def test_a_thousand_resamples_of_five_thousand_rows_are_quick():
     assert time.process_time() - began < 2
 
 
-def test_overlapping_labels_do_not_pass_for_evidence():
+def test_overlapping_labels_are_not_mistaken_for_evidence():
     def wrong(block: int | None) -> int:
         count = 0
         for seed in range(60):
-            # Neighbours share both their label and the model's whim, as windows and horizons that overlap make them.
+            # Neighbouring rows share label and prediction, like overlapping windows and horizons.
             generator = np.random.default_rng(seed)
             labels = np.repeat(generator.integers(0, 3, 60), 10)
             probabilities = softmax(0.1 * np.repeat(generator.normal(size=(60, 3)), 10, axis=0))

@@ -8,7 +8,7 @@ from pipelines.workloads.crypto.classification import class_shares, metrics
 from tests.workloads.crypto.samples import sample
 
 
-def test_the_reliability_bins_equal_scikit_learns():
+def test_reliability_bins_equal_those_of_scikit_learn():
     from sklearn.calibration import calibration_curve
 
     probabilities, labels = sample(1, 2000, 2)
@@ -23,7 +23,7 @@ def test_the_reliability_bins_equal_scikit_learns():
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_the_temperature_that_spoilt_the_logits_is_found(temperature):
+def test_the_temperature_by_which_logits_were_multiplied_is_found(temperature):
     probabilities, labels = sample(0, 20_000, 1.5)
     logits = np.log(probabilities) * temperature
     found = fit_temperature(logits, labels)

@@ -1,4 +1,4 @@
-"""Checks of candles: repairs and their counts, refusals and their words."""
+"""Checks of candles: repairs with their counts, refusals with their messages."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_any_order_and_any_identical_duplicates_give_the_same_candles_and_are_co
     assert facts["duplicates"] == len(again)
 
 
-def test_two_candles_of_one_time_that_differ_are_refused_by_their_time():
+def test_different_candles_of_the_same_time_are_refused_with_that_time():
     frame = pd.concat([table(), table().iloc[[30]].assign(volume=6.0)])
     with pytest.raises(UserError, match=r"a\.csv: BTCUSDT: rows 31 and 61 both open at 2025-01-01T00:00:00Z but differ "
                                         r"\(volume 5 and 6\)"):  # fmt: skip
@@ -55,7 +55,7 @@ def test_a_broken_row_among_thousands_becomes_a_gap_and_many_refuse_the_file(col
         check(frame)
 
 
-def test_the_candle_that_is_still_open_is_dropped_by_the_clock_the_file_or_its_own_end():
+def test_the_last_candle_is_dropped_if_the_clock_the_file_or_its_closing_time_shows_it_open():
     opens = int(CLEAN.time[-1])
     for options in ({"now": opens + STEP - 1}, {"written": opens + 1}):
         candles, facts = check(table(), **options)
@@ -90,7 +90,7 @@ def test_the_candle_that_is_still_open_is_dropped_by_the_clock_the_file_or_its_o
         (lambda frame: frame.assign(volume=[[1]] * ROWS), r"row 1, column volume: \[1\] is not a number"),
     ],
 )
-def test_what_cannot_be_repaired_is_refused_in_a_line(change, message):
+def test_tables_that_cannot_be_repaired_are_refused_in_one_line(change, message):
     with pytest.raises(UserError, match=message) as error:
         check(change(table()))
     assert str(error.value).startswith("a.csv: BTCUSDT: ")
@@ -109,7 +109,7 @@ def test_the_unit_of_time_is_recognised_by_its_magnitude(unit):
     assert facts["time_units"] == [unit]
 
 
-def test_facts_of_clean_candles_count_nothing():
+def test_clean_candles_have_counts_of_zero():
     counts = {"unsorted", "duplicates", "not_finite", "not_positive", "inconsistent", "off_grid", "open_candle", "gaps"}
     assert {CLEAN_FACTS[name] for name in counts} == {0}
     assert CLEAN_FACTS["first"] == "2024-12-31T16:30:00Z"

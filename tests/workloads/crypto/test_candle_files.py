@@ -1,4 +1,4 @@
-"""Files of candles: found by the usual names, read in every format, refused with a reason."""
+"""Files of candles: found under their usual names, read in every format, refused with a reason."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_binance_klines_without_a_header_are_read_in_ms_and_us(tmp_path, per_ms)
     assert facts["time_units"] == [{1: "ms", 1000: "us"}[per_ms]]
 
 
-def test_files_joined_across_the_change_of_unit_and_with_their_headers_are_one(tmp_path):
+def test_files_joined_with_their_headers_and_across_the_change_of_unit_read_as_one(tmp_path):
     frame = table()
     path = tmp_path / "BTCUSDT-15m.csv"
     header = "open_time,open,high,low,close,volume,close_time,quote_volume,count,a,b,ignore\n"
@@ -66,7 +66,7 @@ def test_numbers_in_quotes_and_semicolons_are_read(tmp_path):
     assert same(read(path)[0], CLEAN)
 
 
-def test_text_in_a_column_is_refused_by_its_line_and_a_row_cut_short_is_a_missing_number(tmp_path):
+def test_text_in_a_column_is_refused_with_its_line_and_a_truncated_row_is_a_missing_number(tmp_path):
     path = tmp_path / "BTCUSDT-15m.csv"
     lines = table(3000).to_csv(index=False).splitlines()
     good = [*lines]
@@ -81,7 +81,7 @@ def test_text_in_a_column_is_refused_by_its_line_and_a_row_cut_short_is_a_missin
         read(path)
 
 
-def test_a_file_written_while_its_last_candle_was_open_loses_it(tmp_path):
+def test_the_last_candle_is_dropped_if_it_was_open_when_the_file_was_written(tmp_path):
     path = tmp_path / "BTCUSDT-15m.csv"
     table().to_csv(path, index=False)
     os.utime(path, (0, int(CLEAN.time[-1]) // 1000 + 60))
@@ -104,7 +104,7 @@ def test_a_file_written_while_its_last_candle_was_open_loses_it(tmp_path):
         ("a.xlsx", b"1", r"\.xlsx files cannot be read; give \.csv"),
     ],
 )
-def test_files_that_are_no_candles_are_refused_in_a_line(tmp_path, name, content, message):
+def test_files_without_candles_are_refused_in_one_line(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
         read(tmp_path / name)
@@ -114,13 +114,13 @@ def test_files_that_are_no_candles_are_refused_in_a_line(tmp_path, name, content
 
 @pytest.mark.parametrize("name", ["BTCUSDT-15m.csv", "BTC_USDT-15m.feather", "BTCUSDT_15m.parquet", "btcusdt-15m.JSON"])
 @pytest.mark.parametrize("symbol", ["BTCUSDT", "BTC/USDT", "btc_usdt"])
-def test_a_coin_is_found_by_the_common_ways_to_name_its_file(tmp_path, name, symbol):
+def test_a_coins_file_is_found_under_its_common_names(tmp_path, name, symbol):
     for other in (name, "ETHUSDT-15m.csv", "BTCUSDT-5m.csv", "BTCUSDT-15m.txt"):
         (tmp_path / other).touch()
     assert find(tmp_path, symbol, "15m") == tmp_path / name
 
 
-def test_no_file_two_files_and_files_in_parts_are_told_apart(tmp_path):
+def test_a_missing_file_two_files_and_partial_files_have_messages_of_their_own(tmp_path):
     with pytest.raises(
         UserError, match=r"data\.folder=.* has no file of its 15m candles; name it like BTCUSDT-15m\.csv"
     ):

@@ -8,7 +8,7 @@ from pipelines.workloads.crypto.candles import canonical, milliseconds
 from tests.workloads.crypto.candle_tables import ROWS, check, table
 
 
-def test_gaps_are_counted_and_nothing_is_made_up():
+def test_gaps_are_counted_and_never_filled():
     keep = np.ones(3000, bool)
     keep[[10, 11, 12, 500]] = False
     candles, facts = check(table(3000)[keep])
@@ -25,7 +25,7 @@ def test_candles_without_volume_and_jumps_are_counted_and_kept():
     assert (facts["zero_volume"], facts["jumps"]) == (1, 1)
 
 
-def test_names_and_timeframes_that_cannot_be_are_refused():
+def test_invalid_names_and_timeframes_are_refused():
     for name in ("../BTC", "", "BTC USDT", None):
         with pytest.raises(UserError, match="is not the name of a coin"):
             canonical(name)

@@ -15,7 +15,7 @@ from tests.workloads.crypto.samples import SHIPPED, sample
 @given(
     seed=st.integers(0, 10**6), num=st.integers(3, 200), strength=st.floats(0, 6), lacking=st.sampled_from([-1, 1, 2])
 )
-def test_every_figure_equals_scikit_learns(seed, num, strength, lacking):
+def test_every_metric_equals_that_of_scikit_learn(seed, num, strength, lacking):
     from sklearn import metrics as scikit
 
     probabilities, labels = sample(seed, num, strength)
@@ -42,7 +42,7 @@ def test_every_figure_equals_scikit_learns(seed, num, strength, lacking):
     assert [row["precision"] or 0 for row in found["classes"]] == pytest.approx(precisions.tolist())
 
 
-def test_probabilities_in_float32_are_taken():
+def test_probabilities_in_float32_are_accepted():
     probabilities, labels = sample(0, 500)
     prior = class_shares(labels)
     exact, rounded = (metrics(p, labels, prior) for p in (probabilities, probabilities.astype(np.float32)))
@@ -51,7 +51,7 @@ def test_probabilities_in_float32_are_taken():
 
 @pytest.mark.parametrize(("label", "predicted"), [(1, 1), (1, 0), (2, 2)])
 @pytest.mark.parametrize("num", [1, 40])
-def test_a_single_class_has_no_figure_that_is_not_a_number(num, label, predicted):
+def test_labels_of_a_single_class_give_no_nan(num, label, predicted):
     found = metrics(np.tile(np.eye(3)[predicted], (num, 1)), np.full(num, label), np.full(3, 1 / 3))
     json.dumps(found, allow_nan=False)
     assert found["mcc"] is None
@@ -79,12 +79,12 @@ def test_without_trades_the_hit_rate_is_none():
         ([[1.5, -0.5, 0]], [0], "not negative"),
     ],
 )
-def test_rows_that_cannot_be_judged_are_refused(probabilities, labels, message):
+def test_invalid_probabilities_and_labels_are_refused(probabilities, labels, message):
     with pytest.raises(ValueError, match=message):
         metrics(probabilities, np.array(labels, dtype=int), np.full(3, 1 / 3))
 
 
-def test_the_log_loss_is_that_of_moving_and_that_of_the_direction():
+def test_the_log_loss_is_the_sum_of_those_of_moving_and_of_the_direction():
     probabilities, labels = sample(0, 400)
     found = metrics(probabilities, labels, np.full(3, 1 / 3))
     still, moved = probabilities[:, 1], labels != 1
@@ -108,7 +108,7 @@ def test_wilson_intervals_are_the_published_ones(successes, trials, interval):
 
 
 @pytest.mark.parametrize("coin", SHIPPED)
-def test_shipped_confusion_matrices_give_their_known_figures(coin):
+def test_published_confusion_matrices_give_their_known_metrics(coin):
     matrix, accuracy, majority, balanced, macro_f1, mcc, hit_rate = SHIPPED[coin]
     found = confusion_metrics(matrix)
     assert found["n"] == 5244
@@ -118,7 +118,7 @@ def test_shipped_confusion_matrices_give_their_known_figures(coin):
     assert [found[name] for name in names] == pytest.approx([balanced, macro_f1, mcc, hit_rate], abs=6e-4)
 
 
-def test_five_of_six_shipped_models_lose_to_the_majority_class_and_two_never_predict_one():
+def test_five_of_six_published_models_lose_to_the_majority_class_and_two_never_predict_some_class():
     found = {coin: confusion_metrics(row[0]) for coin, row in SHIPPED.items()}
     assert [coin for coin, f in found.items() if f["accuracy"] > f["majority_accuracy"]] == ["ADA"]
     assert {coin: f["never_predicted"] for coin, f in found.items() if f["never_predicted"]} == {

@@ -1,4 +1,4 @@
-"""Baselines: they find what the last row shows, and use nothing else."""
+"""Baselines: a signal in the last row is found, and nothing else is used."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from pipelines.workloads.crypto.classification import class_shares, metrics
 from tests.workloads.crypto.samples import rows_with_a_signal
 
 
-def test_baselines_find_what_the_last_row_shows():
+def test_baselines_find_a_signal_in_the_last_row():
     rows = rows_with_a_signal(0)
     labels = rows.pop("test_labels")
     prior = class_shares(rows["train_labels"])
@@ -26,7 +26,7 @@ def test_baselines_find_what_the_last_row_shows():
         assert found[name]["log_loss"] < found["majority"]["log_loss"] - 0.03
 
 
-def test_baselines_are_the_same_for_the_same_seed_and_see_no_test_row_but_their_own():
+def test_baselines_depend_on_the_seed_and_predict_each_test_row_by_itself():
     rows = rows_with_a_signal(1, train=300)
     del rows["test_labels"]
     few = {name: column[:5] if name.startswith("test") else column for name, column in rows.items()}

@@ -42,7 +42,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["chronological", "walk_forward"])
-def test_what_is_prepared_is_loaded_again_with_parts_that_share_nothing(tmp_path, split):
+def test_prepared_coins_are_loaded_again_with_parts_that_share_nothing(tmp_path, split):
     facts = stage.prepare(config(split=split, folds=3, simulated_candles=4000), tmp_path)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["failed"] == {}
@@ -78,7 +78,7 @@ def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_p
     coin = stage.load(tmp_path, "BTCUSDT")
     page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
     assert tuple(page["features"]) == coin.names == coin.scalers[0].names
-    page["features"] = page["features"][::-1]  # as when they are sorted
+    page["features"] = page["features"][::-1]  # as if they had been sorted
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps(page))
     turned = stage.load(tmp_path, "BTCUSDT")
     np.testing.assert_array_equal(turned.features, coin.features[:, ::-1])
@@ -86,7 +86,7 @@ def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_p
         turned.scaled(0)
 
 
-def test_rows_without_a_future_are_counted_and_in_no_part(tmp_path):
+def test_rows_without_a_future_are_counted_and_belong_to_no_part(tmp_path):
     facts = stage.prepare(config(horizon=7), tmp_path)
     for symbol in COINS:
         coin = stage.load(tmp_path, symbol)
@@ -95,7 +95,7 @@ def test_rows_without_a_future_are_counted_and_in_no_part(tmp_path):
         assert (coin.labels[used] >= 0).all()
 
 
-def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_path, files):
+def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
     names = [*COINS, "XRPUSDT", "ADAUSDT", "BNBUSDT", "DOGEUSDT", "LTCUSDT"]
     write(files, MADE["BTCUSDT"], "XRPUSDT-15m.csv", slice(0, 30))
     (files / "ADAUSDT-15m.csv").touch()
@@ -118,7 +118,7 @@ def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_pat
         stage.load(tmp_path / "out", "XRPUSDT")
 
 
-def test_a_coin_of_another_time_is_left_out_and_does_not_move_the_cuts_of_the_others(tmp_path, files):
+def test_a_coin_of_another_period_is_left_out_and_does_not_move_the_cuts_of_the_others(tmp_path, files):
     alone = stage.prepare(config(folder=str(files)), tmp_path / "alone")
     old = MADE["BTCUSDT"].rows(slice(0, 800))
     old.time[:] -= 10_000 * 900_000
@@ -166,7 +166,7 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
         ({"folder": "missing"}, r"data\.folder=missing: no such folder"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_once_and_in_a_line(tmp_path, changed, message):
+def test_invalid_settings_are_refused_once_and_in_one_line(tmp_path, changed, message):
     with pytest.raises(UserError, match=message) as error:
         stage.prepare(config(**changed), tmp_path)
     assert "\n" not in str(error.value)

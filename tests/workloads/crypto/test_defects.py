@@ -33,14 +33,14 @@ COIN = market.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
 
 
 def made(close, volume=None):
-    """Candles that open, stay and close at `close`."""
+    """Return candles whose prices are all `close`."""
     close = np.asarray(close, np.float64)
     volume = np.ones(len(close)) if volume is None else volume
     return Candles("BTCUSDT", STEP, market.START + STEP * np.arange(len(close)), close, close, close, close, volume)
 
 
 def usable(candles, lookback):
-    """Features, their names, labels, and the rows at which windows can end."""
+    """Return features, their names, labels, and the rows at which windows can end."""
     table, names = features.compute(candles, "default")
     labels = label(candles, "fixed", 3, 0.003)
     return table, names, labels, splits.usable(candles, table, labels, lookback)
@@ -53,7 +53,7 @@ def coin(tmp_path_factory):
     return prepared(folder, symbols=("AAAUSDT",), simulated_candles=2500, lookback=20), folder
 
 
-# ---- leaks and what is served
+# ---- leaks and serving
 
 
 def test_the_scaler_is_fitted_on_training_rows_only():
@@ -87,9 +87,9 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
     loaded = data.load(folder, "AAAUSDT")
     torch.manual_seed(0)
     model = CNNLSTM(model_config(config, [loaded], 0)).eval()
-    torch.nn.init.normal_(model.network.head[-1].weight)  # it starts at zero, which hides every difference
+    torch.nn.init.normal_(model.network.head[-1].weight)  # at its initial zeros all inputs give the same output
     (found,) = evaluate(config, {"AAAUSDT": model}, folder, CPU, scores)
-    # A service holds no more candles than the features of its newest window need.
+    # A service keeps no more candles than the features of its newest window need.
     end = loaded.folds[0]["test"][-1]
     held = features.memory("default") + loaded.lookback - 1
     served = loaded.candles.rows(slice(end + 1 - held, end + 1))
@@ -136,7 +136,7 @@ def test_purge_and_embargo_leave_no_candle_in_two_parts_of_any_coin(horizon, loo
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("horizon", [1, 3, 10])
-def test_labels_without_a_full_future_are_dropped_and_never_no_trade(rule, horizon):
+def test_rows_without_a_full_future_are_unknown_and_never_no_trade(rule, horizon):
     labels = label(COIN, rule, horizon, 0.003)
     for segment in COIN.segments():
         assert (labels[segment][-horizon:] == UNKNOWN).all()
@@ -145,7 +145,7 @@ def test_labels_without_a_full_future_are_dropped_and_never_no_trade(rule, horiz
         assert int((labels != UNKNOWN).sum()) == known
 
 
-def test_no_off_by_one_the_label_starts_at_the_last_candle_of_its_window():
+def test_the_label_starts_at_the_last_candle_of_its_window():
     _, _, labels, ends = usable(COIN, 60)
     assert (splits.windows(ends, 60)[:, -1] == ends).all()
     move = COIN.close[ends + 3] / COIN.close[splits.windows(ends, 60)[:, -1]] - 1
@@ -154,7 +154,7 @@ def test_no_off_by_one_the_label_starts_at_the_last_candle_of_its_window():
 
 
 @pytest.mark.parametrize("lookback", [1, 60])
-def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(lookback):
+def test_no_window_crosses_a_gap_and_every_window_has_the_requested_lookback(lookback):
     candles = COIN.rows(np.delete(np.arange(2900), [700, 701, 1500]))
     table, _, labels, ends = usable(candles, lookback)
     rows = splits.windows(ends, lookback)
@@ -163,7 +163,7 @@ def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(
     assert (np.diff(candles.time[rows], axis=1) == STEP).all()
     assert np.isfinite(table[rows]).all()
     assert (labels[ends] != UNKNOWN).all()
-    # and no end that could be one is missing
+    # Every other row cannot be the end of a window.
     good = np.isfinite(table).all(1)
     for row in set(range(lookback - 1, len(candles))) - set(ends.tolist()):
         window = np.arange(row - lookback + 1, row + 1)
@@ -171,17 +171,17 @@ def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(
         assert apart or not good[window].all() or labels[row] == UNKNOWN
 
 
-def test_the_legacy_label_map_cannot_return_a_fall_is_0_nothing_is_1_and_a_rise_is_2():
+def test_a_fall_is_0_no_move_is_1_and_a_rise_is_2():
     assert label(made([100, 99, 99, 100]), "fixed", 1, 0.003).tolist() == [0, 1, 2, UNKNOWN]
     assert CLASSES == ("SHORT", "NO_TRADE", "LONG")
     for rule in RULES:
         assert set(np.unique(label(COIN, rule, 3, 0.003))) == {UNKNOWN, 0, 1, 2}
 
 
-# ---- what is told
+# ---- reporting
 
 
-def test_confusion_labels_keep_their_order_whatever_classes_occur():
+def test_the_confusion_matrix_has_the_same_order_whichever_classes_occur():
     found = classification.confusion_matrix(np.array([2, 2, 1]), np.array([0, 2, 2]))
     assert found.tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 1]]
     rows = classification.confusion_metrics(found)["classes"]
@@ -189,14 +189,14 @@ def test_confusion_labels_keep_their_order_whatever_classes_occur():
     assert ([row["labels"] for row in rows], [row["predictions"] for row in rows]) == ([1, 0, 2], [0, 1, 2])
 
 
-def test_accuracy_is_that_of_predictions_and_never_clipped_or_made_up():
+def test_accuracy_is_computed_from_predictions_and_never_clipped():
     labels = np.array([0, 1, 2] * 20)
     for predicted, accuracy in ((labels, 1.0), ((labels + 1) % 3, 0.0), (np.ones(60, int), 1 / 3)):
         found = classification.metrics(np.eye(3)[predicted], labels, np.full(3, 1 / 3))
         assert found["accuracy"] == pytest.approx(accuracy)
 
 
-def test_no_figure_decides_without_an_interval(coin):
+def test_every_comparison_has_an_interval(coin):
     config, folder = coin
     (found,) = evaluate(config, fitted(config, folder), folder, CPU, scores)
     page = json.loads(found.files["test/AAAUSDT.json"])
@@ -206,7 +206,7 @@ def test_no_figure_decides_without_an_interval(coin):
     assert low < page["figures"]["directional_hit_rate"] < high
 
 
-def test_a_threshold_below_the_cost_of_a_trade_is_refused_by_name():
+def test_a_threshold_below_the_cost_of_a_trade_names_the_key_and_the_cost():
     assert round_trip_cost() == pytest.approx(0.003)
     check_threshold(0.003)
     check_threshold(0.0025, fee=0.0005)
@@ -273,7 +273,7 @@ def test_another_timeframe_does_not_overwrite_the_facts_of_a_coin(tmp_path):
     assert json.loads((tmp_path / "AAAUSDT-15m.json").read_text())["timeframe"] == "15m"
 
 
-def test_the_lookback_is_not_sixty_unless_it_is_asked_for(tmp_path):
+def test_the_lookback_is_the_configured_one(tmp_path):
     coins = {}
     for lookback in (20, 60):
         prepared(tmp_path / str(lookback), symbols=("AAAUSDT",), simulated_candles=2500, lookback=lookback)

@@ -1,4 +1,4 @@
-"""Candles downloaded from an exchange, which stands in for ccxt's."""
+"""Download of candles from an exchange, tested on a stand-in for ccxt."""
 
 import sys
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from tests.workloads.crypto.candle_tables import MANY, same, table
 
 
 class Exchange:
-    """Two pages of candles and an open one."""
+    """Exchange with two pages of candles, the last of which is still open."""
 
     failing = False
 
@@ -31,7 +31,7 @@ class Exchange:
         return [row for row in self.rows if row[0] >= since][:limit]
 
 
-def test_candles_are_downloaded_page_by_page_without_the_open_one(monkeypatch):
+def test_candles_are_downloaded_in_pages_without_the_open_one(monkeypatch):
     ccxt = SimpleNamespace(exchanges=["binance"], binance=Exchange, BaseError=ConnectionError)
     monkeypatch.setitem(sys.modules, "ccxt", ccxt)
     candles, facts = download("BTCUSDT", "15m", 365)

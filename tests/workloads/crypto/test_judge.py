@@ -1,4 +1,4 @@
-"""The judge calls noise noise, a signal a signal and a leak a leak."""
+"""Verdicts: no skill for noise, skill for a signal, a suspected leak for a leak."""
 
 import json
 
@@ -21,12 +21,12 @@ def test_a_perfect_predictor_is_suspected_of_a_leak():
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.2, False), (0.9, True)])
-def test_being_right_about_a_few_sure_moves_is_no_leak_and_about_most_of_them_is(share, expected):
+def test_being_right_about_a_few_sure_moves_is_no_leak_but_about_most_moves_it_is(share, expected):
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 1500)
     right = np.where(generator.random(1500) < 0.92, labels, 2 - labels)
     said = np.where((labels != 1) & (generator.random(1500) < share), right, 1)
-    probabilities = 0.2 * np.eye(3)[said] + 0.8 / 3  # so unsure that only the sign tells
+    probabilities = 0.2 * np.eye(3)[said] + 0.8 / 3  # so unsure that only the sign reveals the leak
     found = verdict(probabilities, labels, np.full(3, 1 / 3), guesses(0, labels), horizon=3)
     assert any("has the sign right" in reason for reason in found["reasons"]) == expected
 
@@ -68,7 +68,7 @@ def test_a_model_that_learned_shuffled_labels_shows_no_skill():
 def test_a_planted_signal_is_skill():
     rows = rows_with_a_signal(2, test=3000)
     labels = rows.pop("test_labels")
-    # What the model sees is hidden from the last row, so the baselines know nothing.
+    # The feature that the model uses is hidden from the last row, so the baselines find nothing.
     seen = rows["test_features"][:, 0].copy()
     for part in ("train", "test"):
         rows[f"{part}_features"][:, 0] = 0
@@ -82,11 +82,11 @@ def test_a_planted_signal_is_skill():
     json.dumps(found, allow_nan=False)
 
 
-def test_knowing_when_prices_move_but_not_where_to_is_no_skill():
+def test_knowing_when_prices_move_but_not_in_which_direction_is_no_skill():
     generator = np.random.default_rng(0)
     wild = generator.random(3000)
     labels = np.where(generator.random(3000) < wild, 2 * generator.integers(0, 2, 3000), 1)
-    lean = 0.02 * generator.normal(size=3000)  # the model must say one of both sides
+    lean = 0.02 * generator.normal(size=3000)  # the model must lean to one side
     probabilities = np.stack([wild * (0.5 - lean), 1 - wild, wild * (0.5 + lean)], axis=1)
     prior = class_shares(labels)
     found = verdict(probabilities, labels, prior, guesses(0, labels), horizon=3)
@@ -106,13 +106,13 @@ def test_a_signal_that_a_baseline_has_too_is_no_skill():
     assert any("against logistic regression: not better (+0.0000)" in reason for reason in found["reasons"])
 
 
-def test_the_shipped_model_of_sol_shows_no_skill_however_well_calibrated():
+def test_the_published_model_of_sol_shows_no_skill_however_well_calibrated():
     matrix = np.array(SHIPPED["SOL"][0])
     labels = np.repeat([0, 1, 2], matrix.sum(axis=1))
     predicted = np.concatenate([np.repeat([0, 1, 2], row) for row in matrix])
     order = np.random.default_rng(0).permutation(len(labels))
     labels, predicted = labels[order], predicted[order]
-    # Only its predictions were kept; half the weight on them, the rest on the class shares, loses the least.
+    # Only the predictions were published; the log loss is lowest with about half the weight on them.
     prior = class_shares(labels)
     for weight in (0.5, 0.9):
         probabilities = weight * np.eye(3)[predicted] + (1 - weight) * prior
@@ -120,7 +120,7 @@ def test_the_shipped_model_of_sol_shows_no_skill_however_well_calibrated():
         assert found["verdict"] == NO_SKILL
 
 
-def test_better_figures_whose_intervals_hold_zero_are_no_skill():
+def test_gains_whose_intervals_contain_zero_are_no_skill():
     probabilities, labels = sample(6, 200, 0.2)
     found = verdict(probabilities, labels, class_shares(labels), guesses(6, labels), horizon=3)
     assert all(row["gain"] > 0 for row in found["comparisons"])

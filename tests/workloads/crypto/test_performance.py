@@ -1,4 +1,4 @@
-"""Performance of a backtest: textbook metrics, and luck told from foresight."""
+"""Performance of a backtest: textbook metrics, and luck distinguished from foresight."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_at_the_break_even_fee_nothing_is_earned(case):
     fee = performance.metrics(result, 4)["break_even_fee"]
     assert (fee is None) == (len(result.trades) == 0)
     if fee is not None and fee < 0:
-        # Without a fee these trades lose already; a rebate of that size would have saved them.
+        # These trades lose even without a fee; a rebate of that size would break even.
         assert run(**market, signal=signal, **rules | {"fee": 0.0}).equity[-1] < 1
         factors = 1 + result.trades.gross - (fee + result.slippage) * (1 + result.trades.ratio)
         assert factors.prod() == pytest.approx(1, abs=1e-9)
@@ -27,7 +27,7 @@ def test_at_the_break_even_fee_nothing_is_earned(case):
         assert run(**market, signal=signal, **rules | {"fee": fee}).equity[-1] == pytest.approx(1, abs=1e-9)
 
 
-def test_figures_are_those_of_the_textbook():
+def test_metrics_follow_the_textbook():
     market = candles(5, 400, scale=0.02)
     signal = np.random.default_rng(0).integers(-1, 2, 400)
     result = run(**market, signal=signal, fee=0.0002, slippage=0.0, horizon=5)
@@ -61,13 +61,13 @@ def net_return(net: np.ndarray) -> float:
 
 @given(cases())
 @settings(max_examples=20, deadline=None)
-def test_no_figure_is_not_a_number(case):
+def test_no_metric_is_nan(case):
     market, signal, rules = case
     for candles_per_day in (1, 10, 1000):
         json.dumps(performance.metrics(run(**market, signal=signal, **rules), candles_per_day), allow_nan=False)
 
 
-def test_random_trades_on_a_price_that_stands_pay_exactly_their_costs():
+def test_random_trades_at_a_constant_price_pay_exactly_their_costs():
     market = flat(*[(5, 5, 5, 5)] * 200)
     signal = np.random.default_rng(0).integers(-1, 2, 200)
     result = run(**market, signal=signal, fee=0.001, slippage=0.0)
@@ -77,7 +77,7 @@ def test_random_trades_on_a_price_that_stands_pay_exactly_their_costs():
 
 
 def test_random_trades_never_reach_across_a_gap():
-    # The price moves across gaps alone.
+    # The price changes only across gaps.
     generator = np.random.default_rng(0)
     gap = generator.random(300) < 0.1
     price = np.exp(np.cumsum(gap * generator.normal(0, 0.1, 300)))
@@ -99,7 +99,7 @@ def test_luck_is_told_from_foresight():
         assert np.array_equal(luck, performance.random_trades(result, **prices(market), repetitions=400, seed=1))
 
 
-def test_no_trades_have_no_luck():
+def test_without_trades_random_trades_return_nothing():
     market = candles(0, 50)
     result = run(**market, signal=np.zeros(50, int))
     assert (performance.random_trades(result, **prices(market), repetitions=7) == np.zeros(7)).all()
