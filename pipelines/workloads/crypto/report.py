@@ -15,8 +15,9 @@ from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.plots import svg
 from pipelines.report.tables import shown, table
-from pipelines.workloads.crypto.evaluation import SPLIT, TRADING
+from pipelines.workloads.crypto.evaluation import SPLIT
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
+from pipelines.workloads.crypto.pages import TRADING
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config

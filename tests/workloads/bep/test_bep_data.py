@@ -234,16 +234,16 @@ def test_the_embedded_documents_are_the_default(tmp_path, monkeypatch, firm):
     facts = data.prepare(config(None), tmp_path / "out")
     assert facts["source"] == "embedded documents"
     assert len(facts["files"]) == 10
-    assert data.inputs(config(None)) == []
+    assert data.inputs(config(None).data) == []
 
 
 def test_inputs_are_the_files_that_are_read(firm):
     dirty(firm)
-    found = {path.relative_to(firm).as_posix() for path in data.inputs(config(firm))}
+    found = {path.relative_to(firm).as_posix() for path in data.inputs(config(firm).data)}
     assert {"plan-a.txt", "old/plan-a-rev0.txt", "empty.txt"} < found
     assert not {"link.txt", "table.xlsx"} & found
-    assert data.inputs(config(firm / "plan-b.txt")) == [firm / "plan-b.txt"]
-    assert data.inputs(config(firm / "gone")) == []
+    assert data.inputs(config(firm / "plan-b.txt").data) == [firm / "plan-b.txt"]
+    assert data.inputs(config(firm / "gone").data) == []
 
 
 def test_a_refusal_exits_with_2_and_leaves_nothing(firm, tmp_path):

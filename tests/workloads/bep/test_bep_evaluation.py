@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from common.config import build
 from common.errors import UserError
 from models.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
-from pipelines.engine.loop import evaluator
+from pipelines.engine.batches import mapper
 from pipelines.workloads.bep import Config, data, evaluation
 from pipelines.workloads.bep.fields import FIELDS
 
@@ -57,7 +57,7 @@ def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
     monkeypatch.setattr(data, "load", lambda folder: corpus(**parts))
     words = ["training.steps=1", "training.sequence=20", "evaluation.characters=30", "evaluation.starts=16", *words]
     config = build(Config, {}, words, "test")
-    return evaluation.evaluate(config, model, tmp_path, CPU, evaluator(Accelerator(cpu=True)))
+    return evaluation.evaluate(config, model, tmp_path, CPU, mapper(Accelerator(cpu=True)))
 
 
 def test_a_model_that_knows_nothing_is_told_so_in_exact_figures(monkeypatch, tmp_path):

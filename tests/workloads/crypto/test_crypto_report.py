@@ -1,4 +1,4 @@
-"""The page of a run: every coin, ranked, with its pictures; reasons where there is nothing to show."""
+"""Page of a run: all coins in order of evidence with their pictures, and reasons for those that are missing."""
 
 import json
 
@@ -10,12 +10,12 @@ from pipelines.report import page as report
 from pipelines.report import tables
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import MOST_OPEN, sections
-from tests.workloads.crypto.standin import CPU, fitted, prepared, scores
+from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """An evaluated run of two coins, a third of which has no model."""
+    """An evaluated run of two coins, and a third coin without a model."""
     folder = tmp_path_factory.mktemp("reported")
     config = prepared(folder / "data", symbols=("AAAUSDT", "BBBUSDT", "CCCUSDT"), simulated_candles=2500)
     models = fitted(config, folder / "data")
@@ -25,7 +25,7 @@ def run(tmp_path_factory):
     for entry in ({"step": 1, "train/loss": 1.1}, {"step": 2, "train/loss": 1.0, "val/log_loss": 1.2}):
         run.member("AAAUSDT").folder.mkdir(parents=True, exist_ok=True)
         run.member("AAAUSDT").record(entry)
-    (evaluation,) = evaluate(config, models, folder / "data", CPU, scores)
+    evaluation, *_ = evaluate(config, models, folder / "data", CPU, map_items)
     report.keep(run, evaluation)
     members = {"CCCUSDT": {"state": "failed", "reason": "loss is <nan> at step 7"}}
     (run.folder / "members.json").write_text(json.dumps(members))
@@ -38,7 +38,7 @@ def shown(run):
 
 
 def rewritten(run, folder, num):
-    """The same run with `num` coins that are copies of its first."""
+    """Return the same run with `num` copies of its first coin."""
     config, models, old = run
     new = Run("crypto", "many", folder)
     new.begin(config, 1, {})
@@ -81,11 +81,11 @@ def test_accuracy_is_shown_beside_the_majority(run, shown):
         assert f"accuracy {accuracy}, always the majority class {majority}" in shown[1][1]
 
 
-def test_why_a_member_was_not_trained_is_told(shown):
+def test_the_reason_why_a_member_was_not_trained_is_shown(shown):
     assert "loss is &lt;nan&gt; at step 7" in shown[0][1]
 
 
-def test_many_coins_are_folded_and_none_is_left_out(run, tmp_path, monkeypatch):
+def test_many_coins_are_collapsed_and_none_is_left_out(run, tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.workloads.crypto.report._pictures", lambda page, run: Figure(figsize=(1, 1)))
     (_, ranking), (_, coins) = sections(*rewritten(run, tmp_path / "many", MOST_OPEN + 1))
     assert coins.count("<details>") == MOST_OPEN + 1
