@@ -157,7 +157,7 @@ def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_expo
     export(trained, "tower")
     towers.save_tower("dinov2", base, seed=1)
     done = stage(trained, "evaluate.py", *LMOL, "--name", "tower")
-    refused(done, "are not those that this model was trained on")
+    refused(done, "are not the ones that this model was trained on")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from models import images
 from models.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import data, sources
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
+from pipelines.workloads.lmol.sources import photos as photo_source
 
 
 def config(source="digits", **fields):
@@ -152,10 +153,10 @@ def test_digits_are_split_and_balanced(digits):
 
 def test_photos_are_split_by_photo(photos):
     comparisons, facts = photos
-    assert facts["groups"] == len(sources.PHOTOS)
+    assert facts["groups"] == len(photo_source.PHOTOS)
     assert all(facts[part]["groups"] >= 2 for part in PARTS)
     assert (comparisons.unit, comparisons.theta) == (0.001, 65)
-    assert set(comparisons.families) == {"pristine", *sources.FAMILIES}
+    assert set(comparisons.families) == {"pristine", *photo_source.FAMILIES}
 
 
 def test_what_is_read_is_what_the_source_gave(mine):
@@ -216,7 +217,7 @@ def test_the_bounds_of_the_config_hold(tmp_path):
     ("scores", "fields", "texts"),
     [
         ([1, 2], {}, ("2 usable images in 2 groups", "data.folds=5")),
-        ([1, 2, 3], {"folds": 3}, ("the train part has 1, two are needed",)),
+        ([1, 2, 3], {"folds": 3}, ("the train part has 1, but two are needed",)),
         ([4] * 20, {}, ("differ by 0 at most", "give images with different scores")),
         (range(20), {"theta": 50}, ("12 training images", "data.theta=50", "give a data.theta below")),
         (

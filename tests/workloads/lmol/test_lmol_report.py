@@ -14,16 +14,16 @@ from PIL import Image
 
 from pipelines.engine.runs import Run
 from pipelines.report import page as engine_report
-from pipelines.workloads.lmol import data, evaluation, report
-from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, score
+from pipelines.workloads.lmol import data, evaluation, intervals, pictures, report
+from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items
 
 
 def page(folder, model, found):
-    """The run of an evaluation that was kept, and its sections by heading."""
+    """The run in which an evaluation was kept, and its sections by heading."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda folder: found)
-        patch.setattr(evaluation, "RESAMPLES", 50)
-        (result,) = evaluation.evaluate(CONFIG, model, Path("unread"), torch.device("cpu"), score)
+        patch.setattr(intervals, "RESAMPLES", 50)
+        (result,) = evaluation.evaluate(CONFIG, model, Path("unread"), torch.device("cpu"), map_items)
         run = Run("lmol", "default", folder / "run")
         engine_report.keep(run, result)
         return run, dict(report.sections(CONFIG, model, run))
@@ -39,14 +39,14 @@ def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
     _, parts = shown
     assert list(parts) == [
         "Test images by score, the highest first",
-        "Scores beside the known ones",
-        "Answers: how sure, how right",
+        "Scores against the known ones",
+        "Answers: confidence and accuracy",
         "Accuracy by family",
         "The surest mistakes",
     ]
     strip = parts["Test images by score, the highest first"]
     scores = [float(value) for value in re.findall(r"<b>(-?[\d.e+-]+)</b> ±", strip)]
-    assert len(scores) == evaluation.STRIP
+    assert len(scores) == pictures.STRIP
     assert scores == sorted(scores, reverse=True)
     mistakes = parts["The surest mistakes"]
     assert mistakes.count("<img") == 2 * mistakes.count("labelled")
@@ -61,7 +61,7 @@ def test_pictures_are_the_images_themselves_within_the_page(shown):
     sources = re.findall(r'src="([^"]*)"', "".join(parts.values()))
     found = comparisons()
     originals = {image.tobytes() for image in found.images[found.parts["test"]][..., 0]}
-    assert len(sources) > evaluation.STRIP
+    assert len(sources) > pictures.STRIP
     for source in sources:
         kind, _, code = source.partition(",")
         assert kind == "data:image/png;base64"
