@@ -51,7 +51,7 @@ class Siamese(Comparator):
 
 
 class Texture(nn.Module):
-    """Encoder of fine detail alone, which blur, noise and compression change whatever the picture shows.
+    """Encoder of fine detail alone, which blur, noise and compression change in any picture.
 
     The input is each pixel's difference from its surroundings, both as it is and as a share of the local contrast
     (Mittal et al. 2012 judge quality by the latter). Convolutions follow; the encoding is made of the mean and the

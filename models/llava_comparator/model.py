@@ -86,7 +86,7 @@ class LlavaComparator(Comparator):
         if not self.config.lora:
             return "it has no adapters"
         if self.config.four_bit:
-            return "its base is only there in 4 bits; train with model.four_bit=false"
+            return "its base has only weights in 4 bits; train with model.four_bit=false"
         if self.config.pool:
             return "transformers' LLaVA does not average tokens as it does; train with model.pool=false"
         return None

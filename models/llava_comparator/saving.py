@@ -1,4 +1,4 @@
-"""Files that an export writes beside the weights of a LLaVA comparator, and checks that they are what was meant."""
+"""Files that an export writes beside the weights of a LLaVA comparator, and checks of what was written."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -17,13 +17,13 @@ from models.vision_tower import AT_ONCE, Tower
 from tests import towers
 from tests.models.tiny import disturb
 
-pytestmark = pytest.mark.slow  # the library alone takes seconds to import
+pytestmark = pytest.mark.slow  # importing transformers alone takes seconds
 KINDS = ("clip", "siglip", "dinov2")
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """A folder of a tiny tower of each kind; CLIP's with dropout, which must never be felt."""
+    """A folder of a tiny tower of each kind; CLIP's has dropout, which must have no effect."""
     folder = tmp_path_factory.mktemp("bases")
     changes = {"clip": {"attention_dropout": 0.5}}
     return {kind: towers.save_tower(kind, folder / kind, **changes.get(kind, {})) for kind in KINDS}

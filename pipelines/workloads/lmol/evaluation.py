@@ -56,7 +56,7 @@ class Findings:
 def evaluate(
     config: "Config", model: nn.Module, folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate on the test part, whose images were used by no update and for no choice."""
+    """Evaluate on the test part, which was used neither to train nor to choose a model."""
     began = time.perf_counter()
     comparisons = data.load(folder)
     answers = ModelAnswers(model, _needed(comparisons, config.data.workers), device, map_items)

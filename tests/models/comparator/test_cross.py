@@ -23,7 +23,7 @@ def test_the_dictionary_is_a_function_of_images_and_seed():
     assert not torch.equal(one.words, other.words)
     encoded = one.encode(pictures(60))
     assert encoded.shape == (60, DictionaryCross.GRID**2, 2 * one.config.words)
-    assert (encoded.std((0, 1)) > 0.5).all()  # every word is told, and on one scale
+    assert (encoded.std((0, 1)) > 0.5).all()  # every word carries information, and all are on one scale
 
 
 def test_too_few_images_make_no_dictionary():

@@ -66,7 +66,7 @@ def test_the_description_says_what_answers_mean_and_the_fit_by_which_scores_are_
     assert found["answers"] == ["First", "Second", "Similar"]
     assert (found["theta"], found["unit"]) == (1.0, 0.5)
     assert found["references"] == [k / 2 for k in range(12)]
-    # The fit's derivative vanishes: as many wins of the higher, and as many ties, are expected as were answered.
+    # At the maximum the derivative vanishes, so the expected number of ties equals the number among the answers.
     first, second = torch.triu_indices(12, 12, 1)
     with torch.no_grad():
         answers = model.both_orders(model.encode(model.reference_images), first, second).double()
@@ -74,7 +74,7 @@ def test_the_description_says_what_answers_mean_and_the_fit_by_which_scores_are_
     fit = ranking.Davidson(fitted["discrimination"], fitted["tie"])
     expected = fit.probabilities((first - second).double() / 2)
     assert float((expected - answers)[:, SIMILAR].sum()) == pytest.approx(0, abs=0.01)
-    # What is fitted once need not be for every image: it gives the same scores.
+    # A kept fit gives the same scores as fitting again.
     scores, errors = model.score(pictures(3))
     model.fitted.zero_()
     again = model.score(pictures(3))
@@ -82,7 +82,7 @@ def test_the_description_says_what_answers_mean_and_the_fit_by_which_scores_are_
 
 
 class Brightness(Siamese):
-    """Compares by mean brightness, and knows that it does."""
+    """Comparator that compares by mean brightness, without training."""
 
     def encode(self, images):
         return pixels(images).mean((1, 2, 3))[:, None]
@@ -117,7 +117,7 @@ def test_a_folder_is_ranked_with_intervals(tmp_path):
     assert [row.name for row in found] == ["light.png", "middle.png", "dark.png"]
     assert [row.score for row in found] == pytest.approx([4.0, 2.2, 0.6], abs=0.1)
     assert all(row.low < row.score < row.high for row in found)
-    model.standard_error_factor.fill_(3.0)  # what is known of errors beyond the references
+    model.standard_error_factor.fill_(3.0)  # as measured on images other than the references
     wider = model.rank(tmp_path)
     assert [row.score for row in wider] == [row.score for row in found]
     for row, before in zip(wider, found, strict=True):

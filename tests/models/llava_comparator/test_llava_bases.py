@@ -1,4 +1,4 @@
-"""Bases of LLaVA comparators: built, of ours, in the hub's layout, and those that are refused."""
+"""Bases of LLaVA comparators: built ones, model folders of ours, the hub's layout, and refusals."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_a_preset_is_a_base_in_bfloat16_whose_adapters_train(monkeypatch, tmp_pa
 
 @pytest.mark.slow
 def test_the_sizes_of_llava_7b_are_those_published():
-    """Parameters of liuhaotian/llava-v1.5-7b as transformers has them: 7.06 billion."""
+    """liuhaotian/llava-v1.5-7b has 7.06 billion parameters in transformers."""
     from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
     preset = PRESETS["llava-1.5-7b"]

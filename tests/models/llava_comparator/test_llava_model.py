@@ -1,4 +1,4 @@
-"""The LLaVA comparator: what trains and is stored, encoding once, reading a first image once, precision."""
+"""The LLaVA comparator: trained and stored parts, encoding once, reading a first image once, precision."""
 
 import copy
 
@@ -12,12 +12,12 @@ from tests.models.tiny import disturb
 
 
 def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):
-    """The one test of this file in `make test`: the library alone takes seconds to import."""
+    """Run in `make test` as the only one of these tests, because importing transformers takes seconds."""
     model = disturb(make(lora=True, pool=True))
     names = trained(model)
     assert not any("vision" in name for name in names)
     adapters = {name for name in names if "lora_" in name}
-    assert len(adapters) == TINY["layers"] * 4 * 2  # of each of q, k, v, o two matrices
+    assert len(adapters) == TINY["layers"] * 4 * 2  # two matrices for each of q, k, v, o
     assert len(names - adapters) == 4  # the projector's two matrices and biases
     assert set(model.state_dict()) == names | {name for name, _ in Comparator(model.config).named_buffers()}
     io.save(model, tmp_path)
@@ -69,7 +69,7 @@ def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes)
     with torch.no_grad():
         found = model.compare_encoded(encoded, first, second)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert sum(rows for rows, _ in lengths[::2]) <= 7 + 2  # beginnings; those at the ends of a chunk come twice
+    assert sum(rows for rows, _ in lengths[::2]) <= 7 + 2  # beginnings; one at the border of two chunks is read twice
     assert sum(rows for rows, _ in lengths[1::2]) == 150
 
 
@@ -98,7 +98,7 @@ def test_gradient_checkpointing_changes_memory_and_not_gradients():
 
 @pytest.mark.slow
 def test_a_checkpoint_holds_what_trains_alone_and_restores_it(tmp_path):
-    """Through the calls that the engine's checkpoints make."""
+    """Uses the calls that the engine's checkpoints make."""
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 
     options = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)

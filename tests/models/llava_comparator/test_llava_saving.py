@@ -11,7 +11,7 @@ from tests.models.tiny import disturb
 
 
 def asked_by_the_library(network, folder, images, pairs):
-    """Logits of the words, from what an export says about the question and nothing else of this package."""
+    """Logits of the three words, computed from the exported files without this package."""
     from transformers import AutoProcessor
 
     description = json.loads((folder / "comparator.json").read_text())

@@ -1,4 +1,4 @@
-"""Prepared digits, and small tasks of them that tests leave as they are."""
+"""Prepared digits and small tasks, shared by tests that do not change them."""
 
 import pytest
 
@@ -16,5 +16,5 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole(prepared):
-    """A task of each small kind, for tests that leave it as it is."""
+    """A task of each small kind, for tests that do not change it."""
     return {kind: make(prepared, kind) for kind in ("siamese", "cross")}

@@ -1,4 +1,4 @@
-"""Baselines: fitted to the training part alone, and right where they should be."""
+"""Baselines: they learn from the training part alone, and the sharpness rule fails on noise."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def test_the_sharpness_rule_ranks_blurred_images_and_is_fooled_by_noise():
             for image, level, family in zip(plain, found.scores, found.families, strict=True)
         ]
     )
-    # Trained on blur alone, as a rule for blur would be.
+    # Fitted to blur alone.
     blurred = found.parts["train"][np.array(found.families)[found.parts["train"]] == "blur"]
     pairs = {**found.pairs, "train": labelled(found.scores, blurred, 0, 300, generator)}
     found = replace(found, images=images.clip(0, 255).astype(np.uint8)[..., None], pairs=pairs)

@@ -66,7 +66,7 @@ def test_the_gate_names_what_would_not_be_saved(prepared):
 
 def test_the_gate_notices_that_a_saved_model_is_another_one(prepared):
     subject = make(prepared)
-    subject.model.encoder[1].eps = 0.1  # kept by no file
+    subject.model.encoder[1].eps = 0.1  # stored in no file
     with pytest.raises(UserError, match=r"the model's logits differ by"):
         check_trains(subject.model, subject)
 
@@ -85,6 +85,6 @@ def test_the_gate_notices_that_a_tower_is_not_its_bases(prepared, tmp_path):
     subject = make(prepared, "cross", base=towers.save_tower("siglip", tmp_path / "base"))
     assert subject.train.encoded.shape[1:] == (16, 16)
     assert "features of" in subject.notes[1]
-    subject.model.tower.network.encoder.layers[0].mlp.fc2.bias.add_(1)  # stored by neither
+    subject.model.tower.network.encoder.layers[0].mlp.fc2.bias.add_(1)  # stored nowhere
     with pytest.raises(UserError, match=r"the model's logits differ by .* or the base is not restored"):
         check_trains(subject.model, subject)

@@ -1,4 +1,4 @@
-"""Pairs as batches: each image once, moved and turned by the pair alone, the same from workers."""
+"""Batches of pairs: each image once, moved and turned depending on the pair only, the same from workers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A whole evaluation of a comparator that knows the scores, leans to one side, or errs."""
+"""Whole evaluations of comparators that know the scores, lean to one side, or make errors."""
 
 import csv
 import io

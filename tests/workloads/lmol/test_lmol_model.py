@@ -1,4 +1,4 @@
-"""The comparator of a config: the question and the references that it knows, and refusals of what does not fit."""
+"""The comparator of a config: its question and references, and refusals of sizes and bases that do not fit."""
 
 import pytest
 import torch

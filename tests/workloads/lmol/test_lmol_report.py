@@ -1,4 +1,4 @@
-"""The page of an evaluated run: pictures, plots, no file beside it, no markup from the data."""
+"""The page of an evaluated run: pictures and plots inside it, and no markup from the data."""
 
 import base64
 import io
@@ -84,7 +84,7 @@ def test_files_beside_the_evaluation_are_complete(shown):
 
 def test_a_model_without_mistakes_and_families_needs_no_section_for_them_and_colours_stay(tmp_path):
     found = comparisons()
-    colour = replace(found, images=found.images + np.array([246, 0, 10], dtype=np.uint8))  # 246: ten less
+    colour = replace(found, images=found.images + np.array([246, 0, 10], dtype=np.uint8))  # 246 is ten less
     _, parts = page(tmp_path, Brightness(), colour)
     assert "The surest mistakes" not in parts
     assert "Accuracy by family" not in parts

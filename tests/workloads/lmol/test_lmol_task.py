@@ -1,4 +1,4 @@
-"""The loss over both orders, validation, and the speed of keeping features."""
+"""The loss over both orders, validation, and the speed gained by encoding once."""
 
 import time
 
@@ -61,7 +61,7 @@ class Constant(nn.Module):
 
 
 def test_what_is_learned_are_the_frequencies_of_unselected_pairs(whole):
-    """A model that knows nothing else is best off with them, though Similar is a third of the training pairs."""
+    """They are the optimum of a model that ignores the images, though Similar is a third of the training pairs."""
     subject = whole["siamese"]
     scores = subject.comparisons.scores[subject.comparisons.parts["train"]]
     alike = (scores[:, None] == scores).sum() - len(scores)
@@ -100,7 +100,7 @@ def test_test_images_are_not_on_the_device(whole):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cross", "llava"])
 def test_kept_features_and_encoding_once_make_steps_at_least_half_as_fast_again(prepared, kind):
-    """Beside the same model encoding both images of every pair in both orders, in turn on the same machine."""
+    """Compared with the same model encoding both images of every pair in both orders, in alternation."""
     subject = make(prepared, kind, width=None, layers=None, heads=None, lora=kind == "llava")
     model = subject.model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])

@@ -32,7 +32,7 @@ def data(source, **fields):
 
 
 def picture(seed):
-    """A smooth picture, a function of the seed."""
+    """A smooth picture, determined by the seed."""
     coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), np.uint8)
     return Image.fromarray(coarse).resize((24, 24), Image.Resampling.BILINEAR)
 

@@ -1,4 +1,4 @@
-"""Images and exact scores from a user's files, however dirty these are."""
+"""Images and exact scores from a user's files, including damaged and inconsistent ones."""
 
 from fractions import Fraction
 
