@@ -57,7 +57,7 @@ def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
     monkeypatch.setattr(data, "load", lambda folder: corpus(**parts))
     words = ["training.steps=1", "training.sequence=20", "evaluation.characters=30", "evaluation.starts=16", *words]
     config = build(Config, {}, words, "test")
-    return evaluation.evaluate(config, model, tmp_path, CPU, mapper(Accelerator(cpu=True)))
+    return evaluation.evaluate(config, {"default": model}, tmp_path, CPU, mapper(Accelerator(cpu=True)))
 
 
 def test_a_model_that_knows_nothing_is_told_so_in_exact_figures(monkeypatch, tmp_path):
@@ -142,7 +142,7 @@ def test_another_vocabulary_than_the_models_is_refused(monkeypatch, tmp_path):
     model = CharLSTM(CharLSTMConfig("xyz", **SIZES))
     monkeypatch.setattr(data, "load", lambda folder: corpus(train=[], validation=[], test=[]))
     with pytest.raises(UserError, match="other characters than those in"):
-        evaluation.evaluate(Config(), model, tmp_path, CPU, None)
+        evaluation.evaluate(Config(), {"default": model}, tmp_path, CPU, None)
 
 
 def test_masks_count_as_one_character_each(monkeypatch, tmp_path):

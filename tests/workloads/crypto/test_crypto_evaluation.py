@@ -261,9 +261,11 @@ def test_a_pooled_model_gets_the_number_and_scaler_of_each_coin(tmp_path):
     assert list(models) == ["all"]
     asked = []
     models["all"].register_forward_pre_hook(lambda module, inputs: asked.append(inputs[1].unique().tolist()))
-    found, pages = evaluated(config, models, tmp_path)
-    assert pages["all"] == {symbol: pages[symbol] for symbol in config.data.symbols}
-    assert all(page["folds"][0]["member"] == "all" for page in pages["all"].values())
+    found, of_member = evaluate(config, models, tmp_path, CPU, map_items)
+    pages = {name: json.loads(found.files[f"test/{name}.json"]) for name in config.data.symbols}
+    assert of_member.member == "all"
+    assert of_member.summary == pages
+    assert all(page["folds"][0]["member"] == "all" for page in pages.values())
     assert [numbers for number, numbers in enumerate(asked) if numbers not in asked[:number]] == [[0], [1]]
     assert found.summary["coins"] == 2
 
