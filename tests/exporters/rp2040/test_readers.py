@@ -21,7 +21,7 @@ from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerCon
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from tests.exporters.rp2040.chip import run
-from tests.exporters.rp2040.test_inference import in_micropython
+from tests.exporters.rp2040.micropython import in_micropython
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
