@@ -1,7 +1,6 @@
-"""Files from anywhere: changed at random, arbitrary bytes, and inputs that a fuzzer once found worth keeping.
+"""Files from anywhere: changed at random, arbitrary bytes, and inputs that a fuzzer kept for their coverage.
 
-`corpus.tar.xz` has the latter, each 4 bytes of the model's length, 1 byte of repairs, the model, the vocabulary
-(exporters/rp2040/firmware/fuzz.c).
+The latter are in `corpus.tar.xz`; fuzz.c in exporters/rp2040/firmware says what an input consists of.
 """
 
 import io
@@ -39,7 +38,7 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 
 
 def endure(data: bytes, kind: str, draw: random.Random) -> bool:
-    """Read a file, with only a ValueError allowed, and use what was accepted; whether it was."""
+    """Read a file, which may raise only ValueError, and use it; return True if it was accepted."""
     read = {"model": lambda data: inference.Model(io.BytesIO(data)), "vocabulary": layout.read_vocabulary}
     found, reason = tried(read.get(kind, uf2.split), data)
     if reason:

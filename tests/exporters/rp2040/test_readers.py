@@ -1,7 +1,7 @@
-"""The four readers of the files choose the same tokens, and the chip is as fast and small as is said.
+"""The four readers of the files choose the same tokens, and the chip is as fast and small as documented.
 
-The UF2 runs on the package unicorn by default. Slow tests add the host program, MicroPython and rp2040js, which counts
-cycles; what they need (cc, node, `npm ci` in tests/exporters/rp2040) is a failure where it is missing.
+By default the UF2 runs on the package unicorn. Slow tests add the host program, MicroPython and rp2040js, which counts
+cycles; they fail if their tools (cc, node, `npm ci` in tests/exporters/rp2040) are missing.
 """
 
 import json
@@ -84,7 +84,7 @@ def told(output):
     return [list(map(int, line.split())) for line in re.findall(r"^(\d+(?: \d+)+) *$", output, re.MULTILINE)]
 
 
-def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is_said(exported):
+def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is_computed(exported):
     preset, folder, chosen = exported
     lines = ["/ids on", f"/tokens {TOKENS}", *PROMPTS, "/sram"]
     output = run((folder / "story.uf2").read_bytes(), lines, timeout=200)
