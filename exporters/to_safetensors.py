@@ -35,7 +35,7 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
             raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
     manifest.begin(out)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
-    measured = _measured(run, source)
+    measured = _measured(run)
     write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -87,17 +87,19 @@ def _outputs(model: io.Model) -> dict[Any, Tensor]:
 
 
 def title(run: Path) -> str:
-    """The workload/name of a run's folder."""
-    return "/".join(run.resolve().parts[-2:])
+    """The workload/name of a run's folder; workload/name/member for a member of a run."""
+    parts = run.resolve().parts
+    return "/".join((*parts[-4:-2], parts[-1]) if parts[-2:-1] == ("members",) else parts[-2:])
 
 
-def _measured(run: Path, source: str) -> dict[str, Any]:
-    """{split: figures} of the run's evaluations; if the run has many models, only the figures of this one."""
-    parts = source.split("/")
-    member = parts[1] if parts[0] == "members" else None
-    paths = sorted((run / "evaluations").glob("*.json" if member is None else f"*/{member}.json"))
-    evaluations = {(path if member is None else path.parent).stem: _read_object(path) for path in paths}
-    return {name: content for name, content in evaluations.items() if content is not None}
+def _measured(run: Path) -> dict[str, Any]:
+    """{split: figures} of the run's evaluations."""
+    evaluations = {path.stem: _read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
+    return {
+        name: {key: value for key, value in content.items() if key != "files"}
+        for name, content in evaluations.items()
+        if content is not None
+    }
 
 
 def card(

@@ -4,16 +4,19 @@ The global batch of update k is the same whatever the number of processes: a pur
 takes its slice. All that resuming needs is k.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from common.errors import UserError
 from common.random import derive_key
-from pipelines.engine.workload import Source
+from pipelines.engine.workload import MapItems, Source
 
 
 class Order:
@@ -45,6 +48,7 @@ class Order:
 
     def _permute(self, epoch: int) -> Tensor:
         if epoch != self._epoch:
+            assert self.size is not None, "an endless source has no epochs"
             generator = torch.Generator().manual_seed(derive_key(self.seed, "order", epoch))
             self._epoch, self._permutation = epoch, torch.randperm(self.size, generator=generator)
         return self._permutation
@@ -100,7 +104,7 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
         prefetch_factor=2,
     )
     for items, batch in loader:
-        yield items, _to_device(batch, device)
+        yield items, send_to_device(batch, device, non_blocking=True)
 
 
 class _Indexed(Dataset):
@@ -113,13 +117,26 @@ class _Indexed(Dataset):
         return items, self.source.batch(items)
 
 
-def _to_device(batch: Any, device: torch.device) -> Any:
-    if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, Mapping):
-        return {name: _to_device(value, device) for name, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_to_device(value, device) for value in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(_to_device(value, device) for value in batch)
-    return batch
+def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
+    """Return the function that maps over a finite source's items by the accelerator's processes."""
+
+    @torch.no_grad()
+    def map_items(
+        source: Source, function: Callable[[Any], Mapping[str, Tensor]], batch_size: int | None = None
+    ) -> dict[str, Tensor]:
+        assert source.size is not None, "an endless source has no last item"
+        world = accelerator.num_processes
+        local = min(batch_size or default_batch_size, math.ceil(source.size / world))
+        starts = range(0, source.size, local * world)
+        # Every rank gets equally many items, so the last round is filled up with item 0 and cut after gathering.
+        mine = torch.arange(local) + local * accelerator.process_index
+        plan = ((start + mine).masked_fill(start + mine >= source.size, 0) for start in starts)
+        chunks: dict[str, list[Tensor]] = {}
+        for _, batch in stream(source, plan, accelerator.device):
+            with accelerator.autocast():
+                found = function(batch)
+            for name, values in found.items():
+                chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
+        return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}
+
+    return map_items

@@ -8,8 +8,9 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
+from common.durations import clock
 from common.gpu import figures, read_gpu
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 
 WEIGHT = 0.9  # of the past in the running mean of the loss
 
@@ -108,10 +109,3 @@ class Monitor:
         if self.accelerator.is_main_process:
             self.run.record(entry)
         self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
-
-
-def clock(seconds: float) -> str:
-    """Seconds as h:mm:ss or m:ss."""
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

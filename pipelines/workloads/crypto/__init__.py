@@ -1,16 +1,20 @@
 """Per-coin signals from candles: SHORT, NO_TRADE or LONG."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from common.config import Section
+from common.lazy import lazily
+from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.workload import Metric, Workload
 
 SIMULATED = ("AAAUSDT", "BBBUSDT", "CCCUSDT", "DDDUSDT", "EEEUSDT", "FFFUSDT", "GGGUSDT", "HHHUSDT")
 
 
-class Data(Section):
+class Data(DataSection):
     """Which candles, what is known of them, and what is asked."""
 
     source: Literal["simulate", "files", "ccxt"] | None = Field(
@@ -31,7 +35,13 @@ class Data(Section):
     folds: int = Field(5, ge=1, description="of the walk-forward")
     simulated_candles: int = Field(35_000, ge=1, description="length of the simulated market")
     signal: float = Field(0.0, ge=0, le=1, description="how much the simulated past says about the future; 0: nothing")
-    seed: int = Field(0, ge=0, description="of the simulated market")
+    seed: int = Field(0, ge=0, description="seed of the simulated market")
+
+    def inputs(self) -> Sequence[Path]:
+        """The files of the candles that can be found, and data.symbols_file."""
+        from pipelines.workloads.crypto import data
+
+        return data.inputs(self)
 
 
 class Model(Section):
@@ -41,6 +51,10 @@ class Model(Section):
     width: int = Field(64, ge=4, description="channels and LSTM units of default")
     dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training, of default")
     pooled: bool = Field(False, description="one model of all coins, told which, instead of one for each")
+    coins: tuple[str, ...] | None = Field(
+        None, min_length=1, description="train one model, of these coins; null: the run has a model for each coin"
+    )
+    fold: int = Field(0, ge=0, description="fold of the walk-forward, counted from 0, that the model of coins learns")
 
 
 class SignalTraining(Training):
@@ -86,11 +100,9 @@ _package = "pipelines.workloads.crypto"
 WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
-    inputs=lazily(f"{_package}.data:inputs"),
-    members=lazily(f"{_package}.task:members"),
+    expand=lazily(f"{_package}.task:expand"),
     task=lazily(f"{_package}.task:SignalTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    settled=("model.", "training.", "seed", "data."),
-    select="val/log_loss",
+    metric=Metric("val/log_loss"),
 )

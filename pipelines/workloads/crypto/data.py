@@ -121,9 +121,9 @@ def symbols(data: Any) -> list[str]:
     return found
 
 
-def inputs(config: Any) -> list[Path]:
+def inputs(data: Any) -> list[Path]:
     """The user's files that the data come from, those of coins that could not be used too; what is missing is not."""
-    data, paths = config.data, []
+    paths = []
     if data.symbols_file:
         paths.append(Path(data.symbols_file))
     if source_of(data) == "files":

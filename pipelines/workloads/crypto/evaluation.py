@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import UserError
-from pipelines.engine.data import MANIFEST
+from common.prepared import MANIFEST
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.crypto import backtest, data, judge
 from pipelines.workloads.crypto.backtest import Choice, Result
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.judge import LEAK, SKILL
 from pipelines.workloads.crypto.labels import CLASSES, NO_TRADE
-from pipelines.workloads.crypto.task import members, windows
+from pipelines.workloads.crypto.task import Member, members, windows
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
@@ -84,7 +84,8 @@ def evaluate(
     Raises UserError if there is no model at all, or if one was trained on other candles or features than the folder's.
     """
     began = time.perf_counter()
-    chosen = members(config, folder)
+    coins = config.model.coins
+    chosen = {name: Member(coins, config.model.fold) for name in models} if coins else members(config, folder)
     failed = json.loads((folder / MANIFEST).read_text())["failed"]
     missing = {
         name: next((failed[symbol] for symbol in member.symbols if symbol in failed), "no trained model")
@@ -126,12 +127,6 @@ def evaluate(
         "together": _together(config, tests),
         **{page["symbol"]: _summary(page) for page in ranking},
     }
-    # A page for each model too, which its export takes along; of one coin in one fold it is the coin's.
-    files = {
-        name: pages[member.symbols[0]] if len(member.symbols) == 1 else {coin: pages[coin] for coin in member.symbols}
-        for name, member in chosen.items()
-        if name in models
-    } | pages
     table = [_row(page) for page in ranking]
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     return [
@@ -140,8 +135,23 @@ def evaluate(
             summary={**summary, "seconds": time.perf_counter() - began},
             table=table,
             examples=examples,
-            files={f"{SPLIT}/{name}.json": json.dumps(page, allow_nan=False) for name, page in files.items()},
+            files={f"{SPLIT}/{symbol}.json": json.dumps(page, allow_nan=False) for symbol, page in pages.items()},
+        ),
+        *([] if coins else _of_members({name: chosen[name] for name in models}, pages)),
+    ]
+
+
+def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Mapping[str, Any]]) -> list[Evaluation]:
+    """What each member's own folder keeps, for its export to take along: the pages of its coins."""
+    return [
+        Evaluation(
+            split=SPLIT,
+            summary=pages[member.symbols[0]]
+            if len(member.symbols) == 1
+            else {symbol: pages[symbol] for symbol in member.symbols},
+            member=name,
         )
+        for name, member in chosen.items()
     ]
 
 

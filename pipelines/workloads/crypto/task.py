@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.errors import UserError
+from common.prepared import MANIFEST
 from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
-from pipelines.engine.data import MANIFEST
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.crypto import data, splits
 from pipelines.workloads.crypto.labels import CLASSES
 
@@ -45,6 +45,17 @@ def members(config: "Config", folder: Path) -> dict[str, Member]:
     if len(folds) == 1:
         return {name: Member(symbols, 0) for name, symbols in groups.items()}
     return {f"{name}-{fold + 1}": Member(symbols, fold) for name, symbols in groups.items() for fold in folds}
+
+
+def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
+    """The config of each member; {} where model.coins says already what the one model learns."""
+    if config.model.coins:
+        return {}
+    found = {}
+    for name, member in members(config, folder).items():
+        model = config.model.model_copy(update={"coins": member.symbols, "fold": member.fold})
+        found[name] = config.model_copy(update={"model": model})
+    return found
 
 
 class Windows:
@@ -96,21 +107,22 @@ def pooled(coins: Sequence[data.Coin], fold: int, part: str, device: torch.devic
     )
 
 
-class SignalTask:
+class SignalTask(Task):
     """Cross-entropy of the three classes, weighted by how rare they are in training.
 
     The weights are taken out of the probabilities again: what is weighted is the softmax of the logits plus the log
     weights, so the softmax of the logits themselves tends to the classes' true frequencies.
     """
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device, member: str):
-        chosen = members(config, folder)[member]
-        failed = json.loads((folder / MANIFEST).read_text())["failed"]
-        for symbol in chosen.symbols:
-            if symbol in failed:
-                raise UserError(failed[symbol])
-        coins = [data.load(folder, symbol) for symbol in chosen.symbols]
-        fold = chosen.fold
+    def __init__(self, config: "Config", folder: Path, device: torch.device):
+        facts = json.loads((folder / MANIFEST).read_text())
+        symbols, fold = config.model.coins or (), config.model.fold
+        for symbol in symbols:
+            if symbol in facts["failed"]:
+                raise UserError(facts["failed"][symbol])
+        if fold >= len(facts["folds"]):
+            raise UserError(f"model.fold={fold} must be below {len(facts['folds'])}, the number of folds of these data")
+        coins = [data.load(folder, symbol) for symbol in symbols]
         self.train = pooled(coins, fold, "train", device)
         self.validation = pooled(coins, fold, "validation", device)
         self.model = CNNLSTM(model_config(config, coins, fold)).to(device)
@@ -142,15 +154,6 @@ class SignalTask:
             "log_loss": F.cross_entropy(logits, labels, reduction="none"),
             "accuracy": (logits.argmax(-1) == labels).float(),
         }
-
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 def model_config(config: "Config", coins: Sequence[data.Coin], fold: int) -> CNNLSTMConfig:

@@ -1,11 +1,15 @@
 """Which of two images ranks higher, and what scores many such answers give."""
 
-from typing import Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.engine.config import BaseConfig, LoadedData, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from common.config import Section
+from common.lazy import lazily
+from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.workload import Metric, Workload
 
 
 class Data(LoadedData):
@@ -27,7 +31,15 @@ class Data(LoadedData):
     degree: int = Field(200, ge=1, description="most training pairs that an image is in")
     photos_crops: int = Field(8, ge=1, description="crops of each photo, for the source photos")
     maximum_pixels: int = Field(50_000_000, ge=1, description="of an image file; a larger one is set aside undecoded")
-    seed: int = Field(0, ge=0, description="of the split, the pairs and the embedded photos' distortions")
+    seed: int = Field(0, ge=0, description="seed of the split, the pairs and the embedded photos' distortions")
+
+    layout: ClassVar[int] = 2
+
+    def inputs(self) -> Sequence[Path]:
+        """The files that the images come from; none for the embedded ones."""
+        from pipelines.workloads.lmol import sources
+
+        return sources.inputs(self.source)
 
     @model_validator(mode="after")
     def _fold_exists(self) -> "Data":
@@ -156,13 +168,9 @@ _package = "pipelines.workloads.lmol"
 WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
-    inputs=lazily(f"{_package}.data:inputs"),
-    layout=2,
     task=lazily(f"{_package}.task:ComparisonTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    settled=("model.", "training.", "seed", "data."),  # another fold's test images are this one's training images
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.
-    select="val/accuracy",
-    maximise=True,
+    metric=Metric("val/accuracy", maximise=True),
 )

@@ -106,11 +106,6 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     return facts
 
 
-def inputs(config: "Config") -> list[Path]:
-    """The user's files that the images come from; none for the embedded ones and what is missing."""
-    return sources.inputs(config.data.source)
-
-
 def load(folder: Path) -> Comparisons:
     """What `prepare` has written."""
     import datasets

@@ -21,9 +21,9 @@ from scipy import stats
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 from torch import Tensor, nn
 
+from common.flops import counted
 from models import ranking
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED, Z95
-from pipelines.doctor.throughput import counted
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
@@ -44,9 +44,10 @@ STRIP, MISTAKES = 36, 12  # pictures in the report
 
 
 def evaluate(
-    config: "Config", model: nn.Module, folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """The test part, whose images no update has seen and no choice was made by."""
+    (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder)
     pairs, images = comparisons.pairs["test"], comparisons.parts["test"]

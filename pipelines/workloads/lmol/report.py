@@ -1,6 +1,7 @@
 """The workload's part of report.html: images in the order of their scores, how far to trust answers, the mistakes."""
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -12,8 +13,10 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from models.ranking import Z95
-from pipelines.engine.runs import Run
-from pipelines.report.page import shown, svg
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import svg
+from pipelines.report.tables import shown
 from pipelines.workloads.lmol.data import CLASSES
 
 if TYPE_CHECKING:
@@ -28,11 +31,13 @@ figcaption { overflow-wrap: anywhere; line-height: 1.3 }
 </style>"""
 
 
-def sections(config: "Config", model: nn.Module, run: Run) -> list[tuple[str, str]]:
+def sections(
+    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, str]]:
     """(heading, HTML)."""
-    found = json.loads((run.evaluations / "test.details.jsonl").read_text())
-    with (run.evaluations / "test.scores.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
+    found = json.loads(test.files["test.details.jsonl"])
+    rows = list(csv.DictReader(io.StringIO(test.files["test.scores.csv"], newline="")))
     parts = [
         ("Test images by score, the highest first", STYLE + _strip(found["strip"])),
         ("Scores beside the known ones", svg(_scores(rows))),

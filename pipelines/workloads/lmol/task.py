@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from common.random import derive_key, uniform
 from models import comparator, io, ranking
 from models.comparator import Comparator
 from models.ranking import SWAPPED
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data, pairs
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Pairs:
         return images[image, channel, rows[:, None], columns[:, None]]
 
 
-class ComparisonTask:
+class ComparisonTask(Task):
     """Learns answers at the frequencies of unselected pairs, though it trains on as many of each."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
@@ -190,12 +190,6 @@ class ComparisonTask:
         factor = ranking.calibrated(errors, scores, known)
         model.standard_error_factor.fill_(factor)
         return {"val/standard_error_factor": factor, "val/mae": float((scores - known).abs().mean())}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 def make_model(config: "Config", comparisons: "data.Comparisons") -> Comparator:

@@ -18,8 +18,8 @@ from exporters.rp2040.layout import read_vocabulary
 from models import io, rp2040
 from models.integer_transformer import quantize
 from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
-from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040.chip import run
 from tests.exporters.rp2040.micropython import in_micropython
 
@@ -62,7 +62,7 @@ def exported(request, tmp_path_factory):
     """(preset, folder of an export, tokens that the reference chooses for each prompt)."""
     folder = tmp_path_factory.mktemp(request.param)
     sizes = PRESETS[request.param]
-    tokenizer = json.loads(data.train_tokenizer(generate(0, 60_000), sizes["vocabulary"]).to_str())
+    tokenizer = json.loads(train_tokenizer(generate(0, 60_000), sizes["vocabulary"]).to_str())
     torch.manual_seed(1)
     model = TinyTransformer(TinyTransformerConfig(**sizes, tokenizer=tokenizer)).eval()
     with torch.no_grad():  # logits as far apart as a trained model's; and no story ends early

@@ -7,7 +7,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from pipelines.engine.data import MANIFEST
+from common.prepared import MANIFEST
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD
 from pipelines.workloads.crypto.task import members, model_config, pooled

@@ -5,8 +5,9 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 from pipelines.report import page as report
+from pipelines.report import tables
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import MOST_OPEN, sections
 from tests.workloads.crypto.standin import CPU, fitted, prepared, scores
@@ -76,7 +77,7 @@ def test_the_page_ranks_all_coins_and_shows_each_with_its_pictures(run, shown):
 def test_accuracy_is_shown_beside_the_majority(run, shown):
     summary = json.loads((run[2].evaluations / "test.json").read_text())
     for row in summary["table"][:2]:
-        accuracy, majority = (report.shown(row[name]) for name in ("accuracy", "majority"))
+        accuracy, majority = (tables.shown(row[name]) for name in ("accuracy", "majority"))
         assert f"accuracy {accuracy}, always the majority class {majority}" in shown[1][1]
 
 

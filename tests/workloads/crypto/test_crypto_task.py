@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from common.config import build
 from common.errors import UserError
-from pipelines.engine.config import build
-from pipelines.engine.data import MANIFEST
+from common.prepared import MANIFEST
 from pipelines.workloads.crypto import Config, data, task
 
 CPU = torch.device("cpu")

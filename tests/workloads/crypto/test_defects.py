@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from common.provenance import ROOT
 from models import io
 from models.cnn_lstm import CNNLSTM
-from pipelines.engine.runs import ROOT
 from pipelines.workloads.crypto import backtest, data, features, judge, market, splits
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.evaluation import evaluate

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
+from common.config import load
 from models import io
-from pipelines.engine.config import load
 from pipelines.workloads.lmol import WORKLOAD
 from tests import towers
 from tests.stages import ROOT, records, refused, stage, stage_here

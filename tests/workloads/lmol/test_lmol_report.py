@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 from pipelines.report import page as engine_report
 from pipelines.workloads.lmol import data, evaluation, report
 from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, score

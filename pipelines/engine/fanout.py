@@ -1,37 +1,41 @@
-"""Runs of many models: a process trains each, with a run folder of its own, as many at a time as fit.
+"""Runs of many models: each member is an ordinary run, trained in a process of its own, as many at a time as fit.
 
 The process is the same whether its member is alone or one of hundreds, so the weights are too; and what goes wrong
 with one member ends that process only. Members are dealt to the ranks in turn; a rank's processes share its device.
+They are forked from a server that imports for all of them, once. torch is not imported here, so that this import and
+the server's can run side by side.
 """
+
+from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing import connection
+from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Any
+from signal import Signals
+from typing import TYPE_CHECKING, Any
 
-import torch
-from accelerate import Accelerator
-
-from common.errors import MembersFailed, UserError
+from common.durations import clock
+from common.errors import MembersFailed, Stopped, UserError
 from common.files import write_json
-from pipelines import cli
-from pipelines.engine import server
+from common.machine import cores
+from common.signals import StopRequest
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.loop import Stopped
-from pipelines.engine.monitor import clock
-from pipelines.engine.runs import Run
-from pipelines.engine.training import train
-from pipelines.engine.workload import find
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Workload
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+ROOT = Path(__file__).resolve().parents[2]
+PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the last two are imported late otherwise
 # What a launcher tells its processes about each other; a member's process is on its own.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
@@ -39,31 +43,39 @@ ROOM = 1.2  # a GPU takes one more process if it has this many times the memory 
 
 @dataclass(frozen=True)
 class Job:
-    """What the members of a run have in common."""
+    """The members of a run, and what they have in common."""
 
     run: Run
-    config: BaseConfig
+    configs: Mapping[str, BaseConfig]
     folder: Path  # of the prepared data
     resume: bool
+    find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
     def is_done(self, member: str) -> bool:
         """Whether it was trained to the end under this very config."""
-        run = self.run.member(member)
+        run, config = self.run.member(member), self.configs[member]
         outcome = run.outcome()
         done = outcome is not None and outcome["state"] == "done" and run.best.is_dir()
-        return done and run.config(type(self.config)) == self.config
+        return done and run.config(type(config)) == config
 
 
-def choose(asked: str | None, names: Sequence[str]) -> list[str]:
-    """Those of `names` that --only asks for, or all. Raises UserError for a name that there is not."""
-    if asked is None:
-        return list(names)
-    if not names:
-        raise UserError("--only: this workload trains one model; leave it out")
-    unknown = [name for name in asked.split(",") if name not in names]
-    if unknown:
-        raise UserError(f"--only {asked}: {unknown[0]} is not among the members ({', '.join(names)})")
-    return [name for name in names if name in asked.split(",")]
+def start_server() -> BaseContext:
+    """Start the process that others are forked from, if it does not run; a new interpreter each where none can be.
+
+    Imports take seconds, here and there: call it before those of your own.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    # It looks for modules where a new interpreter would, and that is not where this project lies.
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in places:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
+    forkserver.ensure_running()
+    return context
 
 
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
@@ -71,11 +83,9 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
     Raises MembersFailed, after all others are trained, if some could not be, and Stopped after a signal.
     """
-    hardware = job.config.hardware
     # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
     # are keeps the weights the same.
-    hardware = hardware.model_copy(update={"threads": hardware.threads or 1})
-    job = Job(job.run, job.config.model_copy(update={"hardware": hardware}), job.folder, job.resume)
+    job = replace(job, configs={name: _of_one_thread(config) for name, config in job.configs.items()})
     done = {name for name in names if job.resume and job.is_done(name)}
     rank, world = accelerator.process_index, accelerator.num_processes
     waiting = [name for name in names if name not in done][rank::world]
@@ -85,8 +95,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     accelerator.wait_for_everyone()  # so that an outcome found from here on is of this training
     if done:
         accelerator.print(f"{len(done)} of {len(names)} members are done")
-    pool = _Pool(job, accelerator.device, _cores() // hardware.threads)
-    number = pool.train(waiting)
+    number = _Pool(job, accelerator.device).train(waiting)
     for name in waiting:
         if number and job.run.member(name).outcome() is None:  # it was never begun
             write_json(job.run.member(name).outcome_file, {"state": "stopped", "reason": "it was not begun"})
@@ -94,7 +103,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     while not all(job.run.member(name).outcome_file.is_file() for name in names):
         time.sleep(0.2)
     accelerator.wait_for_everyone()
-    outcomes = {name: job.run.member(name).outcome() for name in names}
+    outcomes = {name: job.run.member(name).outcome() or {} for name in names}
     if accelerator.is_main_process:
         write_json(job.run.folder / "members.json", outcomes)
     if number:
@@ -105,34 +114,48 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         raise MembersFailed(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
 
 
+def _of_one_thread(config: BaseConfig) -> BaseConfig:
+    hardware = config.hardware.model_copy(update={"threads": config.hardware.threads or 1})
+    return config.model_copy(update={"hardware": hardware})
+
+
 class _Pool:
     """The processes of one rank."""
 
-    def __init__(self, job: Job, device: torch.device, at_once: int):
-        self.job, self.device, self.at_once = job, device, max(1, at_once)
-        self.context = server.start()
+    def __init__(self, job: Job, device: Any):
+        self.job, self.device = job, device
+        threads = max(config.hardware.threads or 1 for config in job.configs.values())
+        self.at_once = max(1, cores() // threads)
+        self.context: Any = start_server()
         self.running: dict[str, Any] = {}
-        self.signal: int | None = None
-        self.free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None  # before the first process
+        self.stop = StopRequest()
+        self.free = self._free_memory()  # before the first process
 
     def train(self, names: Sequence[str]) -> int | None:
-        """Train each; returns the number of a signal that ended it early."""
+        """Train each; return the number of a signal that ended it early."""
         waiting, began, ended = list(names), time.perf_counter(), 0
         if waiting:
             _say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")
             _say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
-        with self._signals():
-            while self.running or (waiting and not self.signal):
-                while waiting and not self.signal and self._has_room():
-                    self._start(waiting.pop(0))
-                connection.wait([process.sentinel for process in self.running.values()], timeout=1)
-                for name in [name for name, process in self.running.items() if process.exitcode is not None]:
-                    outcome = self._ended(name)
-                    ended += 1
-                    took = time.perf_counter() - began
-                    left = took / ended * (len(names) - ended)
-                    _say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
-        return self.signal
+        try:
+            with self.stop.listening(then=self._end_all):
+                while self.running or (waiting and not self.stop.number):
+                    while waiting and not self.stop.number and self._has_room():
+                        self._start(waiting.pop(0))
+                    connection.wait([process.sentinel for process in self.running.values()], timeout=1)
+                    for name in [name for name, process in self.running.items() if process.exitcode is not None]:
+                        outcome = self._ended(name)
+                        ended += 1
+                        left = (time.perf_counter() - began) / ended * (len(names) - ended)
+                        _say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
+        finally:
+            for process in self.running.values():
+                process.kill()
+        return self.stop.number
+
+    def _end_all(self) -> None:
+        for process in self.running.values():
+            process.terminate()
 
     def _start(self, name: str) -> None:
         process = self.context.Process(target=_work, args=(self.job, name, str(self.device)), name=name)
@@ -145,64 +168,53 @@ class _Pool:
         outcome = run.outcome()
         if outcome is None:  # it had no time to say anything
             code = process.exitcode
-            reason = f"its process was killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-            state = "stopped" if self.signal else "failed"
+            reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
+            state = "stopped" if self.stop.number else "failed"
             outcome = {"state": state, "reason": f"{reason}; see {run.folder / 'train.log'}"}
             write_json(run.outcome_file, outcome)
         return outcome
 
     def _has_room(self) -> bool:
-        if not self.running or self.device.type != "cuda":
+        if not self.running or len(self.running) >= self.at_once or self.free is None:
             return len(self.running) < self.at_once
-        if len(self.running) >= self.at_once:
-            return False
         # What a process takes is known once it has trained for a while.
         if not all(self.job.run.member(name).metrics() for name in self.running):
             return False
-        free = torch.cuda.mem_get_info(self.device)[0]
+        free = self._free_memory() or 0
         return free > ROOM * (self.free - free) / len(self.running)
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Hand SIGTERM and Ctrl-C on; a second Ctrl-C ends all at once."""
+    def _free_memory(self) -> int | None:
+        """Free bytes of the GPU; None on a CPU, where cores decide."""
+        if self.device.type != "cuda":
+            return None
+        import torch
 
-        def hand_on(number: int, frame: Any) -> None:
-            if self.signal is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.signal = number
-            for process in self.running.values():
-                process.terminate()
-
-        before = {number: signal.signal(number, hand_on) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            for process in self.running.values():
-                process.kill()
+        return torch.cuda.mem_get_info(self.device)[0]
 
 
 def _work(job: Job, member: str, device: str) -> None:
-    """A member's process."""
+    """Train one member, in its own process."""
+    from pipelines.engine.training import make_accelerator, train
+
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for name in LAUNCHER:
         os.environ.pop(name, None)
     if device.startswith("cuda"):
         os.environ["ACCELERATE_TORCH_DEVICE"] = device
-    run, began = job.run.member(member), time.perf_counter()
+    run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / "train.log").open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    workload = find(run.workload)
-    outcome, status = {"state": "failed"}, 0
+    outcome: dict[str, Any] = {"state": "failed"}
+    status = 0
     try:
-        accelerator = cli.make_accelerator(job.config, run)
+        workload = job.find()
+        accelerator = make_accelerator(config, run)
         facts = {"folder": str(job.folder)}
-        progress = train(workload, job.config, job.folder, facts, run, accelerator, job.resume, member)
-        outcome = {"state": "done", "select": workload.select, "best": progress.best, "best_step": progress.best_step}
-        outcome |= {"step": progress.step}
+        progress = train(workload, config, job.folder, facts, run, accelerator, job.resume)
+        outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+        outcome |= {"best_step": progress.best_step, "step": progress.step}
     except UserError as error:
         outcome, status = {"state": "failed", "reason": str(error)}, 2
     except Stopped as stop:
@@ -217,8 +229,10 @@ def _work(job: Job, member: str, device: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """A process that outlives its run would write into the folder while the run is resumed."""
-    connection.wait([multiprocessing.parent_process().sentinel])
+    """End this process with its parent: one that outlived its run would write into the folder while it is resumed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a member trains in a process of its own"
+    connection.wait([parent.sentinel])
     os._exit(1)
 
 
@@ -226,10 +240,6 @@ def _told(outcome: dict[str, Any]) -> str:
     if outcome["state"] != "done":
         return f"{outcome['state']}: {outcome['reason']}"
     return f"done: best {outcome['select']} {outcome['best']:.5g} at step {outcome['best_step']} of {outcome['step']}"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
 
 
 def _say(line: str) -> None:

@@ -1,17 +1,41 @@
-"""Settings of the machine that are not Accelerate's."""
+"""Settings of the machine that are not Accelerate's: what they are, and how they are put into force."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+from pydantic import Field
 
+from common.config import Section
 from common.errors import UserError
-from pipelines.engine.config import Hardware
+from common.machine import cores
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+class Hardware(Section):
+    """How the machine is used. Device, precision and process count are Accelerate's: `accelerate config`."""
+
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores shared by processes"
+    )
+    memory_fraction: float = Field(1.0, gt=0, le=1, description="share of GPU memory this process may take")
+    cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; for inputs of constant shape")
+    tf32: bool = Field(True, description="TensorFloat-32 matrix products on GPUs that have it")
+    compile: bool = Field(False, description="torch.compile the model: slower start, faster steps")
+    deterministic: bool = Field(False, description="refuse GPU kernels whose result varies from run to run")
+    gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
+    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 
 def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Callable[[str], None]) -> None:
     """Put `hardware` into force; what this machine ignores is said in one line."""
+    import torch
+
     _set_threads(hardware.threads, device, say)
     if device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(hardware.memory_fraction, device)
@@ -32,17 +56,19 @@ def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Calla
     if hardware.gradient_checkpointing:
         if not hasattr(model, "gradient_checkpointing"):
             raise UserError(f"hardware.gradient_checkpointing: {type(model).__name__} cannot do that; set it to false")
-        model.gradient_checkpointing = True
+        setattr(model, "gradient_checkpointing", True)  # noqa: B010 (modules have no such attribute by their type)
     if hardware.compile:
         model.compile()
 
 
 def _set_threads(threads: int | None, device: torch.device, say: Callable[[str], None]) -> None:
     """CPU threads of this process."""
+    import torch
+
     # Without a GPU `accelerate launch` sets OMP_NUM_THREADS=1 unless it is set: all cores but one would idle.
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
     if threads is None and device.type == "cpu" and launched:
-        threads = max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        threads = cores()
     if threads is not None and threads != torch.get_num_threads():
         torch.set_num_threads(threads)
         say(f"{threads} CPU threads in each process; hardware.threads changes that")
