@@ -6,6 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for a bare `pytest`; `python -m pytest` does it itself
 
+from tests import forked
+
 
 def pytest_configure(config):
     """Set up the processes that run tests; the one that hands them out to workers runs none."""
@@ -20,3 +22,7 @@ def pytest_configure(config):
     hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
     hypothesis.settings.register_profile("fresh", derandomize=False, database=None, deadline=None, print_blob=True)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_unconfigure():
+    forked.stop()

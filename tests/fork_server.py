@@ -69,6 +69,7 @@ def serve(clients: socket.socket) -> dict[str, Any]:
             if not message:
                 for pid, _ in running.values():
                     os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
                 os._exit(0)
             pid = os.fork()
             if pid == 0:

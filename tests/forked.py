@@ -5,7 +5,6 @@ streams of its own, its script runs as `__main__`, and it ends with the same sta
 a new interpreter (see `_can_fork`), and everywhere under TEST_PROCESSES=fresh, the command is a new interpreter.
 """
 
-import atexit
 import json
 import os
 import select
@@ -51,16 +50,9 @@ def run(
 class Process:
     """A running `python *words`, to be used as a subprocess.Popen whose output goes to files."""
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str] | None = None,
-        fork: bool | None = None,
-        streams: Sequence[TextIO] = (),
-    ):
+    def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, fork: bool | None = None):
         env = dict(os.environ if env is None else env)
-        self.streams = streams or [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 (output() closes them)
+        self.streams = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 (output() closes them)
         if _can_fork(env) if fork is None else fork:
             self._child = _Forked(words, cwd, env, self.streams)
         else:
@@ -106,13 +98,13 @@ def _run_group(words, cwd, env, processes, timeout) -> subprocess.CompletedProce
     ranks: list[Process] = []
     for rank in range(processes):
         numbers = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
-        ranks.append(Process(words, cwd, env | numbers, fork=True, streams=ranks[0].streams if ranks else ()))
+        ranks.append(Process(words, cwd, env | numbers, fork=True))
     expired = not until(lambda: any(rank.poll() for rank in ranks) or all(rank.poll() == 0 for rank in ranks), timeout)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for rank in ranks:
             rank.send_signal(number)
         until(lambda: None not in [rank.poll() for rank in ranks], GRACE)
-    output = ranks[0].output()
+    output = map("".join, zip(*(rank.output() for rank in ranks), strict=True))
     if expired:
         raise subprocess.TimeoutExpired(words, timeout, *output)
     return subprocess.CompletedProcess(words, int(any(rank.returncode for rank in ranks)), *output)
@@ -137,8 +129,8 @@ def _can_fork(env: Mapping[str, str]) -> bool:
 
 
 @cache
-def _server() -> tuple[socket.socket, Mapping[str, str]]:
-    """Start the server of this process; returns a socket to it and the environment that its imports have read."""
+def _server() -> tuple[socket.socket, Mapping[str, str], subprocess.Popen]:
+    """Start the server of this process; returns a socket to it, the environment that its imports read, and itself."""
     base = {**os.environ, "OMP_NUM_THREADS": "1"}
     # Arrow's allocator would start a thread, which forks do not take along.
     env = base | {"PYTHONPATH": "", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -147,13 +139,16 @@ def _server() -> tuple[socket.socket, Mapping[str, str]]:
     null = subprocess.DEVNULL
     server = subprocess.Popen(command, env=env, pass_fds=[its.fileno()], stdin=null, stdout=null)
     its.close()
+    return mine, base, server
 
-    def stop() -> None:
-        mine.close()  # at which the server ends
+
+def stop() -> None:
+    """End the server of this process, if there is one, and what it still runs."""
+    if _server.cache_info().currsize:
+        requests, _, server = _server()
+        requests.close()
         server.wait()
-
-    atexit.register(stop)
-    return mine, base
+        _server.cache_clear()
 
 
 class _Forked:
