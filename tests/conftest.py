@@ -1,9 +1,28 @@
 """Settings of all tests."""
 
+import os
 import sys
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for a bare `pytest`; `python -m pytest` does it itself
-torch.set_num_threads(1)  # pytest runs one worker per core
+
+from tests import forked
+
+
+def pytest_configure(config):
+    """Set up the processes that run tests; the one that hands them out to workers runs none."""
+    if config.getoption("numprocesses", None):
+        return
+    import hypothesis
+    import torch
+
+    torch.set_num_threads(1)  # pytest runs one worker per core
+    # The same examples in every run, so that a failure belongs to the change at hand; HYPOTHESIS_PROFILE=fresh looks
+    # for new ones. How long an example takes is a matter of the machine.
+    hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
+    hypothesis.settings.register_profile("fresh", derandomize=False, database=None, deadline=None, print_blob=True)
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_unconfigure():
+    forked.stop()

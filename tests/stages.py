@@ -1,52 +1,34 @@
 """Running the commands a user types."""
 
-import contextlib
-import io
 import json
 import os
-import runpy
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def stage(folder, script, *words, processes=1, **environment):
-    """Run a stage of the workload in `folder`; returns the finished process."""
-    return subprocess.run(
-        command(script, *words, processes=processes),
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+def stage(folder, script, *words, processes=1, fresh=False, **environment):
+    """Run a stage of the workload in `folder`, in a new interpreter if it is to be `fresh`; returns what came of it."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return forked.run(command(script, *words)[1:], folder, environment, processes, fresh=fresh)
 
 
-def command(script, *words, processes=1):
-    python = [sys.executable]
-    if processes > 1:
-        python += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+stage_here = stage
+
+
+def export(form, *words, folder=ROOT):
+    """Run `python -m exporters` in `folder`; returns the finished process."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return forked.run(["-m", "exporters", form, *map(str, words)], folder, environment)
+
+
+def command(script, *words):
+    """The stage as a list of words that starts a new interpreter."""
     workload = [] if "--workload" in words else ["--workload", "cvrp"]
-    return [*python, str(ROOT / "pipelines" / script), *workload, *words]
-
-
-def stage_here(folder, script, *words):
-    """As `stage`, within this process and so without the seconds that imports take: for what ends at once."""
-    error = io.StringIO()
-    argv, path, place = sys.argv, sys.path.copy(), Path.cwd()
-    try:
-        sys.argv = command(script, *words)[1:]
-        os.chdir(folder)
-        with contextlib.redirect_stderr(error), pytest.raises(SystemExit) as ended:
-            runpy.run_path(sys.argv[0], run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = argv, path
-        os.chdir(place)
-    return subprocess.CompletedProcess(words, ended.value.code, "", error.getvalue())
+    return [sys.executable, str(ROOT / "pipelines" / script), *workload, *words]
 
 
 def refused(done, *texts):

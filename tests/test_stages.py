@@ -1,4 +1,7 @@
-"""The commands a user types, run as the user runs them, on a CVRP too small to learn anything."""
+"""The commands a user types, on a CVRP too small to learn anything.
+
+Each entry point is run once by a new interpreter: only there does it import everything itself.
+"""
 
 import json
 import os
@@ -12,7 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.stages import command, records, refused, stage, stage_here
+from tests.stages import command, records, refused, stage
 
 TINY = [
     "data.customers=6",
@@ -59,9 +62,9 @@ EOF
 def trained(tmp_path_factory):
     """A folder with a trained and evaluated run."""
     folder = tmp_path_factory.mktemp("trained")
-    done = stage(folder, "train.py", *TINY)
+    done = stage(folder, "train.py", *TINY, fresh=True)
     assert done.returncode == 0, done.stderr
-    done = stage(folder, "evaluate.py")
+    done = stage(folder, "evaluate.py", fresh=True)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -184,24 +187,22 @@ def test_a_run_of_two_processes_resumes_on_one(tmp_path):
 
 
 def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):
-    refused(stage_here(trained, "train.py", *TINY), "exists", "--resume", "--name default-2")
+    refused(stage(trained, "train.py", *TINY), "exists", "--resume", "--name default-2")
     refused(
-        stage_here(trained, "train.py", "--resume", "model.kind=gat", "training.batch_size=4"),
+        stage(trained, "train.py", "--resume", "model.kind=gat", "training.batch_size=4"),
         "model.kind: gt -> gat",
         "training.batch_size: 8 -> 4",
     )
-    refused(stage_here(tmp_path, "train.py", "--workload", "cvpr"), "unknown workload 'cvpr'; did you mean cvrp?")
+    refused(stage(tmp_path, "train.py", "--workload", "cvpr"), "unknown workload 'cvpr'; did you mean cvrp?")
     refused(stage(tmp_path, "train.py", *TINY, "training.micro_batch_size=3"), "does not divide the 8 examples")
     refused(
-        stage_here(tmp_path, "evaluate.py", "--name", "nothing"),
+        stage(tmp_path, "evaluate.py", "--name", "nothing"),
         "there is no run",
         "train.py --workload cvrp --name nothing",
     )
-    refused(stage_here(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
-    refused(stage_here(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
-    refused(
-        stage_here(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing"
-    )
+    refused(stage(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
+    refused(stage(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
+    refused(stage(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing")
     broken = tmp_path / "broken.vrp"
     broken.write_text(VRP[:150])
     refused(stage(trained, "evaluate.py", f"evaluation.instances={broken}"), "broken.vrp")
@@ -224,7 +225,7 @@ def test_trackers_are_fed_through_accelerate(tmp_path):
 
 
 def test_benchmark_ends_with_one_json_line(tmp_path):
-    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3")
+    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", fresh=True)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["workload"] == "cvrp"
@@ -233,7 +234,7 @@ def test_benchmark_ends_with_one_json_line(tmp_path):
 
 
 def test_prepare_shows_what_it_made_and_does_it_once(tmp_path):
-    first = stage(tmp_path, "prepare.py", *TINY)
+    first = stage(tmp_path, "prepare.py", *TINY, fresh=True)
     assert "instances.validation" in first.stdout
     (folder,) = (tmp_path / "data/cvrp").iterdir()
     before = (folder / "manifest.json").stat().st_mtime_ns

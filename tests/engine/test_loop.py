@@ -4,25 +4,24 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
 
+from tests import forked
+
 TOY = Path(__file__).with_name("toy.py")
 
 
 def toy(folder, name, training, options=None, *words, processes=1):
     """Run the toy in `folder`; returns the finished process."""
-    command = [sys.executable]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if processes > 1:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
         environment["ACCELERATE_USE_CPU"] = "true"
-    command += [str(TOY), name, json.dumps(training), json.dumps(options or {}), *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    command = [str(TOY), name, json.dumps(training), json.dumps(options or {}), *words]
+    return forked.run(command, folder, environment, processes, timeout=120)
 
 
 def records(folder, name, key="train/loss"):

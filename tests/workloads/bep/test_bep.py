@@ -3,8 +3,6 @@
 import csv
 import json
 import random
-import subprocess
-import sys
 
 import pytest
 import safetensors.torch
@@ -12,7 +10,7 @@ import torch
 
 from models import io
 from pipelines.workloads.bep.fields import FIELDS
-from tests.stages import ROOT, records, refused, stage, stage_here
+from tests.stages import export, records, refused, stage, stage_here
 
 PROSE = """the a model plan team lead client site data drop review issue check manager information design shared
 container approved status code file name level floor wall duct pipe clash report weekly meeting federated exchange
@@ -91,8 +89,7 @@ def test_the_report_shows_every_field(trained):
 
 def test_an_exported_model_completes_as_the_run_does(trained):
     run = trained / "runs/bep/default"
-    command = [sys.executable, "-m", "exporters", "safetensors", str(run)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    export("safetensors", run).check_returncode()
     model, exported = io.load(run / "model/best"), io.load(run / "exports/safetensors")
     for prompt in FIELDS.values():
         assert exported.complete(prompt, 30, seed=1) == model.complete(prompt, 30, seed=1)

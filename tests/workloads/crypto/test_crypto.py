@@ -5,14 +5,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from models import io
 from pipelines.workloads.crypto import candle_files, features, market
-from tests.stages import ROOT, command, refused, stage, stage_here
+from tests.stages import command, export, refused, stage, stage_here
 
 COINS = ("AUSDT", "EUSDT", "CUSDT")
 WORDS = [
@@ -184,8 +183,7 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
     text = (folder / "runs/crypto/default/evaluations/test.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
 
-    export = [sys.executable, "-m", "exporters", "safetensors", str(folder / "runs/crypto/default")]
-    done = subprocess.run(export, cwd=ROOT, capture_output=True, text=True)
+    done = export("safetensors", folder / "runs/crypto/default")
     assert done.returncode == 0
     assert "CUSDT is left out" in done.stdout
     for symbol in COINS[:2]:

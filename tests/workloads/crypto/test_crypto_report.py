@@ -43,7 +43,7 @@ def shown(run):
     return sections(*run)
 
 
-def rewritten(run, folder, num):
+def rewritten(run, num):
     """Return the same run with `num` copies of its first coin."""
     config, models, _, old = run
     new = Run("crypto", "many")
@@ -53,6 +53,7 @@ def rewritten(run, folder, num):
     names = [f"A{number}USDT" for number in range(num)]
     summary["table"] = [{**summary["table"][0], "coin": name} for name in names]
     summary |= dict.fromkeys(names, summary["AAAUSDT"])
+    summary["files"] = [f"test/{name}.json" for name in names]
     new.evaluations.mkdir()
     (new.evaluations / "test.json").write_text(json.dumps(summary))
     (new.evaluations / "test").mkdir()
@@ -93,7 +94,7 @@ def test_the_reason_why_a_member_was_not_trained_is_shown(shown):
 
 def test_many_coins_are_collapsed_and_none_is_left_out(run, tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.workloads.crypto.report._pictures", lambda page, run: Figure(figsize=(1, 1)))
-    (_, ranking), (_, coins) = sections(*rewritten(run, tmp_path / "many", MOST_OPEN + 1))
+    (_, ranking), (_, coins) = sections(*rewritten(run, MOST_OPEN + 1))
     assert coins.count("<details>") == MOST_OPEN + 1
     assert "<details open>" not in coins
     assert "no trained model" in ranking

@@ -1,9 +1,6 @@
 """The commands that a user types to train and evaluate comparators, on few and small images."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,7 +8,7 @@ import torch
 from common.config import load
 from models import io
 from pipelines.workloads.lmol import WORKLOAD
-from tests import towers
+from tests import stages, towers
 from tests.stages import ROOT, records, refused, stage, stage_here
 
 LMOL = ["--workload", "lmol"]
@@ -89,10 +86,7 @@ def test_the_best_model_answers_without_the_pipeline(trained):
 
 def export(folder, name, *words):
     """Export a run in `folder` and return the manifest."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "exporters", "safetensors", f"runs/lmol/{name}", *words]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
-    said = succeeded(done).stdout
+    said = succeeded(stages.export("safetensors", f"runs/lmol/{name}", *words, folder=folder)).stdout
     assert said.count("equal to model/best in every weight and output") == 1
     return json.loads((folder / "runs/lmol" / name / "exports/safetensors/manifest.json").read_text())
 

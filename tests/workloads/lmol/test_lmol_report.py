@@ -26,6 +26,7 @@ def page(folder, model, found):
         (result,) = evaluation.evaluate(CONFIG, {"default": model}, Path("unread"), torch.device("cpu"), map_items)
         patch.chdir(folder)
         run = Run("lmol", "default")
+        run.evaluations = folder / "evaluations"  # found from other folders too
         kept = engine_report.keep(run, [result])
         return run, dict(report.sections(CONFIG, {"default": model}, kept, run))
 

@@ -2,11 +2,8 @@
 
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from common.errors import UserError
 from models import io
 from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD
+from tests import stages
 from tests.stages import ROOT, records, refused, stage, stage_here
 
 CONFIG = ROOT / "pipelines/configs/tinystories.yaml"
@@ -40,9 +38,7 @@ TINY = [
 
 
 def export(folder, *words):
-    command = [sys.executable, "-m", "exporters", "rp2040", *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    return stages.export("rp2040", *words, folder=folder)
 
 
 @pytest.fixture(scope="module")
