@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import sampling
+from models import io, sampling
 from models.io import config_from
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
@@ -89,7 +89,7 @@ class CharLSTMConfig:
             raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
 
 
-class CharLSTM(nn.Module):
+class CharLSTM(io.Model):
     """A character LSTM that completes text, as in `model.complete("The information manager is ", temperature=0.5)`.
 
     It reads characters and gives the logits of the next one.

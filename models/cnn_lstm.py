@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models import io
 from models.io import config_from
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
@@ -52,7 +53,7 @@ class CNNLSTMConfig:
             raise ValueError("a window needs 4 candles or more, a feature and a coin")
 
 
-class CNNLSTM(nn.Module):
+class CNNLSTM(io.Model):
     """Classifier of the next move from a window of features: logits of SHORT, NO_TRADE and LONG."""
 
     family = "cnn_lstm"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from models import ranking
+from models import io, ranking
 from models.comparator.config import Question
 from models.io import write_whole
 from models.ranking import SWAPPED
@@ -28,7 +28,7 @@ class Ranked(NamedTuple):
     high: float
 
 
-class Comparator(nn.Module):
+class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from models import io
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
 from models.routing.environment import Instances, Routes, State, finished, reset, step, tour_length
@@ -42,7 +43,7 @@ class Rollout(NamedTuple):
     log_prob: Tensor | None  # (B, S) float32, None where no gradient is recorded
 
 
-class RoutingPolicy(nn.Module):
+class RoutingPolicy(io.Model):
     """A neural solver of capacitated vehicle routing problems of any size, which builds tours node by node.
 
     routes, cost = load("FOLDER").solve(locs, demand, capacity)  # from models.io import load

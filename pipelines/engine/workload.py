@@ -15,6 +15,8 @@ from pipelines.engine.config import BaseConfig
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from models.io import Model
+
 
 class Source(Protocol):
     """Where batches come from. A batch is a pure function of item numbers, so order and resumption are the engine's."""
@@ -52,7 +54,7 @@ class MapItems(Protocol):
 class Task(Protocol):
     """A model, its data and what is to be minimised. Tasks subclass it and write the methods that they need."""
 
-    model: nn.Module
+    model: Model
     train: Source
     validation: Source  # finite
     notes: Sequence[str] = ()  # what a user should read before training starts, a line each

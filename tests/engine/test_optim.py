@@ -10,9 +10,16 @@ from torch import nn
 
 from common.averaging import Average
 from common.errors import Stopped, UserError
+from models import io
 from pipelines.engine.config import Training
 from pipelines.engine.optim import OPTIMIZERS, SCHEDULES, learning_rate, total_steps
 from tests.engine import toy
+
+
+@pytest.fixture(autouse=True)
+def saving(monkeypatch):
+    """The toy replaces how models are saved; it is put back after each test."""
+    monkeypatch.setattr(io, "save", io.save)
 
 
 class Net(nn.Module):
