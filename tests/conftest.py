@@ -6,6 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for a bare `pytest`; `python -m pytest` does it itself
 
+import pytest
+
 from tests import forked
 
 
@@ -22,6 +24,21 @@ def pytest_configure(config):
     hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
     hypothesis.settings.register_profile("fresh", derandomize=False, database=None, deadline=None, print_blob=True)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_collection_finish():
+    forked.BASE.update(os.environ)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """Undo what a test, or a library that it imports, does to the environment: the next test begins like the first."""
+    before = dict(os.environ)
+    result = yield
+    for name in {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}:
+        os.environ.pop(name, None)
+        os.environ.update({name: before[name]} if name in before else {})
+    return result
 
 
 def pytest_unconfigure():

@@ -34,10 +34,11 @@ def main() -> None:
     sys.path[0] = str(ROOT)
     preload()
     assert len(os.listdir("/proc/self/task")) == 1, "a fork would lose a thread"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the children
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the children
     gc.collect()
     gc.freeze()  # what children do not visit they share
     request = serve(socket.socket(fileno=int(sys.argv[1])))
+    signal.signal(signal.SIGINT, interrupt)
     leave(lambda: execute(request, standard_path))
 
 
@@ -91,7 +92,6 @@ def serve(clients: socket.socket) -> dict[str, Any]:
 
 def execute(request: dict[str, Any], standard_path: list[str]) -> None:
     """Run the request's command in this process as if it were a new interpreter."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

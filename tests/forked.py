@@ -21,7 +21,8 @@ from typing import TextIO
 
 SERVER = Path(__file__).with_name("fork_server.py")
 # Variables that are read when they are used. Any other may be read by an import: torch and its like read hundreds.
-READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST", "PYTEST_VERSION")
+READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST")
+BASE: dict[str, str] = {}  # the environment in which every test begins; known when tests are collected
 GRACE = 30  # seconds from SIGTERM to SIGKILL for the other ranks when one has failed, as under torch.distributed.run
 
 
@@ -131,7 +132,7 @@ def _can_fork(env: Mapping[str, str]) -> bool:
 @cache
 def _server() -> tuple[socket.socket, Mapping[str, str], subprocess.Popen]:
     """Start the server of this process; returns a socket to it, the environment that its imports read, and itself."""
-    base = {**os.environ, "OMP_NUM_THREADS": "1"}
+    base = {**(BASE or os.environ), "OMP_NUM_THREADS": "1"}
     # Arrow's allocator would start a thread, which forks do not take along.
     env = base | {"PYTHONPATH": "", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
