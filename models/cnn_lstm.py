@@ -101,7 +101,7 @@ class CNNLSTM(io.Model):
         known = self.config.coins
         if coin is None and len(known) == 1:
             return known[0]
-        if coin not in known:
+        if coin is None or coin not in known:
             raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(known)}")
         return coin
 

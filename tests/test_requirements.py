@@ -19,6 +19,7 @@ OPTIONAL = {
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",
     "rl4co": "a peer that training is compared with, in an environment of its own",
     "lightning": "comes with rl4co",
+    "_typeshed": "names of types alone, known to type checkers",
 }
 NOT_IMPORTED = {
     "mypy": "a command: make lint",
