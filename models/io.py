@@ -151,7 +151,8 @@ def _module(family: str) -> ModuleType:
         return importlib.import_module(where)
     if where not in sys.modules:
         spec = importlib.util.spec_from_file_location(where, where)
-        assert spec is not None and spec.loader is not None, "a name that ends in .py has a loader"
+        assert spec is not None, "a name that ends in .py has a loader"
+        assert spec.loader is not None, "a name that ends in .py has a loader"
         module = sys.modules[where] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
         try:
             spec.loader.exec_module(module)

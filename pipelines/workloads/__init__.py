@@ -57,7 +57,7 @@ def _import_own(word: str, folder: Path) -> Workload:
             "path"
         )
     if folder.name in names():
-        raise UserError(f"--workload {word}: {folder.name} is a workload of this project; give your folder another name")
+        raise UserError(f"--workload {word}: this project has a workload {folder.name}; give your folder another name")
     if str(folder.parent) not in sys.path:
         sys.path.append(str(folder.parent))
     spec = importlib.util.find_spec(folder.name)
