@@ -1,8 +1,11 @@
-"""Signals that ask a program to stop, handled in one way by training and by the fan-out."""
+"""How a process is told to stop: by a signal, or by the end of its parent."""
 
+import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import connection
 
 
 class StopRequest:
@@ -27,3 +30,14 @@ class StopRequest:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def end_with_parent() -> None:
+    """Wait for the parent process to end, then end this one. To be run in a thread of its own.
+
+    A process that outlived its run would write into the run's folder while another one resumes it.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this is no child process"
+    connection.wait([parent.sentinel])
+    os._exit(1)

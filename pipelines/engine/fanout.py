@@ -26,7 +26,7 @@ from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
 from common.files import write_json
 from common.machine import cores
-from common.signals import StopRequest
+from common.signals import StopRequest, end_with_parent
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
@@ -196,7 +196,7 @@ def _work(job: Job, member: str, device: str) -> None:
     """Train one member, in its own process."""
     from pipelines.engine.training import make_accelerator, train
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     for name in LAUNCHER:
         os.environ.pop(name, None)
     if device.startswith("cuda"):
@@ -226,14 +226,6 @@ def _work(job: Job, member: str, device: str) -> None:
     write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
     print(_told(outcome), flush=True)
     sys.exit(status)
-
-
-def _end_with_parent() -> None:
-    """End this process with its parent: one that outlived its run would write into the folder while it is resumed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a member trains in a process of its own"
-    connection.wait([parent.sentinel])
-    os._exit(1)
 
 
 def _told(outcome: dict[str, Any]) -> str:
