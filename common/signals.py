@@ -1,4 +1,4 @@
-"""How a process is told to stop: by a signal, or by the end of its parent."""
+"""Requests to stop a process: a signal, or the end of its parent."""
 
 import multiprocessing
 import os
@@ -9,14 +9,14 @@ from multiprocessing import connection
 
 
 class StopRequest:
-    """The number of the signal that asked to stop, if one did. A second Ctrl-C stops at once, by KeyboardInterrupt."""
+    """Holds the number of the signal that asked to stop. A second Ctrl-C stops at once, by KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.number: int | None = None
 
     @contextmanager
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Within it SIGTERM and Ctrl-C set `number` and call `then` instead of ending the process."""
+        """Within the block, SIGTERM and Ctrl-C set `number` and call `then` instead of ending the process."""
 
         def remember(number: int, frame: object) -> None:
             if self.number is not None and number == signal.SIGINT:
@@ -33,7 +33,7 @@ class StopRequest:
 
 
 def end_with_parent() -> None:
-    """Wait for the parent process to end, then end this one. To be run in a thread of its own.
+    """Wait for the parent process to end, then end this one. Run it in a thread of its own.
 
     A process that outlived its run would write into the run's folder while another one resumes it.
     """
