@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Average:
-    """The exponential moving average of parameters, in their own places and types (Polyak and Juditsky 1992).
+    """Exponential moving average of parameters, kept on their device and in their type (Polyak and Juditsky 1992).
 
     The decay of update k is at most (1 + k) / (10 + k), so that the initial weights are soon forgotten. Buffers are
     not averaged.
@@ -25,7 +25,7 @@ class Average:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within it the model has the averaged weights."""
+        """Give the model the averaged weights within the block."""
         self._swap()
         try:
             yield

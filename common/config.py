@@ -21,7 +21,7 @@ Config = TypeVar("Config", bound="Section")
 
 @dataclass(frozen=True)
 class Choice:
-    """The keys of a table as the values that a `str` field may have: `Annotated[str, Choice(TABLE)]`."""
+    """Restricts a `str` field to the keys of a table: `Annotated[str, Choice(TABLE)]`."""
 
     table: Collection[str]
 
@@ -30,7 +30,7 @@ class Choice:
 
 
 class Section(BaseModel):
-    """A part of a config: unknown keys are refused, values never change.
+    """Part of a config: unknown keys are refused, values never change.
 
     A subclass gives inherited keys other defaults by `class Own(Training, defaults={"batch_size": 512})`.
     """
@@ -79,19 +79,19 @@ def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source:
 
 
 def dump(config: Section) -> str:
-    """The resolved config as YAML, defaults included."""
+    """Return the resolved config as YAML, defaults included."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
 def differences(old: Section, new: Section) -> list[str]:
-    """`key: old -> new` for every dotted key whose value differs."""
+    """Return `key: old -> new` for every dotted key whose value differs."""
     before, after = dict(leaves(old.model_dump(mode="json"))), dict(leaves(new.model_dump(mode="json")))
     keys = dict.fromkeys([*before, *after])
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of a nested mapping."""
+    """Yield the dotted keys and values of a nested mapping."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")
@@ -116,7 +116,7 @@ def _patch(tree: dict[str, Any], word: str) -> None:
 
 
 def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """For one pydantic error: the dotted key, what is wrong and what to type, what was given."""
+    """Return, for one pydantic error, the dotted key, what is wrong and what to type, and what was given."""
     known = list(_dotted(cls))
     # Pydantic appends the names of union members to the location; they are no keys.
     parts = [str(part) for part in item["loc"]]

@@ -1,4 +1,4 @@
-"""Settings of the machine that are not Accelerate's: what they are, and how they are put into force."""
+"""Settings of the machine that Accelerate does not have: the config section, and how it is applied."""
 
 from __future__ import annotations
 
@@ -18,22 +18,30 @@ if TYPE_CHECKING:
 
 
 class Hardware(Section):
-    """How the machine is used. Device, precision and process count are Accelerate's: `accelerate config`."""
+    """Use of the machine. Accelerate has the device, precision and number of processes: `accelerate config`."""
 
     threads: int | None = Field(
-        None, ge=1, description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores shared by processes"
+        None,
+        ge=1,
+        description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores divided by processes",
     )
-    memory_fraction: float = Field(1.0, gt=0, le=1, description="share of GPU memory this process may take")
-    cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; for inputs of constant shape")
-    tf32: bool = Field(True, description="TensorFloat-32 matrix products on GPUs that have it")
-    compile: bool = Field(False, description="torch.compile the model: slower start, faster steps")
-    deterministic: bool = Field(False, description="refuse GPU kernels whose result varies from run to run")
+    memory_fraction: float = Field(
+        1.0, gt=0, le=1, description="largest share of GPU memory for this process"
+    )
+    cudnn_benchmark: bool = Field(
+        True, description="let cuDNN time its kernels; pays with constant shapes"
+    )
+    tf32: bool = Field(True, description="compute matrix products in TensorFloat-32 on GPUs that have it")
+    compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
+    deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
-    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
+    gradient_checkpointing: bool = Field(
+        False, description="recompute activations to save memory, if the model can"
+    )
 
 
 def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Callable[[str], None]) -> None:
-    """Put `hardware` into force; what this machine ignores is said in one line."""
+    """Apply `hardware`; report in one line which of the settings this machine ignores."""
     import torch
 
     _set_threads(hardware.threads, device, say)
@@ -62,7 +70,7 @@ def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Calla
 
 
 def _set_threads(threads: int | None, device: torch.device, say: Callable[[str], None]) -> None:
-    """CPU threads of this process."""
+    """Set the number of CPU threads of this process."""
     import torch
 
     # Without a GPU `accelerate launch` sets OMP_NUM_THREADS=1 unless it is set: all cores but one would idle.

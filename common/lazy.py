@@ -1,4 +1,4 @@
-"""Imports put off until they are needed."""
+"""Imports that wait until they are needed."""
 
 import importlib
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def lazily(path: str) -> Callable[..., Any]:
-    """The function or class `package.module:name`, whose module is imported when it is called.
+    """Return a stand-in for `package.module:name` that imports the module when it is called.
 
-    So a workload's config is read, and refused, without waiting for the libraries that its stages need.
+    A workload's config can then be read, and refused, without waiting for the libraries that its stages need.
     """
     module, _, name = path.partition(":")
 

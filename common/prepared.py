@@ -13,7 +13,7 @@ MANIFEST = "manifest.json"
 
 
 def folder_of(name: str, section: Mapping[str, Any], layout: int) -> Path:
-    """data/<name>/<hash of the values, and of the layout in which they are written>."""
+    """Return data/<name>/<hash of the values and of the layout in which they are written>."""
     text = json.dumps({**section, "layout": layout}, sort_keys=True)
     return Path("data") / name / hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -24,9 +24,9 @@ def prepare(
     write: Callable[[Path], Mapping[str, Any]],
     inputs: Callable[[], Sequence[Path]],
 ) -> dict[str, Any]:
-    """The manifest of the data in `folder`; made first by `write`, which returns facts for it, if there are none.
+    """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
 
-    `inputs` lists the user's files that the data come from. To be called on one process at a time. Raises UserError if
+    `inputs` lists the user's files that the data come from. Call it on one process at a time. Raises UserError if
     one of those files has changed since.
     """
     if not (folder / MANIFEST).exists():

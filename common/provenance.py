@@ -1,4 +1,4 @@
-"""What produced a run: command, code, versions, devices, data."""
+"""Provenance of a run: command, code, versions, devices, data."""
 
 import platform
 import subprocess
@@ -16,7 +16,7 @@ PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic
 
 
 def provenance(world_size: int, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What produced a run: command, code, versions, devices, data."""
+    """Return what produced a run: command, code, versions, devices, data."""
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -35,7 +35,7 @@ def provenance(world_size: int, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _git(*words: str) -> str | None:
-    """Output of a git command on the code's checkout; None outside a checkout or without git."""
+    """Return the output of a git command in the project's checkout; None without one, or without git."""
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
     except OSError:

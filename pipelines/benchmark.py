@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def on_cpu() -> dict[str, Any] | None:
-    """What this command finds on the CPU; None if that takes too long."""
+    """Run this command on the CPU and return its result; None if that takes too long."""
     try:
         done = subprocess.run(
             [sys.executable, *sys.argv],

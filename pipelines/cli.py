@@ -1,6 +1,6 @@
-"""What the entry points share: arguments, exit codes, the config of a run, prepared data, trained models.
+"""Code shared by the entry points: arguments, exit codes, the config of a run, prepared data, trained models.
 
-torch and Accelerate are imported by the functions that need them, after words have been read and refused.
+torch and Accelerate are imported by the functions that need them, so that mistakes in a command are reported at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parse(
 
 
 def run_main(main: Callable[[], None]) -> None:
-    """Call `main`; exit 2 with the message alone for what the user can mend, 128 + n after signal n."""
+    """Call `main`; exit with 2 and a message for a mistake that the user can fix, 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     try:
         main()
@@ -68,7 +68,7 @@ def run_main(main: Callable[[], None]) -> None:
 
 
 def _leave(message: str, status: int) -> None:
-    """Exit; of several processes, which all meet the same end, the first one says why."""
+    """Exit; of several processes that end for the same reason, only the first prints it."""
     if int(os.environ.get("RANK", 0)) == 0:
         print(message, file=sys.stderr, flush=True)
     else:
@@ -77,12 +77,12 @@ def _leave(message: str, status: int) -> None:
 
 
 def run_of(args: argparse.Namespace) -> Run:
-    """The run that --workload and --name name."""
+    """Return the run that --workload and --name refer to."""
     return Run(workloads.name_of(args.workload), args.name)
 
 
 def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
-    """The config from the YAML file and the words; a workload of the reader's own may bring a config.yaml."""
+    """Build the config from the YAML file and the words; a workload outside the project may bring a config.yaml."""
     name, own = workloads.name_of(args.workload), workloads.own_folder(args.workload)
     path = args.config or (own / "config.yaml" if own else CONFIGS / f"{name}.yaml")
     if own and not args.config and not path.exists():
@@ -91,7 +91,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """The config to train with: fresh, or on --resume that of the run, of which only the length may grow."""
+    """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow."""
     if not run.started():
         config = fresh_config(args, workload)
         if not config.trains:
@@ -124,9 +124,9 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 
 
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """The config of a trained run, patched for a later stage; what training has settled cannot be changed any more.
+    """Return the config of a trained run, patched for a later stage; keys that training has settled cannot change.
 
-    A config that names a method without weights needs no run to exist.
+    A method without weights needs no run: its config is built afresh.
     """
     if not run.started():
         fresh = fresh_config(args, workload)
@@ -142,17 +142,17 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
-    """What differs, but for how data are loaded: that is a matter of the machine and changes no result."""
+    """List the differences, except in how data are loaded, which depends on the machine and changes no result."""
     return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
 
 
 def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str, BaseConfig]:
-    """{name: config} of a run of many models; {} of a run of one."""
+    """Return {name: config} for a run of many models, {} for a run of one."""
     return workload.expand(config, folder) if workload.expand else {}
 
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
-    """The Accelerator; refuses processes that did not find each other."""
+    """Return the Accelerator. Raises UserError if the processes did not find each other."""
     from pipelines.doctor.launch import check_world
     from pipelines.engine import training
 
@@ -162,7 +162,7 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
 
 
 def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
-    """The folder of the workload's prepared data, made first if it is missing, and its manifest."""
+    """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
     section = config.data.model_dump(mode="json", exclude={"loader"})  # how data are loaded does not decide them
     folder = prepared.folder_of(workloads.name_of(name), section, config.data.layout)
     return folder, prepared.prepare(
@@ -173,7 +173,7 @@ def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, di
 def prepare_first(
     args: argparse.Namespace, workload: Workload, config: BaseConfig, accelerator: Accelerator
 ) -> tuple[Path, dict[str, Any]]:
-    """As `prepare`; the main process makes the data while the others wait."""
+    """Call `prepare` on the main process first, while the others wait."""
     with accelerator.main_process_first():
         return prepare(args.workload, workload, config)
 
@@ -181,9 +181,9 @@ def prepare_first(
 def trained_models(
     workload: Workload, config: BaseConfig, folder: Path, run: Run, accelerator: Accelerator
 ) -> dict[str, nn.Module]:
-    """The run's best models: {run's name: model}, of many {member: model}, and {} where there is nothing to train.
+    """Load the run's best models: {run: model}, {member: model} for a run of many, {} for a method without weights.
 
-    Members that are not trained to their end are left out, with a line that says so.
+    Members whose training is not finished are left out, and reported.
     """
     device, say = accelerator.device, accelerator.print
     if not config.trains:
@@ -204,7 +204,7 @@ def trained_models(
 
 
 def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Callable[[str], None]) -> nn.Module:
-    """A saved model under the machine's settings. Raises UserError for a folder that holds none."""
+    """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
     from common import hardware
     from models import io
 
@@ -218,7 +218,7 @@ def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Cal
 
 
 def choose(asked: str | None, names: Sequence[str]) -> list[str]:
-    """Those of `names` that --only asks for, or all. Raises UserError for an unknown name."""
+    """Return the `names` that --only lists, or all. Raises UserError for an unknown name."""
     if asked is None:
         return list(names)
     if not names:

@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"common", "exporters", "models", "pipelines", "tests"}
-HELPERS = {path.stem for path in (ROOT / "tests").glob("*.py")}  # imported by their bare names
+# Imported by their bare names: helpers of tests, and files that lie in one folder on a chip.
+HELPERS = {path.stem for folder in ("tests", "exporters/rp2040") for path in (ROOT / folder).glob("*.py")}
 
 OPTIONAL = {
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",

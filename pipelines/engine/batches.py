@@ -1,7 +1,7 @@
-"""Which examples make up the batch of which step, and how they get to the device.
+"""Order of the examples, sources of batches, and their way to the device.
 
-The global batch of update k is the same whatever the number of processes: a pure function of (seed, k). Each rank
-takes its slice. All that resuming needs is k.
+The global batch of update k is a pure function of (seed, k), whatever the number of processes. Each rank takes its
+slice, and k is all that resuming needs.
 """
 
 import math
@@ -20,7 +20,7 @@ from pipelines.engine.workload import MapItems, Source
 
 
 class Order:
-    """The endless stream of item numbers that training consumes, `batch_size` at a time.
+    """Endless stream of the item numbers that training consumes, `batch_size` at a time.
 
     A finite source is read as one permutation after another, so that every item comes once per epoch even where a
     batch reaches into the next one. An endless source is read in the order of its item numbers.
@@ -31,7 +31,7 @@ class Order:
         self._epoch, self._permutation = -1, torch.empty(0, dtype=torch.long)
 
     def items(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
-        """Item numbers of update `step`, counted from 0: the slice that `rank` of `world` processes handles, (b,)."""
+        """Return the slice (b,) of item numbers that `rank` of `world` processes handles in update `step`, from 0."""
         size = self.batch_size // world
         start = step * self.batch_size + rank * size
         if self.size is None:
@@ -55,7 +55,7 @@ class Order:
 
 
 def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> None:
-    """Refuse batch sizes that processes and micro-batches do not divide."""
+    """Raise UserError for a batch size that the processes or the micro-batch size do not divide."""
     if batch_size % world:
         lower = batch_size - batch_size % world
         raise UserError(
@@ -83,13 +83,13 @@ class Resident:
         self.size = len(next(iter(tensors.values())))
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """{name: (b, ...)} of `items` (b,)."""
+        """Return {name: (b, ...)} for `items` (b,)."""
         items = items.to(self.device)
         return {name: tensor.index_select(0, items) for name, tensor in self.tensors.items()}
 
 
 def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Any]]:
-    """(items, batch) for each entry of `plan`, loaded ahead by worker processes where the source asks for them."""
+    """Yield (items, batch) for each entry of `plan`, loaded ahead by worker processes if the source asks for them."""
     if not source.workers:
         for items in plan:
             yield items, source.batch(items)
@@ -108,7 +108,7 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
 
 
 class _Indexed(Dataset):
-    """A source as a torch dataset whose index is a whole micro-batch of item numbers."""
+    """A source as a torch dataset that is indexed by a whole micro-batch of item numbers."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -118,7 +118,7 @@ class _Indexed(Dataset):
 
 
 def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
-    """Return the function that maps over a finite source's items by the accelerator's processes."""
+    """Return a function that maps over the items of a finite source with all processes of the accelerator."""
 
     @torch.no_grad()
     def map_items(

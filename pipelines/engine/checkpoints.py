@@ -46,7 +46,7 @@ def save(
     progress: Mapping[str, Any],
     keep: int,
 ) -> None:
-    """Write folder/step-NNNNNN, then delete all but the newest `keep`. To be called on all ranks."""
+    """Write folder/step-NNNNNN, then delete all but the newest `keep`. Call it on all ranks."""
     weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
     averaged = None
     if average is not None:
@@ -75,20 +75,20 @@ def _tensor_bytes(weights: Mapping[str, Any]) -> bytes:
 
 
 def _torch_bytes(value: Any) -> bytes:
-    """What torch.save writes. Written by us, since the libraries report a full disk in errors of their own kinds."""
+    """Serialise with torch.save. The caller writes the bytes: the library reports a full disk in errors of its own."""
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
 
 
 def found(folder: Path) -> list[Path]:
-    """Checkpoints in `folder`, newest first."""
+    """Return the checkpoints in `folder`, newest first."""
     names = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
     return sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
 def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose files match its manifest; each unsound one is named through `warn`."""
+    """Return the newest checkpoint whose files match its manifest; report each damaged one through `warn`."""
     paths = found(folder)
     for path in paths:
         reason = fault(path, MANIFEST)

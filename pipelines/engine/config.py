@@ -1,4 +1,4 @@
-"""What every workload's config has: training, hardware, tracking, data. A workload adds sections of its own."""
+"""Sections of every workload's config: training, hardware, tracking, data. A workload adds its own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +15,15 @@ TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"
 
 
 class Training(Section):
-    """How the one loop trains."""
+    """Settings of the training loop."""
 
-    steps: int | None = Field(None, ge=1, description="optimizer updates; give this or epochs")
+    steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
     micro_batch_size: int | Literal["auto"] = Field(
         "auto", description="examples per forward pass and process; auto: as many as memory holds"
     )
-    learning_rate: float = Field(1e-3, gt=0, description="peak, after the warm-up")
+    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
     optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field(
         "adamw", description="adamw; sgd, with momentum; muon for matrices, with adamw for everything else"
     )
@@ -52,7 +52,7 @@ class Training(Section):
     log_steps: int = Field(10, ge=1, description="updates between records in metrics.jsonl")
     validation_steps: int = Field(500, ge=1, description="updates between validations")
     checkpoint_steps: int = Field(500, ge=1, description="updates between checkpoints")
-    keep_checkpoints: int = Field(3, ge=1, description="how many checkpoints stay on disk")
+    keep_checkpoints: int = Field(3, ge=1, description="number of checkpoints kept on disk")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping; null: never")
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class Training(Section):
 
 
 class DataSection(Section):
-    """The data of a workload; its values decide, but for how they are loaded, what `prepare` writes."""
+    """Data of a workload. All values but the loader decide what `prepare` writes."""
 
     # To be raised when what `prepare` writes changes, so that older prepared data are not read.
     layout: ClassVar[int] = 1
@@ -76,12 +76,12 @@ class DataSection(Section):
     settled: ClassVar[bool] = True
 
     def inputs(self) -> Sequence[Path]:
-        """The user's files that `prepare` reads; files that do not exist are left out."""
+        """Return the user's files that `prepare` reads, as far as they exist."""
         return ()
 
 
 class LoadedData(DataSection):
-    """The data of a workload whose examples may be more than the device holds."""
+    """Data of a workload whose examples may not fit on the device."""
 
     loader: Literal["resident", "stream"] = Field(
         "resident",
@@ -90,18 +90,18 @@ class LoadedData(DataSection):
 
     @property
     def workers(self) -> int:
-        """Processes that load ahead."""
+        """Number of processes that load batches ahead."""
         return 2 if self.loader == "stream" else 0
 
 
 class Tracking(Section):
     """Experiment trackers beside metrics.jsonl."""
 
-    log_with: tuple[Annotated[str, Choice(TRACKERS)], ...] = Field((), description="trackers to feed")
+    log_with: tuple[Annotated[str, Choice(TRACKERS)], ...] = Field((), description="trackers that receive the metrics")
 
 
 class BaseConfig(Section):
-    """What every workload's config has; a workload adds `data`, `model` and `evaluation`."""
+    """Base of every workload's config; a workload adds `data`, `model` and `evaluation`."""
 
     seed: int = Field(0, ge=0, description="seed of everything random in training")
     training: Training = Training(steps=1000)
@@ -111,10 +111,10 @@ class BaseConfig(Section):
 
     @property
     def trains(self) -> bool:
-        """Whether the config names a model with weights; if not, it is evaluated without training."""
+        """True if the config names a model with weights; a method without weights is only evaluated."""
         return True
 
     @property
     def settled(self) -> tuple[str, ...]:
-        """Prefixes of the keys that no stage after training may change."""
+        """Prefixes of the keys that must not change after training."""
         return ("model.", "training.", "seed", *(("data.",) if self.data.settled else ()))

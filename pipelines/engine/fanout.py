@@ -26,7 +26,7 @@ from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
 from common.files import write_json
 from common.machine import cores
-from common.signals import StopRequest
+from common.signals import StopRequest, end_with_parent
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
@@ -43,7 +43,7 @@ ROOM = 1.2  # a GPU takes one more process if it has this many times the memory 
 
 @dataclass(frozen=True)
 class Job:
-    """The members of a run, and what they have in common."""
+    """Members of a run, and what they share."""
 
     run: Run
     configs: Mapping[str, BaseConfig]
@@ -52,7 +52,7 @@ class Job:
     find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
     def is_done(self, member: str) -> bool:
-        """Whether it was trained to the end under this very config."""
+        """Return whether the member was trained to the end under exactly this config."""
         run, config = self.run.member(member), self.configs[member]
         outcome = run.outcome()
         done = outcome is not None and outcome["state"] == "done" and run.best.is_dir()
@@ -60,9 +60,9 @@ class Job:
 
 
 def start_server() -> BaseContext:
-    """Start the process that others are forked from, if it does not run; a new interpreter each where none can be.
+    """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
 
-    Imports take seconds, here and there: call it before those of your own.
+    Its imports take seconds, as the caller's own do: call this before them.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
@@ -79,7 +79,7 @@ def start_server() -> BaseContext:
 
 
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
-    """Train the members in `names`; on --resume those that are not done.
+    """Train the members in `names`, except those that are done on --resume.
 
     Raises MembersFailed, after all others are trained, if some could not be, and Stopped after a signal.
     """
@@ -120,7 +120,7 @@ def _of_one_thread(config: BaseConfig) -> BaseConfig:
 
 
 class _Pool:
-    """The processes of one rank."""
+    """Processes of one rank."""
 
     def __init__(self, job: Job, device: Any):
         self.job, self.device = job, device
@@ -132,7 +132,7 @@ class _Pool:
         self.free = self._free_memory()  # before the first process
 
     def train(self, names: Sequence[str]) -> int | None:
-        """Train each; return the number of a signal that ended it early."""
+        """Train each member; return the number of the signal that stopped it early, or None."""
         waiting, began, ended = list(names), time.perf_counter(), 0
         if waiting:
             _say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")
@@ -184,7 +184,7 @@ class _Pool:
         return free > ROOM * (self.free - free) / len(self.running)
 
     def _free_memory(self) -> int | None:
-        """Free bytes of the GPU; None on a CPU, where cores decide."""
+        """Return the free bytes of the GPU; None on a CPU, where cores limit the processes."""
         if self.device.type != "cuda":
             return None
         import torch
@@ -196,7 +196,7 @@ def _work(job: Job, member: str, device: str) -> None:
     """Train one member, in its own process."""
     from pipelines.engine.training import make_accelerator, train
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     for name in LAUNCHER:
         os.environ.pop(name, None)
     if device.startswith("cuda"):
@@ -226,14 +226,6 @@ def _work(job: Job, member: str, device: str) -> None:
     write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
     print(_told(outcome), flush=True)
     sys.exit(status)
-
-
-def _end_with_parent() -> None:
-    """End this process with its parent: one that outlived its run would write into the folder while it is resumed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a member trains in a process of its own"
-    connection.wait([parent.sentinel])
-    os._exit(1)
 
 
 def _told(outcome: dict[str, Any]) -> str:

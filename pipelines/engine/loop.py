@@ -1,4 +1,4 @@
-"""The one training loop. It knows steps, losses and checkpoints; it knows no workload."""
+"""The training loop. It knows steps, losses and checkpoints; it knows no workload."""
 
 import contextlib
 import json
@@ -36,11 +36,11 @@ class Loop:
 
     @property
     def progress(self) -> Progress:
-        """Where training stands."""
+        """Position of training."""
         return self.updater.progress
 
     def fit(self, resume: bool = False) -> Progress:
-        """Train to the last step; with `resume`, from the newest sound checkpoint on."""
+        """Train to the last step, with `resume` from the newest sound checkpoint."""
         if resume:
             self._restore()
         updater, progress = self.updater, self.progress
@@ -82,7 +82,7 @@ class Loop:
             self.run.rewind(self.progress.step)
 
     def _check_same_model(self) -> None:
-        """Refuse a model whose config, its vocabulary say, has become another one with the data it is made from."""
+        """Refuse to resume if the model's config, such as its vocabulary, has changed with the data."""
         path = self.run.last / io.CONFIG
         if not path.is_file():
             return
@@ -95,7 +95,7 @@ class Loop:
             )
 
     def _total(self) -> dict[str, float]:
-        """The interval's sums over all ranks so far; reading the device and the other ranks is put off until here."""
+        """Return the interval's sums over all ranks so far; only here is the device read and are ranks waited for."""
         figures = self.updater.figures
         if figures:
             names, device = list(figures[0]), self.accelerator.device
@@ -145,7 +145,7 @@ class Loop:
         self.monitor.validated(progress.step, {**values, **extra}, "  (best so far)" if better else "")
 
     def _validation_means(self) -> dict[str, float]:
-        """The means of what the task scores, {val/<name>: mean}."""
+        """Return the means of the task's scores, {val/<name>: mean}."""
         validation, map_items = self.task.validation, mapper(self.accelerator, self.progress.micro_batch_size)
         scores = map_items(validation, lambda batch: self.task.score(self.model, batch))
         count = scores.pop("count", None)
@@ -153,7 +153,7 @@ class Loop:
         return {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}
 
     def _averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Within it the model has its averaged weights, where training.ema asks for them."""
+        """Give the model its averaged weights within the block, if training.ema is set."""
         average = self.updater.average
         return contextlib.nullcontext() if average is None else average.in_place()
 
@@ -173,7 +173,7 @@ class Loop:
             self._keep_model(self.run.last)
 
     def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
-        """What a checkpoint holds besides the task's state and the progress."""
+        """Return what a checkpoint holds besides the task's state and the progress."""
         updater = self.updater
         optimizers = [optimizer.optimizer for optimizer in updater.optimizers]
         return self.accelerator, updater.model, optimizers, updater.average

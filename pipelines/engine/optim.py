@@ -1,6 +1,6 @@
 """Optimizers and schedules of the learning rate; a new one is one table entry.
 
-torch is imported by the functions that need it, since configs, which offer the tables' names, are read before it.
+Configs offer the tables' names and are read before torch is imported, so only the functions import it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 
 def learning_rate(training: Training, step: int, steps: int) -> float:
-    """The rate of update `step`, counted from 0, of `steps`."""
+    """Return the rate of update `step`, counted from 0, of `steps`."""
     if step < training.warmup_steps:
         return training.learning_rate * (step + 1) / training.warmup_steps
     done = (step - training.warmup_steps) / max(1, steps - training.warmup_steps)
@@ -101,7 +101,7 @@ def learning_rate(training: Training, step: int, steps: int) -> float:
 
 
 def total_steps(training: Training, size: int | None) -> int:
-    """Number of updates: given, or from epochs over `size` examples. Raises UserError for epochs of endless data."""
+    """Return the number of updates. Raises UserError for epochs over endless data, whose `size` is None."""
     if training.steps is not None:
         return training.steps
     if size is None or training.epochs is None:

@@ -1,4 +1,4 @@
-"""The run folder: configuration, provenance, metrics, and where everything else of a run lies."""
+"""The run folder: configuration, provenance, metrics, and the paths of everything else."""
 
 import json
 import re
@@ -41,19 +41,19 @@ class Run:
         self.outcome_file = self.folder / "outcome.json"
 
     def member(self, name: str) -> "Run":
-        """One of the run's models, where it has many."""
+        """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}")
 
     def outcome(self) -> dict[str, Any] | None:
-        """How the training of a member ended, with "state" done, failed or stopped; None if it did not."""
+        """Return how the training of a member ended, with "state" done, failed or stopped; None if it has not."""
         return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
 
     def started(self) -> bool:
-        """Whether a run of this name was begun."""
+        """Return whether this run was begun."""
         return self.config_file.exists()
 
     def config(self, cls: type[Config], words: Sequence[str] = ()) -> Config:
-        """The run's resolved config, patched with `words`. Raises UserError where no such run was begun."""
+        """Return the run's resolved config, patched with `words`. Raises UserError where no such run was begun."""
         if not self.started():
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
@@ -61,7 +61,7 @@ class Run:
         return configs.load(self.config_file, cls, words)
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
-        """Write what is to be run, and what runs it."""
+        """Write the config and the provenance."""
         with explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         path, earlier = self.folder / "provenance.json", []
@@ -76,10 +76,10 @@ class Run:
         append_json_line(self.metrics_file, entry)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The records of metrics.jsonl."""
+        """Return the records of metrics.jsonl."""
         return read_json_lines(self.metrics_file)
 
     def rewind(self, step: int) -> None:
-        """Forget records after `step`: the updates they tell of are about to be made again."""
+        """Delete the records after `step`: those updates are about to be made again."""
         kept = [json.dumps(entry) for entry in self.metrics() if entry["step"] <= step]
         write_text(self.metrics_file, "".join(line + "\n" for line in kept))

@@ -20,7 +20,7 @@ from pipelines.engine.workload import Workload
 
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
-    """The Accelerator, with the trackers asked for. Raises UserError for a tracker that is not installed."""
+    """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
     for tracker in config.tracking.log_with:
         if importlib.util.find_spec(TRACKERS[tracker]) is None:
             raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
@@ -39,7 +39,7 @@ def train(
     accelerator: Accelerator,
     resume: bool,
 ) -> Progress:
-    """Train, or go on; `facts` of the data go into the run's provenance. Raises what `Loop` raises."""
+    """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises."""
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = workload.task(config, folder, accelerator.device)
     hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)

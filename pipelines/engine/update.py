@@ -115,7 +115,7 @@ class Updater:
         self._agree(failed)
 
     def batches(self) -> Iterator[tuple[Tensor, Any]]:
-        """(items, batch) of every micro-batch of this process from the present step on."""
+        """Yield (items, batch) for every micro-batch of this process from the current step on."""
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         size = self.progress.micro_batch_size
 

@@ -1,4 +1,4 @@
-"""The workload's part of report.html: all coins by evidence, then each with its curves, matrices and accounts."""
+"""Sections of report.html: all coins by evidence, then each with its curves, matrices and equity."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say
 def sections(
     config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """(heading, HTML), from the evaluation and what the members logged while they were trained."""
+    """Return (heading, HTML) pairs, from the evaluation and what the members logged in training."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == SPLIT)
     summary = test.summary
     ranked = [row["coin"] for row in test.table if row["coin"] in summary]
@@ -66,7 +66,7 @@ def _ranking(summary: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], run
 
 
 def _gains(pages: Sequence[Mapping[str, Any]]) -> Figure:
-    """Nats gained on the prior, with intervals, a line per coin: of everything, and of the direction alone."""
+    """Plot nats gained on the prior, with intervals, a line per coin: in all, and for the direction alone."""
     figure = Figure(figsize=(11, 0.9 + 0.28 * len(pages)), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for axis, which, what in zip(panels, (0, -1), ("log loss", "log loss of SHORT against LONG"), strict=True):
@@ -146,7 +146,7 @@ def _confusion(axis: Axes, page: Mapping[str, Any]) -> None:
 
 
 def _calibration(axis: Axes, page: Mapping[str, Any]) -> None:
-    """Of the predicted class; a point's area is the number of windows."""
+    """Plot the calibration of the predicted class; a point's area is the number of windows."""
     bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
     most = max((row["n"] for row in bins), default=1)
     axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
@@ -178,7 +178,7 @@ def _accounts(axis: Axes, page: Mapping[str, Any]) -> None:
 
 
 def _training(axis: Axes, page: Mapping[str, Any], logged: Logged) -> None:
-    """The losses that the coin's members logged, a colour each."""
+    """Plot the losses that the coin's members logged, one colour each."""
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):

@@ -1,4 +1,4 @@
-"""Which way the next move goes, from windows gathered out of tables that live on the device."""
+"""Classification of the next move, from windows gathered out of tables that live on the device."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,16 +26,16 @@ POOLED = "all"
 
 @dataclass(frozen=True)
 class Member:
-    """What one model learns: the coins and the fold."""
+    """Coins and fold that one model learns."""
 
     symbols: tuple[str, ...]
     fold: int
 
 
 def members(config: "Config", folder: Path) -> dict[str, Member]:
-    """Each coin, or all of them together, in each fold: BTCUSDT, or BTCUSDT-1, BTCUSDT-2, ... of a walk-forward.
+    """Return the members: each coin, or all together, in each fold (BTCUSDT, or BTCUSDT-1, BTCUSDT-2, ...).
 
-    A coin that could not be prepared is one of them, so that its training can say why.
+    A coin that could not be prepared is among them, so that its training can say why.
     """
     facts = json.loads((folder / MANIFEST).read_text())
     groups = {symbol: (symbol,) for symbol in data.symbols(config.data)}
@@ -48,7 +48,7 @@ def members(config: "Config", folder: Path) -> dict[str, Member]:
 
 
 def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
-    """The config of each member; {} where model.coins says already what the one model learns."""
+    """Return the config of each member; {} if model.coins names what the run's only model learns."""
     if config.model.coins:
         return {}
     found = {}
@@ -73,7 +73,7 @@ class Windows:
         self.past = torch.arange(1 - lookback, 1, device=device)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """windows (b, L, F), labels (b,) and coins (b,) of `items` (b,)."""
+        """Return windows (b, L, F), labels (b,) and coins (b,) for `items` (b,)."""
         items = items.to(self.device)
         ends = self.ends.index_select(0, items)
         rows = (ends[:, None] + self.past).flatten()
@@ -86,12 +86,12 @@ class Windows:
 
 
 def windows(coin: data.Coin, fold: int, part: str, device: torch.device, number: int = 0) -> Windows:
-    """A coin's windows of a part, in the order of time; `number` is the coin's among those of a pooled model."""
+    """Return a coin's windows of a part in order of time; `number` is the coin's number in a pooled model."""
     return pooled([coin], fold, part, device, number)
 
 
 def pooled(coins: Sequence[data.Coin], fold: int, part: str, device: torch.device, first: int = 0) -> Windows:
-    """The windows of several coins, one coin after the other; they are numbered from `first`."""
+    """Return the windows of several coins, one coin after the other, numbered from `first`."""
     # A row that no window holds may lack features; it must not be NaN times 0 in some later gather.
     tables = [np.nan_to_num(coin.scaled(fold)) for coin in coins]
     starts = np.cumsum([0, *map(len, tables)])
@@ -157,7 +157,7 @@ class SignalTask(Task):
 
 
 def model_config(config: "Config", coins: Sequence[data.Coin], fold: int) -> CNNLSTMConfig:
-    """The network's config with everything that using it needs."""
+    """Return the network's config, with everything needed to use it."""
     first = coins[0]
     scalers = [coin.scalers[fold].to_dict() for coin in coins]
     return CNNLSTMConfig(
