@@ -149,19 +149,20 @@ def _module(family: str) -> ModuleType:
     where = FAMILIES[family]
     if not where.endswith(".py"):
         return importlib.import_module(where)
-    if where not in sys.modules:
-        spec = importlib.util.spec_from_file_location(where, where)
-        assert spec is not None, "a name that ends in .py has a loader"
-        assert spec.loader is not None, "a name that ends in .py has a loader"
-        module = sys.modules[where] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
+    name = f"family_{family}"
+    spec = importlib.util.spec_from_file_location(name, where)
+    assert spec is not None, "a name that ends in .py has a loader"
+    assert spec.loader is not None, "a name that ends in .py has a loader"
+    if name not in sys.modules or sys.modules[name].__file__ != spec.origin:
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
         try:
             spec.loader.exec_module(module)
             if not hasattr(module, "build"):
                 raise ImportError("it has no function build(config: dict)")
         except (ImportError, OSError) as error:
-            del sys.modules[where]
+            del sys.modules[name]
             raise ValueError(f"{where} gives no family {family!r} of models: {error}") from error
-    return sys.modules[where]
+    return sys.modules[name]
 
 
 def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
