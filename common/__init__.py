@@ -1,1 +1,4 @@
-"""What every part may import: files, random numbers, statistics, text, GPU figures. It imports nothing of ours."""
+"""Modules that every part may import: errors, files, GPU and machine readings, random numbers, text.
+
+They import nothing of ours.
+"""

@@ -1,12 +1,22 @@
-"""The one kind of error a user can mend."""
+"""How a stage may end other than well: each kind has an exit status of its own."""
+
+import signal
 
 
 class UserError(ValueError):
-    """Something the user can put right; the message says what is wrong, what was given and what to type instead.
+    """An error that the user can fix: the message says what is wrong, what was given and what to type instead.
 
     Entry points print it without a traceback and exit with status 2.
     """
 
 
+class Stopped(Exception):
+    """A signal asked training to stop, and everything is saved. Entry points exit with 128 + the signal's number."""
+
+    def __init__(self, number: int, where: str):
+        super().__init__(f"stopped by {signal.Signals(number).name}{where}; go on with --resume")
+        self.number = number
+
+
 class MembersFailed(Exception):
-    """Some of a run's many models could not be trained; the others are."""
+    """Some models of a run of many could not be trained; all others were. Entry points exit with status 1."""

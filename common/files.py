@@ -1,11 +1,12 @@
-"""Files that are complete or absent, whatever moment the process dies."""
+"""Writing files that are complete or absent, whenever the process dies, and their SHA-256 digests."""
 
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from common.errors import UserError
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the file-system errors that a user can mend into a line that says how."""
+    """Raise a `UserError` that says how to fix it for each file-system error that the user can fix."""
     try:
         yield
     except OSError as error:
@@ -32,7 +33,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: whatever moment the process dies, the old file or the new one is there, complete."""
+    """Replace `path` with `data`; whenever the process dies, either the old file or the new one is there, complete."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(data)
@@ -43,20 +44,20 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` as a whole."""
+    """Replace `path` with `text` in UTF-8 as `write_whole` does, and make the folders above it."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by `value` as indented JSON; NaN and infinity are refused, as JSON has none."""
+    """Replace `path` with `value` as indented JSON. Raises ValueError for NaN and infinity, as JSON has none."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 @contextmanager
 def folder_at_once(folder: Path) -> Iterator[Path]:
-    """Fill a temporary folder; when the block ends well it is flushed to disk and becomes `folder`."""
+    """Yield a temporary folder to fill; when the block ends without an error it is synced and replaces `folder`."""
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     with explained(folder):
         try:
@@ -74,7 +75,10 @@ def folder_at_once(folder: Path) -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Wait until `path`, a file or a folder's list of names, is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no folder as a file, so a folder cannot be synced there
+    # Windows syncs only files that are open for writing.
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -82,11 +86,40 @@ def sync(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal digest of a file."""
+    """Return the hexadecimal SHA-256 digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file below `folder`, by relative path."""
-    return {str(path.relative_to(folder)): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Return the SHA-256 digest of every file below `folder` by its relative path, with forward slashes."""
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def fault(folder: Path, manifest: str) -> str | None:
+    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is."""
+    try:
+        for name, digest in json.loads((folder / manifest).read_text()).items():
+            if sha256(folder / name) != digest:
+                return f"{name} does not match its SHA-256"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{manifest} or a file it lists cannot be read ({error})"
+    return None
+
+
+def append_json_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append one object to a file of JSON lines; NaN and infinity, which JSON does not have, become null."""
+    finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in entry.items()}
+    with explained(path), path.open("a") as file:
+        file.write(json.dumps(finite) + "\n")
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines, none if it does not exist; a line torn by a crash is left out."""
+    entries = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return entries

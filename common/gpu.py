@@ -1,7 +1,7 @@
-"""What the NVIDIA driver says about its GPUs, read through NVML (package nvidia-ml-py, imported as pynvml).
+"""Readings of NVIDIA GPUs and their driver through NVML (package nvidia-ml-py, imported as pynvml).
 
 NVML is opened once per process and stays open, so that a reading every few steps costs no more than the driver's own
-answers. A machine without driver or library is an ordinary machine here: nothing is raised, the lists are empty.
+answers. A machine without a driver or the library is an ordinary case: nothing is raised, and the lists are empty.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GPU:
 
 @dataclass(frozen=True)
 class Driver:
-    """The driver, and the compute capability (major, minor) of each of its GPUs, visible to CUDA or not."""
+    """The driver, and the compute capability (major, minor) of each of its GPUs, whether CUDA sees it or not."""
 
     version: str | None
     cuda_version: tuple[int, int] | None  # the newest CUDA it runs
@@ -44,12 +44,12 @@ class Driver:
 
 
 def read_gpus() -> list[GPU]:
-    """Every GPU of the driver in its own order, CUDA_VISIBLE_DEVICES or not; [] without driver or library."""
+    """Read every GPU in the driver's order, whatever CUDA_VISIBLE_DEVICES says; [] without a driver or the library."""
     return [_read(handle) for handle in _handles()]
 
 
 def read_gpu(device: torch.device) -> GPU | None:
-    """The GPU behind `device`; None for a device that is not an NVIDIA GPU."""
+    """Read the GPU behind `device`; None for a device that is not an NVIDIA GPU."""
     if device.type != "cuda":
         return None
     import torch
@@ -59,7 +59,7 @@ def read_gpu(device: torch.device) -> GPU | None:
 
 
 def figures(gpu: GPU) -> dict[str, float]:
-    """The reading as metrics, without the fields that the driver does not support."""
+    """Return a reading as metrics, without the fields that the driver does not support."""
     values = {
         "gpu/utilisation_percent": gpu.utilisation_percent,
         "gpu/memory_gib": None if gpu.memory_used_bytes is None else gpu.memory_used_bytes / GIB,
@@ -70,7 +70,7 @@ def figures(gpu: GPU) -> dict[str, float]:
 
 
 def read_driver() -> Driver | None:
-    """The driver; None without driver or library, and `driver_fault` says why."""
+    """Read the driver; None if there is none or no library for it, and `driver_fault` says why."""
     if driver_fault() is not None:
         return None
     cuda = _supported(pynvml.nvmlSystemGetCudaDriverVersion_v2)
@@ -83,7 +83,7 @@ def read_driver() -> Driver | None:
 
 @cache
 def driver_fault() -> str | None:
-    """Why NVML cannot be used, None if it can: "no package", "no driver", or the driver's own words."""
+    """Return why NVML cannot be used: "no package", "no driver" or the driver's own words; None if it can be used."""
     if pynvml is None:
         return "no package"
     try:
@@ -106,9 +106,10 @@ def _handles() -> tuple[Any, ...]:
 
 @cache
 def _handle(index: int) -> Any | None:
-    """NVML's handle of torch's device `index`.
+    """Return NVML's handle of torch's device `index`.
 
-    CUDA numbers what CUDA_VISIBLE_DEVICES leaves, fastest first; NVML numbers all by bus. Only the UUID is common.
+    CUDA numbers the GPUs that CUDA_VISIBLE_DEVICES leaves, fastest first; NVML numbers all of them by bus. Only the
+    UUID means the same to them.
     """
     if driver_fault() is not None:
         return None
@@ -137,7 +138,7 @@ def _read(handle: Any) -> GPU:
 
 
 def _supported(function: Callable[..., Any], *arguments: Any) -> Any | None:
-    """What the driver answers, None where it does not support the question."""
+    """Return the driver's answer, or None if it does not support the question."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:

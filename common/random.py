@@ -1,7 +1,7 @@
-"""Random numbers as a pure function of what they are for: no generator, no state, the same bits on every device.
+"""Random numbers as pure functions of a key and an item: no generator, no state, the same bits on every device.
 
-A stream has a key, made by `derive_key` from the run's seed and the names of what it feeds; an item of the stream is
-a row of numbers that depends on (key, item) and on nothing else, such as how items are split over processes or
+A stream of numbers has a key, made by `derive_key` from the run's seed and the names of what the stream is for. An item
+of the stream is a row of numbers that depends on (key, item) alone, not on how items are split over processes or
 batches.
 
     uniform(derive_key(seed, "instances"), items, 150)
@@ -20,10 +20,10 @@ BITS = 23  # of a float32's mantissa: every multiple of 2**-23 below 1 is exact,
 
 
 def derive_key(seed: int, *parts: int | str) -> int:
-    """A stream's key, in the range of int64, from a seed and what the stream is for: `derive_key(seed, "noise", step)`.
+    """Return the key of a stream, an int64, from a seed and what the stream is for: `derive_key(seed, "noise", step)`.
 
     `derive_key(1, 23)`, `derive_key(12, 3)` and `derive_key(1, "23")` differ. Raises TypeError for a part that is
-    neither int nor str.
+    neither an int nor a str.
     """
     for part in (seed, *parts):
         if type(part) not in (int, str):
@@ -33,9 +33,9 @@ def derive_key(seed: int, *parts: int | str) -> int:
 
 
 def uniform(key: int, items: Tensor, count: int) -> Tensor:
-    """(B, count) float32 in [0, 1 - 2**-23] for items (B,) int64, on the items' device.
+    """Return (B, count) float32 in [0, 1 - 2**-23] for items (B,) int64, on the items' device.
 
-    Row i depends on (key, items[i]) only; the first numbers of a row do not depend on `count`.
+    Row i depends on (key, items[i]) only, and the first numbers of a row do not depend on `count`.
     """
     rows = _mix(_mix(items.long().clone()).add_(key))
     columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)
@@ -44,7 +44,7 @@ def uniform(key: int, items: Tensor, count: int) -> Tensor:
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """SplitMix64's finaliser, in place."""
+    """Apply SplitMix64's finaliser in place."""
     bits.bitwise_xor_(_logical_shift(bits, 30)).mul_(0xBF58476D1CE4E5B9 - 2**64)
     bits.bitwise_xor_(_logical_shift(bits, 27)).mul_(0x94D049BB133111EB - 2**64)
     return bits.bitwise_xor_(_logical_shift(bits, 31))

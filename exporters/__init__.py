@@ -1,1 +1,1 @@
-"""Deployment artifacts from the saved model of a run. Reads files only: nothing here imports the training code."""
+"""Deployment artifacts from the saved model of a run. Only files are read: nothing here imports the training code."""

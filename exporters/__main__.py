@@ -60,7 +60,7 @@ def export(name: str, run: Path, which: str, out: Path | None, merged: bool = Fa
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    lines = [exporter(run, member / "model" / which, out / member.name) for member in trained]
+    lines = [exporter(member, member / "model" / which, out / member.name) for member in trained]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
 

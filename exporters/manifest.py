@@ -1,4 +1,4 @@
-"""The manifest of an export: what the folder holds, with sums to verify it by."""
+"""The manifest of an export: the files in the folder, with sums by which to verify them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ NAME = "manifest.json"
 
 
 def begin(out: Path) -> None:
-    """Make the folder, without the files of an earlier export: those that are still what its manifest says."""
+    """Make the folder and remove the files of an earlier export, if they are still as its manifest says."""
     out.mkdir(parents=True, exist_ok=True)
     earlier = out / NAME
     if not earlier.is_file():
@@ -19,8 +19,8 @@ def begin(out: Path) -> None:
     try:
         stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or take it away") from error
-    earlier.unlink()  # what is left after this has no manifest, so it is no export
+        raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or remove it") from error
+    earlier.unlink()  # first, as a folder without a manifest is no export
     for name, digest in stored.items():
         path = out / name
         if path.resolve().is_relative_to(out.resolve()) and path.is_file() and sha256(path) == digest:
@@ -28,10 +28,9 @@ def begin(out: Path) -> None:
 
 
 def finish(out: Path, names: Sequence[str], facts: Mapping[str, Any]) -> int:
-    """Write `facts` with bytes and sha256 of each file; returns the bytes in all. Call it last."""
-    files = {}
-    for name in names:
-        files[name] = {"bytes": (out / name).stat().st_size, "sha256": sha256(out / name)}
+    """Write `facts` with the bytes and sha256 of each file, and return the total bytes. Call it last."""
+    sizes = {name: (out / name).stat().st_size for name in names}
+    files = {name: {"bytes": size, "sha256": sha256(out / name)} for name, size in sizes.items()}
     text = json.dumps({**facts, "files": files}, indent=2, allow_nan=False) + "\n"
     write_whole(out / NAME, text.encode())
-    return sum(file["bytes"] for file in files.values())
+    return sum(sizes.values())

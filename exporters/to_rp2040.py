@@ -1,46 +1,41 @@
-"""Files for a Raspberry Pi Pico: a tiny transformer in integers, its vocabulary, MicroPython code, and a UF2 to copy.
+"""Export a tiny transformer to a Raspberry Pi Pico: model and vocabulary in integers, MicroPython code, a UF2 file.
 
-exporters/rp2040/FORMAT.md says what is in them.
+exporters/rp2040/FORMAT.md defines the files.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from math import sqrt
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from common.files import write_whole
 from exporters import manifest
-from exporters.rp2040 import inference, layout, uf2
+from exporters.rp2040 import layout, uf2
+from exporters.rp2040.inference import UNKNOWN, Vocabulary
+from exporters.rp2040.inference_files import LIMITS
 from exporters.to_safetensors import title
 from models import io, rp2040
-from models.integer_transformer import (
-    ATTENDED,
-    GATE,
-    NAT,
-    NORMED,
-    RESIDUAL,
-    IntegerTransformer,
-    Matrix,
-    Sampler,
-    quantize,
-)
-from models.tiny_transformer import END, TinyTransformer, TinyTransformerConfig
+from models.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
+from models.integer_transformer import IntegerTransformer, Sampler, quantize
+from models.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME = FOLDER / "runtime.bin"
-INFERENCE, UF2 = "inference.py", "story.uf2"
+INFERENCE = ("inference_files.py", "inference_model.py", "inference.py")  # each imports only those before it
+UF2 = "story.uf2"
 PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
-SEEDS = range(1, 5)  # of the texts on which the quantisation is measured, besides the model's example
+SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
 def export(run: Path, model_folder: Path, out: Path) -> str:
-    """Quantise and write the files, read them back, and vouch for them in the manifest if they give the same tokens."""
+    """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens."""
     model = io.load(model_folder)
     if not isinstance(model, TinyTransformer):
         raise ValueError(
@@ -67,7 +62,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         names["model"]: packed,
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
-        INFERENCE: (FOLDER / INFERENCE).read_bytes(),
+        **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
         UF2: uf2.join(runtime, packed, vocabulary),
     }
     manifest.begin(out)
@@ -86,7 +81,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             "source": model_folder.relative_to(run).as_posix(),
             "num_parameters": num_parameters,
             "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
-            "sram_bytes": sram,  # the stack, half a kilobyte, is in banks of its own
+            "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
             "quantization": error,
             "expected": expected,
         },
@@ -98,7 +93,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
 
 
 def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[str, float]:
-    """Differences of integer from float logits in nats, on the model's example and on texts that it tells itself."""
+    """Differences between integer and float logits in nats, on the model's example and on stories of its own."""
     length = 2 * model.config.context
     rows = [model.example()["tokens"]]
     for seed in SEEDS:
@@ -114,20 +109,20 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
 
 
 def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
-    """The largest difference of a weight from what its integers mean, in 127ths of its row's largest weight.
+    """The largest difference between a weight and its integer form, in 127ths of the largest weight in its row.
 
-    The output matrix is meant in units of the stored values. Rounding a weight costs up to 0.5; what is more comes of
-    the rounding of multipliers, and of rows that a large bias leaves fewer steps.
+    The output matrix is compared in units of the stored values. Rounding a weight costs up to 0.5; anything more comes
+    from rounding multipliers, and from rows to which a large bias leaves fewer steps.
     """
     errors = [_error(_numpy(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
-    for block, layer in zip(model.blocks, integers.layers, strict=True):
-        shifts = layer.shifts
+    for module, layer in zip(model.blocks, integers.layers, strict=True):
+        block, shifts = cast(Block, module), layer.shifts
         parts = zip(np.split(_numpy(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
         (wq, q, q_step), (wk, k, k_step), (wv, v, v_step) = [
             (weight, matrix, NORMED * 2.0 ** -(shifts["pre_qkv"] + shifts[f"post_{name}"]))
             for weight, matrix, name in parts
         ]
-        # What a unit of a key or value is worth was the quantiser's choice; queries and the output matrix undo it.
+        # The quantiser chose the units of keys and values; queries and the output matrix undo them.
         k_unit, v_unit = _units(wk, k, k_step), _units(wv, v, v_step)
         head = model.config.width // model.config.heads
         errors += [
@@ -144,9 +139,9 @@ def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
 def _prove(
     out: Path, names: Mapping[str, str], model: TinyTransformer, integers: IntegerTransformer, runtime: bytes
 ) -> dict[str, Any]:
-    """Read all files back and compare them with what they were made of; RuntimeError where they differ.
+    """Read all files back and compare them with their sources; RuntimeError if they differ.
 
-    Returns what a device has to answer to a fixed prompt.
+    Returns the answer that a device has to give to a fixed prompt.
     """
     packed, packed_vocabulary = (out / names["model"]).read_bytes(), (out / names["vocabulary"]).read_bytes()
     # Neither the tokenizer nor the dropout is in the file.
@@ -164,10 +159,10 @@ def _prove(
         readable = text.decode(errors="replace")
         same = vocabulary.encode(readable.encode()) == model.tokenizer.encode(readable).ids
         _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
-    # The copy, not the module: what a device gets is what is tried.
-    story = _imported(out / INFERENCE).Story(out / names["model"], out / names["vocabulary"])
-    _require(story.encode(prompt) == ids, f"{INFERENCE} encodes the prompt differently")
-    _require(list(story.tokens(ids, NUM_TOKENS)) == tokens, f"{INFERENCE} tells another story than the reference")
+    # The copies, not the modules of this package: a device gets the copies.
+    story = _imported(out).Story(out / names["model"], out / names["vocabulary"])
+    _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
+    _require(list(story.tokens(ids, NUM_TOKENS)) == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
         "prompt_tokens": ids,
@@ -176,48 +171,58 @@ def _prove(
     }
 
 
-def _require(condition: bool, what: str) -> None:
+def _require(condition: bool, otherwise: str) -> None:
     if not condition:
-        raise RuntimeError(what)
+        raise RuntimeError(otherwise)
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether nested dataclasses, tuples and dictionaries hold equal values and arrays."""
+    """True if nested dataclasses, tuples and dictionaries hold equal values and arrays."""
     if isinstance(a, np.ndarray):
         return np.array_equal(a, b)
-    if is_dataclass(a):
+    if is_dataclass(a) and not isinstance(a, type):
         return type(a) is type(b) and all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
     return a == b
 
 
-def _known_beginning(text: bytes, vocabulary: inference.Vocabulary) -> bytes:
+def _known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
     """`text` up to the first byte that has no token."""
-    unknown = [i for i, byte in enumerate(text) if vocabulary.of_byte[byte] == inference.UNKNOWN]
+    unknown = [i for i, byte in enumerate(text) if vocabulary.of_byte[byte] == UNKNOWN]
     return text[: unknown[0]] if unknown else text
 
 
-def _imported(path: Path) -> ModuleType:
-    """The module in a file, without a trace in `sys.modules` or of bytecode beside it."""
-    module = ModuleType(path.stem)
-    exec(compile(path.read_bytes(), path, "exec"), vars(module))
-    return module
+def _imported(folder: Path) -> ModuleType:
+    """The module `inference` from the files in a folder; leaves no bytecode there and nothing in `sys.modules`."""
+    modules = {Path(name).stem: ModuleType(Path(name).stem) for name in INFERENCE}
+    hidden = {name: sys.modules[name] for name in modules if name in sys.modules}
+    sys.modules.update(modules)
+    try:
+        for name, module in modules.items():
+            path = folder / f"{name}.py"
+            exec(compile(path.read_bytes(), path, "exec"), vars(module))
+    finally:
+        for name in modules:
+            del sys.modules[name]
+        sys.modules.update(hidden)
+    return modules["inference"]
 
 
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    """What config_{V}p.json says, for people and tools."""
-    sizes = {name: getattr(config, name) for name, *_ in inference.LIMITS}
+    """The content of config_{V}p.json, for people and tools."""
+    sizes = {name: getattr(config, name) for name, *_ in LIMITS}
     return {"format": "exporters/rp2040/FORMAT.md", "version": 1, **sizes, "files": {**names, "uf2": UF2}}
 
 
 def _thirds(matrix: Matrix) -> list[Matrix]:
-    """Those of queries, keys and values."""
+    """The matrices of queries, keys and values in the one that has all three."""
     parts = (np.split(getattr(matrix, field.name), 3) for field in fields(Matrix))
     return [Matrix(*part) for part in zip(*parts, strict=True)]
 
 
 def _step(shifts: Mapping[str, int], name: str) -> float:
+    """The unit of a matrix's multipliers."""
     return 2.0 ** -(shifts[f"pre_{name}"] + shifts[f"post_{name}"])
 
 
@@ -226,18 +231,18 @@ def _numpy(weight: torch.Tensor) -> np.ndarray:
 
 
 def _units(weights: np.ndarray, matrix: Matrix, step: float) -> np.ndarray:
-    """(rows,) by which the integers of each row reach its largest weight; 1 for a row of zeros."""
+    """(rows,) factors with which the integers of each row reach its largest weight; 1 for a row of zeros."""
     largest, meant = abs(weights).max(1), abs(matrix.weights).max(1) * matrix.multiplier * step
     return np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
 
 
 def _error(weights: np.ndarray, matrix: Matrix, step: float | np.ndarray) -> float:
-    """The largest error of weights, in 127ths of the largest weight in their row; `step` is a multiplier's unit."""
+    """The largest error of a weight, in 127ths of the largest weight in its row; `step` is a multiplier's unit."""
     largest = abs(weights).max(1, keepdims=True)
     error = abs(weights - matrix.weights * matrix.multiplier[:, None] * step)
     return float((error * 127 / np.where(largest > 0, largest, 1.0)).max())
 
 
 def _rounded(value: float) -> float:
-    """Four digits: the last ones of float logits depend on the machine."""
+    """The value with four digits, as the last ones of float logits depend on the machine."""
     return float(f"{value:.4g}")

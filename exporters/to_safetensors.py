@@ -1,13 +1,13 @@
-"""Weights, config and a model card, as Hugging Face's hub and `models.io.load` read them."""
+"""Export weights, config and a model card as Hugging Face's hub and `models.io.load` read them."""
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.files import write_whole
 from exporters import manifest
@@ -18,9 +18,9 @@ CARD, FIGURES = "README.md", "evaluation.json"
 
 
 def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> str:
-    """Write the artifact, load it again, and vouch for it in the manifest if nothing differs from the original.
+    """Write the artifact, load it again, and write the manifest if nothing differs from the original.
 
-    With `merged`, for adapters, a copy of their base too that they are merged into.
+    With `merged`, for a model with adapters, also write a copy of the base model with the adapters merged in.
     """
     model = io.load(model_folder)
     obstacle = getattr(model, "unmergeable", "it has no adapters")
@@ -35,16 +35,18 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
             raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
     manifest.begin(out)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
-    measured = _measured(run, source)
+    measured = _measured(run)
     write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     exported = io.load(out)
     difference = prove_equal(model, exported)
-    del model  # a base of billions of weights is not needed twice from here on
-    beside = exported.save_beside(out) if hasattr(exported, "save_beside") else []
+    del model  # so that a base of billions of weights is in memory only once
+    save_beside: Callable[[Path], list[str]] = getattr(exported, "save_beside", lambda folder: [])
+    beside = save_beside(out)
     if merged:
-        names, difference["merged_output"] = exported.save_merged(out)
+        save_merged: Callable[[Path], tuple[list[str], float]] = getattr(exported, "save_merged")  # noqa: B009
+        names, difference["merged_output"] = save_merged(out)
         beside += names
     size = manifest.finish(
         out,
@@ -60,13 +62,14 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
     return f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
 
 
-def prove_equal(model: nn.Module, exported: nn.Module) -> dict[str, float]:
-    """Largest differences of weights and of outputs on `model.example()`; RuntimeError unless all are equal."""
-    weights = [dict(one.state_dict()) for one in (model, exported)]
-    # With gradients on, so that a policy gives log-probabilities and not only its choices.
-    outputs = [dict(enumerate(_tensors(one(**one.example())))) for one in (model, exported)]
+def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
+    """The largest differences of weights and of outputs on `model.example()`; RuntimeError unless all are equal."""
+    compared: dict[str, tuple[dict[Any, Tensor], dict[Any, Tensor]]] = {
+        "weights": (model.state_dict(), exported.state_dict()),
+        "output": (_outputs(model), _outputs(exported)),
+    }
     difference = {}
-    for what, (ours, theirs) in {"weights": weights, "output": outputs}.items():
+    for what, (ours, theirs) in compared.items():
         if ours.keys() != theirs.keys():
             raise RuntimeError(f"the exported {what} differ: {sorted(map(str, ours.keys() ^ theirs.keys()))}")
         for name, tensor in ours.items():
@@ -77,22 +80,30 @@ def prove_equal(model: nn.Module, exported: nn.Module) -> dict[str, float]:
     return difference
 
 
+def _outputs(model: io.Model) -> dict[Any, Tensor]:
+    """Numbered tensors of the model's output on its example."""
+    # Gradients stay on, so that a policy gives log-probabilities and not only its choices.
+    return dict(enumerate(_tensors(model(**model.example()))))
+
+
 def title(run: Path) -> str:
-    """workload/name of a run's folder."""
-    return "/".join(run.resolve().parts[-2:])
+    """The workload/name of a run's folder; workload/name/member for a member of a run."""
+    parts = run.resolve().parts
+    return "/".join((*parts[-4:-2], parts[-1]) if parts[-2:-1] == ("members",) else parts[-2:])
 
 
-def _measured(run: Path, source: str) -> dict[str, Any]:
-    """{split: figures} of the run's evaluations, of one of its many models those that are about it."""
-    parts = source.split("/")
-    member = parts[1] if parts[0] == "members" else None
-    paths = sorted((run / "evaluations").glob("*.json" if member is None else f"*/{member}.json"))
-    evaluations = {(path if member is None else path.parent).stem: _read_object(path) for path in paths}
-    return {name: content for name, content in evaluations.items() if content is not None}
+def _measured(run: Path) -> dict[str, Any]:
+    """{split: figures} of the run's evaluations."""
+    evaluations = {path.stem: _read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
+    return {
+        name: {key: value for key, value in content.items() if key != "files"}
+        for name, content in evaluations.items()
+        if content is not None
+    }
 
 
 def card(
-    model: nn.Module, run: Path, source: str, provenance: Mapping[str, Any], measured: Mapping[str, Mapping[str, Any]]
+    model: io.Model, run: Path, source: str, provenance: Mapping[str, Any], measured: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """The model card, in Markdown with YAML front matter: use, measured figures, provenance, configuration."""
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
@@ -131,7 +142,7 @@ tags:
 
 
 def _figures(content: Mapping[str, Any]) -> str:
-    """Every scalar of an evaluation, and every table (a list of objects) in it."""
+    """All scalars of an evaluation as a table, and all tables (lists of objects) in it."""
     parts = [_table(("figure", "value"), _leaves(content))]
     for key, rows in content.items():
         if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
@@ -141,7 +152,7 @@ def _figures(content: Mapping[str, Any]) -> str:
 
 
 def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of scalars and of short lists of scalars; long ones are curves."""
+    """Yield (dotted key, value) for scalars and short lists of scalars; long lists are curves."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")
@@ -167,7 +178,7 @@ def _cell(value: Any) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """A code block that the text cannot end."""
+    """A code block whose fence does not occur in the text."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -175,18 +186,18 @@ def _fenced(text: str, language: str) -> str:
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None for another value (tours to draw, say) and where there is no file."""
+    """The JSON object in a file; None for any other value (tours to draw, say) and for a missing file."""
     if not path.is_file():
         return None
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); evaluate the run again, or take the file away") from error
+        raise ValueError(f"{path} is not JSON ({error}); evaluate the run again, or remove the file") from error
     return content if isinstance(content, dict) else None
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
-    """All tensors in nested tuples, lists and dictionaries."""
+    """Yield all tensors in nested tuples, lists and dictionaries."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, Mapping):

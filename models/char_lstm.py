@@ -1,8 +1,8 @@
-"""An LSTM over characters (Graves 2013) that goes on writing where a text ends.
+"""An LSTM over characters (Graves 2013) that continues a text.
 
 The tokenizer is part of the model, so that training and use cannot differ in case or in unknown characters.
 
-Shapes: B sequences, S positions, V tokens, E channels of the embedding, H of a layer, L layers.
+Shapes: B sequences, S positions, V tokens, E channels of the embedding, H units of a layer, L layers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import sampling
+from models import io, sampling
 from models.io import config_from
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
-PAD, UNKNOWN, END = range(3)  # filling, a character that is not in the vocabulary, the end of a document
-# In prepared text these private-use characters stand for what was masked, so that no text can spell a special token.
+PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
+# In prepared text these private-use characters stand for masked parts, so that no text can spell a special token.
 MASKS = {"\ue000": 3, "\ue001": 4, "\ue002": 5}
 PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
@@ -30,20 +30,21 @@ State = tuple[Tensor, Tensor]
 
 
 class Characters:
-    """Text to token ids and back: the special tokens first, then the characters of `vocabulary` in their order.
+    """Convert text to token ids and back: first the special tokens, then the characters of `vocabulary` in order.
 
-    A special token's name in a text is its characters: nothing that a user types can become <end>. With `lower_case`
-    all text is lower-cased on its way in. Raises ValueError for a vocabulary that no text could have.
+    The name of a special token in a text is read as plain characters: nothing that a user types can become <end>. With
+    `lower_case`, text is lower-cased before it is encoded. Raises ValueError unless `vocabulary` is a sequence of
+    different single characters.
     """
 
     def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
         wrong = [each for each in vocabulary if not isinstance(each, str) or len(each) != 1 or each in MASKS]
         if wrong or len(set(vocabulary)) != len(vocabulary):
             raise ValueError(
-                "a vocabulary is different single characters without U+E000 to U+E002, which stand for masked text "
-                f"(given {wrong[0]!r})"
+                "a vocabulary consists of different single characters without U+E000 to U+E002, which stand for masked "
+                f"text (given {wrong[0]!r})"
                 if wrong
-                else "a vocabulary is different single characters; one of those given comes twice"
+                else "a vocabulary consists of different single characters; one of those given occurs twice"
             )
         self.vocabulary, self.lower_case = tuple(vocabulary), lower_case
         self.ids = {character: number for number, character in enumerate(vocabulary, len(SPECIAL_TOKENS))} | MASKS
@@ -51,34 +52,34 @@ class Characters:
         self.texts = ("", "\ufffd", "", *SPECIAL_TOKENS[3:], *vocabulary)
 
     def __len__(self) -> int:
-        """Number of tokens, V."""
+        """Return the number of tokens, V."""
         return len(self.texts)
 
     def encode(self, text: str) -> list[int]:
-        """The id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>, unknown ones <unk>."""
+        """Return the id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>, unknown ones <unk>."""
         text = text.lower() if self.lower_case else text
         return [self.ids.get(character, UNKNOWN) for character in text]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text to be read: masks by their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
+        """Return readable text: masks as their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
         return "".join(self.texts[number] for number in ids)
 
 
 @dataclass(frozen=True)
 class CharLSTMConfig:
-    """Sizes, and the tokenizer."""
+    """Sizes and tokenizer of a CharLSTM."""
 
     vocabulary: str  # all characters, each once, in the order of their ids
-    kind: str  # how characters go in: "embedding", or "scalar", the id over V as the original did
-    width: int
+    kind: str  # input of the LSTM: "embedding", or "scalar", the id divided by V as in the original
+    width: int  # units of a layer
     layers: int
     dropout: float
-    embedding: int = 0  # channels; of no use to a scalar
+    embedding: int = 0  # channels; unused by "scalar"
     lower_case: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.kind not in ("embedding", "scalar"):
-            raise ValueError(f"kind={self.kind!r} is not known; it is 'embedding' or 'scalar'")
+            raise ValueError(f"kind={self.kind!r} is unknown; it must be 'embedding' or 'scalar'")
         sizes = {"width": self.width, "layers": self.layers}
         sizes |= {"embedding": self.embedding} if self.kind == "embedding" else {}
         for name, value in sizes.items():
@@ -88,10 +89,10 @@ class CharLSTMConfig:
             raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
 
 
-class CharLSTM(nn.Module):
-    """A character LSTM that completes text: characters in, logits of the next character out.
+class CharLSTM(io.Model):
+    """A character LSTM that completes text, as in `model.complete("The information manager is ", temperature=0.5)`.
 
-    Use `model.complete("The information manager is ", max_characters=200, temperature=0.5)`.
+    It reads characters and gives the logits of the next one.
     """
 
     family = "char_lstm"
@@ -105,23 +106,24 @@ class CharLSTM(nn.Module):
         between = config.dropout if config.layers > 1 else 0.0
         channels = 1 if scalar else config.embedding
         self.lstm = nn.LSTM(channels, config.width, config.layers, batch_first=True, dropout=between)
-        # The original knew characters only. Special tokens get the constant logit 0 there, and no parameters.
+        # The original knew only characters: there, special tokens get the constant logit 0 and have no parameters.
         self.output = nn.Linear(config.width, len(config.vocabulary) if scalar else len(self.characters))
-        # The original drops out between its layers only.
+        # The original has dropout only between its layers.
         self.dropout = nn.Dropout(0.0 if scalar else config.dropout)
         if not scalar:
-            self._remember_at_first()
+            self._open_forget_gates()
 
     @torch.no_grad()
-    def _remember_at_first(self) -> None:
-        """Forget gates start open (Jozefowicz et al. 2015)."""
+    def _open_forget_gates(self) -> None:
+        """Start with open forget gates (Jozefowicz et al. 2015)."""
         for layer in range(self.config.layers):
             getattr(self.lstm, f"bias_ih_l{layer}").view(4, -1)[1].fill_(1.0)
 
     def forward(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Logits (B, S, V) of what follows each of `tokens` (B, S) int64, and the state after the last of them.
+        """Return logits (B, S, V) of the token after each of `tokens` (B, S) int64, and the state after the last one.
 
-        The state is two tensors (L, B, H), None for zeros. Pieces with their state handed on give what the whole gives.
+        The state is two tensors (L, B, H); None means zeros. Passing the state on from piece to piece gives the same
+        logits as one pass over all tokens.
         """
         if self.embedding is None:
             x = (tokens / len(self.characters))[..., None].to(self.output.weight.dtype)
@@ -143,10 +145,10 @@ class CharLSTM(nn.Module):
         seed: int = 0,
         stop: str | None = None,
     ) -> str:
-        """How `prompt` goes on: up to `max_characters`, to the document's end or to `stop`, which is left out.
+        """Continue `prompt` for up to `max_characters`, until the document ends or up to `stop`, which is left out.
 
-        Temperature 0 is greedy. The text is a function of the arguments. Raises ValueError for an empty prompt, one of
-        more than 10,000 characters, and settings out of range.
+        Temperature 0 is greedy. The text depends only on the weights and the arguments. Raises ValueError for an empty
+        prompt, for one of more than 10,000 characters, and for settings out of range.
         """
         return "".join(self.stream(prompt, max_characters, temperature, top_k, top_p, seed, stop))
 
@@ -160,14 +162,14 @@ class CharLSTM(nn.Module):
         seed: int = 0,
         stop: str | None = None,
     ) -> Iterator[str]:
-        """The characters of `complete`, each as soon as it is certain; refuses what `complete` refuses, at once."""
+        """Iterate over the characters of `complete`, each as soon as it is certain; raises its errors when called."""
         if not 0 < len(prompt) <= LONGEST_PROMPT:
             raise ValueError(f"a prompt has 1 to {LONGEST_PROMPT:,} characters (given {len(prompt):,})")
         if max_characters < 1:
             raise ValueError(f"max_characters must be 1 or more (given {max_characters})")
         if stop == "":
             raise ValueError("stop is empty; give the text to stop at, or None")
-        sampling.choose(torch.zeros(1, 2), temperature, top_k, top_p)  # refuses settings before the first character
+        sampling.choose(torch.zeros(1, 2), temperature, top_k, top_p)  # raises before the first character is asked for
         pieces = self._pieces(prompt, max_characters, temperature, top_k, top_p, seed)
         if stop is not None:
             pieces = _until(pieces, stop.lower() if self.config.lower_case else stop)
@@ -177,7 +179,7 @@ class CharLSTM(nn.Module):
     def _pieces(
         self, prompt: str, count: int, temperature: float, top_k: int, top_p: float, seed: int
     ) -> Iterator[str]:
-        """The text of each new token: a character, or the name of a mask."""
+        """Yield the text of each new token: a character, or the name of a mask."""
         device = self.output.weight.device
         tokens, state = torch.tensor([self.characters.encode(prompt)], device=device), None
         number = 0
@@ -193,12 +195,12 @@ class CharLSTM(nn.Module):
             number, count = number + 1, count - len(piece)
 
     def example(self) -> dict[str, Tensor]:
-        """Arguments of a deterministic forward pass."""
+        """Return arguments of a deterministic forward pass."""
         return {"tokens": torch.arange(120).view(2, 60) * 7919 % len(self.characters)}
 
 
 def _until(pieces: Iterable[str], stop: str) -> Iterator[str]:
-    """`pieces` up to `stop`; what may be its beginning is held back until that is known."""
+    """Yield `pieces` up to `stop`; text that may be the beginning of `stop` is held back until that is decided."""
     held = ""
     for piece in pieces:
         held += piece
@@ -213,5 +215,5 @@ def _until(pieces: Iterable[str], stop: str) -> Iterator[str]:
 
 
 def build(config: Mapping[str, Any]) -> CharLSTM:
-    """The model of a config as `models.io` reads it."""
+    """Build the model from its config as `models.io` reads it."""
     return CharLSTM(config_from(CharLSTMConfig, config))

@@ -1,11 +1,11 @@
 """Convolutions and an LSTM over a window of market features: logits of SHORT, NO_TRADE and LONG.
 
-`legacy` is a network of convolutions beside a bidirectional LSTM with attention, joined by a head; 689,923 parameters
-with 15 features. `default` cuts the window into overlapping patches by a convolution, so that its LSTM takes a quarter
-of the steps.
+`legacy` runs convolutions in parallel with a bidirectional LSTM with attention and joins both in a head; it has 689,923
+parameters with 15 features. `default` cuts the window into overlapping patches by a convolution, so that its LSTM takes
+a quarter of the steps.
 
-A saved model says what it needs to be used: the features in their order, how they are scaled, how far apart candles
-are. `predict` holds its input to that.
+A saved model describes the input it needs: the order of the features, their scaling and the time between candles.
+`predict` refuses input that does not match.
 
 Shapes: B windows, L candles of a window (lookback), F features, N rows of a table.
 """
@@ -20,30 +20,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models import io
 from models.io import config_from
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
 PRESETS = ("legacy", "default")
 PATCH = 4  # candles from one patch of `default` to the next
 LEGACY_HIDDEN, LEGACY_HEADS = 100, 4
-LEGACY_DROPOUT, LEGACY_SLOPE = 0.3, 0.1  # the slope is LeakyReLU's below 0
+LEGACY_DROPOUT, LEGACY_SLOPE = 0.3, 0.1  # the slope is that of LeakyReLU below 0
 
 
 @dataclass(frozen=True)
 class CNNLSTMConfig:
-    """The network and what its input is."""
+    """Shape of the network and description of its input."""
 
     preset: str
-    features: tuple[str, ...]  # in the order of the columns
+    features: tuple[str, ...]  # names in the order of the columns
     lookback: int  # candles of a window
-    width: int = 64  # channels and LSTM units of `default`
-    dropout: float = 0.2  # of `default`
-    coins: tuple[str, ...] = ("",)  # several: one model that is told the coin
+    width: int = 64  # channels and LSTM units; `default` only
+    dropout: float = 0.2  # `default` only
+    coins: tuple[str, ...] = ("",)  # with several, each window comes with the number of its coin
     scalers: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # coin -> mean and std of each feature
-    timeframe_ms: int = 0  # from one candle to the next
-    about: dict[str, Any] = field(default_factory=dict)  # label rule, split dates, hashes of the data; for the reader
+    timeframe_ms: int = 0  # time from one candle to the next
+    about: dict[str, Any] = field(default_factory=dict)  # label rule, split dates and hashes of the data, for readers
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("features", "coins"):  # JSON has no tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.preset not in PRESETS:
@@ -52,8 +53,8 @@ class CNNLSTMConfig:
             raise ValueError("a window needs 4 candles or more, a feature and a coin")
 
 
-class CNNLSTM(nn.Module):
-    """Direction of the next move from a window of candles' features: logits of SHORT, NO_TRADE and LONG."""
+class CNNLSTM(io.Model):
+    """Classifier of the next move from a window of features: logits of SHORT, NO_TRADE and LONG."""
 
     family = "cnn_lstm"
 
@@ -64,30 +65,30 @@ class CNNLSTM(nn.Module):
         self.network = network(config)
 
     def forward(self, windows: Tensor, coins: Tensor | None = None) -> Tensor:
-        """Scaled windows (B, L, F), numbers of the coins (B,) where there are several -> logits (B, 3)."""
+        """Return logits (B, 3) of scaled windows (B, L, F); a model of several coins also needs their numbers (B,)."""
         return self.network(windows, coins)
 
     @torch.no_grad()
     def predict(
         self, table: Mapping[str, Any], times: Sequence[int], coin: str | None = None, now: int | None = None
     ) -> Tensor:
-        """Probabilities (N - L + 1, 3) of SHORT, NO_TRADE and LONG after each of the last N - L + 1 rows.
+        """Return probabilities (N - L + 1, 3) of SHORT, NO_TRADE and LONG after each of the last N - L + 1 rows.
 
         `table` maps each feature to its column (N,), not scaled and in the order of `config.features`; `times` are the
-        candles' opening times in ms since 1970; `now` is the time to hold their age against, this computer's if None.
-        Raises ValueError for columns that are missing, unknown or in another order, for gaps, for values that are not
-        finite, for fewer than L rows, and if the newest candle is not the last that has closed.
+        candles' opening times in ms since 1970; `now` is the current time in ms, by default the clock's. Raises
+        ValueError for columns that are missing, unknown or in another order, for gaps, for values that are not finite,
+        for fewer than L rows, and if the newest candle is not the last one that has closed.
         """
         config, device = self.config, next(self.parameters()).device
         coin = self._coin(coin)
         self._check_columns(tuple(table))
-        times = torch.as_tensor(times, dtype=torch.int64)
+        opens = torch.as_tensor(times, dtype=torch.int64)
         rows = torch.stack([torch.as_tensor(column, dtype=torch.float64) for column in table.values()], 1)
-        self._check_times(times, len(rows), int(time.time() * 1000) if now is None else now)
+        self._check_times(opens, len(rows), int(time.time() * 1000) if now is None else now)
         bad = (~rows.isfinite()).nonzero()
         if len(bad):
             row, column = bad[0].tolist()
-            raise ValueError(f"{config.features[column]} is not finite at {int(times[row])} ms; give complete features")
+            raise ValueError(f"{config.features[column]} is not finite at {int(opens[row])} ms; give complete features")
         scaler = config.scalers[coin]
         mean, std = (torch.tensor(scaler[name], dtype=torch.float64) for name in ("mean", "std"))
         scaled = ((rows - mean) / std).float().to(device)
@@ -100,8 +101,8 @@ class CNNLSTM(nn.Module):
         known = self.config.coins
         if coin is None and len(known) == 1:
             return known[0]
-        if coin not in known:
-            raise ValueError(f"coin {coin!r} is not among this model's; give one of {', '.join(known)}")
+        if coin is None or coin not in known:
+            raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(known)}")
         return coin
 
     def _check_columns(self, given: tuple[str, ...]) -> None:
@@ -109,49 +110,52 @@ class CNNLSTM(nn.Module):
         missing = [name for name in wanted if name not in given]
         unknown = [name for name in given if name not in wanted]
         if missing or unknown:
-            told = [f"{what} {', '.join(names)}" for what, names in (("lack", missing), ("add", unknown)) if names]
-            raise ValueError(f"the columns {' and '.join(told)}; give {', '.join(wanted)}")
+            listed = (("missing", missing), ("unknown", unknown))
+            faults = [f"{fault}: {', '.join(names)}" for fault, names in listed if names]
+            raise ValueError(f"the columns do not match ({'; '.join(faults)}); give {', '.join(wanted)}")
         if given != wanted:
             place = next(number for number, pair in enumerate(zip(given, wanted, strict=True)) if pair[0] != pair[1])
             raise ValueError(
-                f"the columns are in another order than in training: column {place} is {given[place]} where "
-                f"{wanted[place]} belongs; give {', '.join(wanted)}"
+                f"the columns are in another order than in training: column {place} is {given[place]}, not "
+                f"{wanted[place]}; give {', '.join(wanted)}"
             )
 
     def _check_times(self, times: Tensor, rows: int, now: int) -> None:
         step, lookback = self.config.timeframe_ms, self.config.lookback
         if times.shape != (rows,):
-            raise ValueError(f"times must be {rows} numbers, one for each row (given {tuple(times.shape)})")
+            raise ValueError(f"times must be {rows} numbers, one for each row (given: shape {tuple(times.shape)})")
         if rows < lookback:
-            raise ValueError(f"a window is {lookback} candles, these are {rows}; give {lookback} rows or more")
+            raise ValueError(
+                f"a window has {lookback} candles, but there are only {rows}; give {lookback} rows or more"
+            )
         breaks = (times.diff() != step).nonzero()
         if len(breaks):
             before, after = times[int(breaks[0])], times[int(breaks[0]) + 1]
             raise ValueError(
                 f"there is a gap: the candle after {int(before)} ms is {int(after)} ms, not {int(before) + step}; "
-                "give candles that follow each other"
+                "give candles without gaps"
             )
-        # A candle opened at t is complete at t + step and the last complete one until t + 2 steps.
+        # A candle that opens at t is complete at t + step and remains the last complete one until t + 2 steps.
         age = now - int(times[-1])
         if not step <= age < 2 * step:
             kind = "has not closed yet" if age < step else "is stale"
             raise ValueError(
-                f"the newest candle, {int(times[-1])} ms, {kind} at {now} ms: the last closed one begins at "
-                f"{now // step * step - step} ms; give rows up to it, or another `now` to look at the past"
+                f"the newest candle, {int(times[-1])} ms, {kind} at {now} ms: the last closed one opened at "
+                f"{now // step * step - step} ms; give rows up to it, or another `now` for the past"
             )
 
     def example(self) -> dict[str, Tensor]:
-        """Keyword arguments of a forward pass that is always the same one."""
+        """Return keyword arguments of a forward pass, always the same."""
         config, generator = self.config, torch.Generator().manual_seed(0)
         windows = torch.randn(4, config.lookback, len(config.features), generator=generator)
         return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that takes a batch with one value per channel: it then uses the running statistics."""
+    """Batch normalisation that uses its running statistics for a batch with a single value per channel."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C) or (B, C, L)."""
+        """Normalise x (B, C) or (B, C, L)."""
         if self.training and x.numel() == x.shape[1]:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
         return super().forward(x)
@@ -182,37 +186,38 @@ class _Legacy(nn.Module):
     def forward(self, windows: Tensor, coins: Tensor | None) -> Tensor:
         seen = self.convolutions(windows.transpose(1, 2))[:, :, 0]
         states, _ = self.lstm(windows)
-        # Of the attention's rows only the last is used, so only its query is asked.
+        # Only the last row of the attention is used, so only its query is computed.
         attended, _ = self.attention(states[:, -1:], states, states, need_weights=False)
         logits = self.head(torch.cat([seen, attended[:, 0]], -1))
         return logits if self.coins is None else logits + self.coins(coins)
 
 
 class _Default(nn.Module):
-    """A convolution reads patches of 6 candles, 4 apart, an LSTM the patches, and a head its last and mean state."""
+    """Convolution over patches of 6 candles, 4 apart; an LSTM over the patches; a head on its last and mean state."""
 
     def __init__(self, config: CNNLSTMConfig):
         super().__init__()
         inputs, width = len(config.features), config.width
         self.coins = _embedding(config, inputs)
-        # A convolution of 6 candles with stride 4; as a matrix product it takes half the time.
+        # A convolution over 6 candles with stride 4, written as a matrix product, which takes half the time.
         self.convolution = nn.Linear(inputs * (PATCH + 2), width)
         self.norm = nn.LayerNorm(width)
         self.lstm = nn.LSTM(width, width, batch_first=True)
+        hidden, output = nn.Linear(2 * width, width), nn.Linear(width, len(CLASSES))
+        nn.init.zeros_(output.weight)  # so that training starts from nearly equal probabilities
         self.head = nn.Sequential(
             nn.LayerNorm(2 * width),
             nn.Dropout(config.dropout),
-            nn.Linear(2 * width, width),
+            hidden,
             nn.GELU(),
             nn.Dropout(config.dropout),
-            nn.Linear(width, len(CLASSES)),
+            output,
         )
-        nn.init.zeros_(self.head[-1].weight)  # training starts at equal chances
 
     def forward(self, windows: Tensor, coins: Tensor | None) -> Tensor:
         if self.coins is not None:
             windows = windows + self.coins(coins)[:, None]
-        # The last patch ends with the last candle, whatever the length.
+        # Padded at the front so that the last patch ends with the last candle for every length.
         padded = F.pad(windows, (0, 0, 1 + -windows.shape[1] % PATCH, 1))
         patches = F.gelu(self.convolution(padded.unfold(1, PATCH + 2, PATCH).flatten(2)))
         states, _ = self.lstm(self.norm(patches))
@@ -228,5 +233,5 @@ def _embedding(config: CNNLSTMConfig, width: int) -> nn.Embedding | None:
 
 
 def build(config: Mapping[str, Any]) -> CNNLSTM:
-    """The model of a saved config. Raises ValueError for a config that it does not know."""
+    """Return the model of a saved config. Raises ValueError for an unknown config."""
     return CNNLSTM(config_from(CNNLSTMConfig, config))

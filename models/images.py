@@ -1,4 +1,4 @@
-"""Image files of strangers made into small squares of pixels, within bounds, or refused with the reason."""
+"""Untrusted image files, decoded within bounds into small squares of pixels or refused with the reason."""
 
 import io
 import warnings
@@ -7,31 +7,31 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-# Of these the header tells the size before anything is decoded; others, EPS for one, start programs.
+# Formats whose header states the size before anything is decoded. Some others, such as EPS, start programs.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
-SMALLEST_SIDE = 8  # pixels; less shows nothing that could be ranked
+SMALLEST_SIDE = 8  # pixels; a smaller image shows nothing that could be ranked
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
-BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency that convert to RGB as they are
-BACKGROUND = (255, 255, 255)  # on which transparent images are shown
-NEAR_BITS = 6  # of 64: hashes that differ in no more are of images that may be near duplicates
-NEAR_LEVELS = 6.0  # of 255: mean absolute difference of near duplicates, both drawn 16 pixels wide
+BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency, which convert to RGB directly
+BACKGROUND = (255, 255, 255)  # behind transparent images
+NEAR_BITS = 6  # of 64: images whose hashes differ in this many bits or fewer may be near duplicates
+NEAR_LEVELS = 6.0  # of 255: largest mean absolute difference of near duplicates, both scaled to 16 x 16 pixels
 
 
 def decode(source: Path | bytes, size: int, maximum_pixels: int) -> np.ndarray:
-    """(size, size, 3) uint8: the middle square of an image, scaled. ValueError with the reason if it cannot be had."""
+    """Return the middle square of an image, scaled, as (size, size, 3) uint8; ValueError says why it fails."""
     return read(source, size, maximum_pixels)[0]
 
 
 def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarray, bool]:
-    """As `decode`, and whether the file has more frames than the first one, which is the one decoded.
+    """Return the square as `decode` does, and True if the file has more frames than the first, the one decoded.
 
-    Turned as EXIF says, transparency on white, 16 bits scaled to 8; colour profiles are not applied. An image of more
-    than `maximum_pixels` is refused before it is decoded.
+    The image is turned as its EXIF data say, transparent parts become white, and 16 bits are scaled to 8; colour
+    profiles are not applied. An image of more than `maximum_pixels` is refused before it is decoded.
     """
     if isinstance(source, Path) and not source.is_file():
         raise ValueError("there is no such file")
     with warnings.catch_warnings():
-        # Of metadata that is not used. What makes pixels wrong is raised.
+        # These warnings concern metadata that is not used; damaged pixels raise errors.
         warnings.simplefilter("ignore")
         try:
             with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
@@ -43,18 +43,18 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
         except Image.UnidentifiedImageError:
             raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}") from None
         except Image.DecompressionBombError:
-            raise ValueError(f"too large: more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels") from None
+            raise ValueError(f"too large: more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from None
         except Refused as refused:
             raise ValueError(str(refused)) from None
         except PermissionError as error:
             raise ValueError(f"cannot be read: {error.strerror}") from None
-        except Exception as error:  # on damaged files the decoders raise a dozen unrelated types
+        except Exception as error:  # the decoders raise a dozen unrelated types for damaged files
             raise ValueError(f"damaged: {' '.join(str(error).split()) or type(error).__name__}") from error
     return np.asarray(square), animated
 
 
 class Refused(ValueError):
-    """An image that is whole but cannot be used."""
+    """An image that is intact but cannot be used."""
 
 
 def _check_size(image: Image.Image, maximum_pixels: int) -> None:
@@ -66,7 +66,7 @@ def _check_size(image: Image.Image, maximum_pixels: int) -> None:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """The image in RGB, its EXIF data kept."""
+    """Return the image in RGB with its EXIF data."""
     exif = image.getexif()
     if image.mode in SIXTEEN_BITS:
         values = np.asarray(image).astype(np.uint32)
@@ -82,15 +82,15 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def dhash(image: np.ndarray) -> int:
-    """A hash of 64 bits of an image (S, S, C) uint8: which of two neighbours in a row is brighter (Krawetz 2013)."""
+    """Return a 64-bit hash of an image (S, S, C) uint8: for neighbours in a row, which is brighter (Krawetz 2013)."""
     grey = np.asarray(_grey(image).resize((9, 8), Image.Resampling.BOX), np.int16)
     return int.from_bytes(np.packbits(grey[:, 1:] > grey[:, :-1]).tobytes())
 
 
 def near_duplicates(images: np.ndarray) -> np.ndarray:
-    """(K, 2) int64: pairs i < j of images (N, S, S, C) uint8 that show the same but for small differences.
+    """Return pairs i < j, (K, 2) int64, of images (N, S, S, C) uint8 that are the same up to small differences.
 
-    Hashes alone take all plain images for the same, so their pixels have to be close too.
+    All plain images have the same hash, so the pixels have to be close too.
     """
     hashes = np.array([dhash(image) for image in images], np.uint64)
     small = np.stack([np.asarray(_grey(image).resize((16, 16), Image.Resampling.BOX), np.float32) for image in images])

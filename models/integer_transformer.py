@@ -1,49 +1,42 @@
-"""A tiny transformer in integers: the reference of the arithmetic that exporters/rp2040/FORMAT.md defines.
+"""A tiny transformer in integers: the reference for exporters/rp2040/FORMAT.md, and the quantisation of a model to it.
 
-`quantize` needs the weights only: ranges follow from the norms of rows, not from data. Weights are 8 bits with a scale
-per row, keys and values 8 bits with a scale per channel (folded into queries and into the output matrix), all other
-activations 16 bits or more in fixed point. A product of integers below 2**53 is exact in float64, which is how `logits`
-gets the speed of BLAS.
+`quantize` needs only the weights: ranges follow from the norms of rows, not from data. Weights have 8 bits and a scale
+per row; keys and values have 8 bits and a scale per channel (folded into the queries and the output matrix); all other
+activations have 16 bits or more in fixed point.
 
 Shapes: B sequences, S positions, N cached positions, D width, H heads, d = D / H, V vocabulary, C context.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from math import erf, exp, isqrt, sqrt
+from math import frexp, sqrt
+from typing import cast
 
 import numpy as np
 import torch
 
-from models.tiny_transformer import END, TinyTransformer, TinyTransformerConfig
+from models.integer_arithmetic import (
+    ATTENDED,
+    EXP,
+    GATE,
+    GELU,
+    LARGEST_BIAS,
+    LARGEST_MULTIPLIER,
+    LARGEST_POST,
+    NAT,
+    NORMED,
+    RESIDUAL,
+    Array,
+    Matrix,
+    add,
+    attend,
+    norm,
+    rescale,
+    saturate,
+)
+from models.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
 
-Array = np.ndarray
-
-NAT = 64  # a score or a scaled logit of 64 is one nat
-RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # what 1.0 is in each kind of activation
-LARGEST_RESIDUAL, LARGEST_MULTIPLIER, LARGEST_BIAS = 2**22, 2**15 - 1, 2**24 - 1
-LARGEST_PRE, LARGEST_POST = 24, 30
-CLIP = 4.0  # keys and values saturate at so many standard deviations
-EXP = np.array([round(32768 * exp(-i / NAT)) for i in range(704)])
-GELU = np.array([round(1024 * x * (1 + erf(x / sqrt(2))) / 2) for x in ((i - 512) / 128 for i in range(1024))])
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A linear map with a scale per row."""
-
-    weights: Array  # (rows, columns) int64, -127 to 127
-    bias: Array  # (rows,) int64, in units of the sum of products
-    multiplier: Array  # (rows,) int64
-
-    def __call__(self, x: Array) -> Array:
-        """Sums of products (..., rows) of integers x (..., columns)."""
-        return (x.astype(np.float64) @ self._columns).astype(np.int64) + self.bias
-
-    @cached_property
-    def _columns(self) -> Array:
-        return np.ascontiguousarray(self.weights.T, np.float64)
+CLIP = 4.0  # standard deviations at which keys and values saturate
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class IntegerTransformer:
-    """Everything that inference on the chip needs, and inference itself."""
+    """All that inference on the chip needs, and the inference itself."""
 
     config: TinyTransformerConfig
     layers: tuple[Layer, ...]
@@ -71,11 +64,11 @@ class IntegerTransformer:
 
     @property
     def nats(self) -> float:
-        """What one unit of a logit is worth in nats."""
+        """The size of one unit of a logit, in nats."""
         return 2.0**-self.post_logits / NAT
 
     def logits(self, tokens: Array, stories: Array | None = None) -> Array:
-        """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as of `TinyTransformer`."""
+        """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as for `TinyTransformer`."""
         length = tokens.shape[1]
         places = np.arange(length)
         distance = places[:, None] - places
@@ -87,22 +80,20 @@ class IntegerTransformer:
         x = self._embed(tokens)
         for layer in self.layers:
             q, k, v = self._queries_keys_values(layer, x)
-            attended = _attend(
-                _split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen
-            )
+            attended = attend(_split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen)
             x = _feed_forward(
-                layer, _add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
+                layer, add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
             )
         return self._output(x)
 
-    def decode(self, prompt: list[int], max_tokens: int, choose=None) -> Iterator[int]:
-        """Tokens that follow the start of a story and `prompt`, one at a time, without the end of the story.
+    def decode(self, prompt: list[int], max_tokens: int, choose: Callable[[Array], int] | None = None) -> Iterator[int]:
+        """Yield the tokens of a story that starts with `prompt`, one at a time; the token of its end is left out.
 
-        `choose` maps logits (V,) to a token; greedy if it is None. This is the way a device goes: keys and values of
-        the last C positions are kept, and nothing else.
+        `choose` maps logits (V,) to a token; None is greedy. It works as a device does: only the keys and values of
+        the last C positions are kept.
         """
         cache: list[tuple[Array, Array]] = [(np.zeros((0, self.config.width), np.int64),) * 2 for _ in self.layers]
-        choose = choose or (lambda logits: int(logits.argmax()))
+        choose = choose or _greedy
         pending = [END, *prompt]
         for _ in range(max_tokens):
             for token in pending:
@@ -126,24 +117,26 @@ class IntegerTransformer:
             distance = np.arange(len(keys))[::-1]
             bias = layer.distance_bias[:, None, distance]
             seen = np.ones((1, 1, 1, len(keys)), bool)
-            attended = _attend(_split(q, self), _split(keys[None], self), _split(values[None], self), bias, seen)
+            attended = attend(_split(q, self), _split(keys[None], self), _split(values[None], self), bias, seen)
             x = _feed_forward(
-                layer, _add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
+                layer, add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
             )
         return self._output(x)[0, 0]
 
     def _embed(self, tokens: Array) -> Array:
-        return _scale(self.embedding.weights[tokens], self.embedding.multiplier[tokens][..., None], self.post_embedding)
+        return rescale(
+            self.embedding.weights[tokens], self.embedding.multiplier[tokens][..., None], self.post_embedding
+        )
 
     def _queries_keys_values(self, layer: Layer, x: Array) -> list[Array]:
-        """Each (B, S, D); keys and values fit 8 bits."""
+        """Queries, keys and values, each (B, S, D); keys and values fit 8 bits."""
         sums = layer.qkv(norm(x)) >> layer.shifts["pre_qkv"]
         width = self.config.width
         parts = []
         for i, (name, most) in enumerate((("q", 32767), ("k", 127), ("v", 127))):
             rows = slice(i * width, (i + 1) * width)
-            scaled = _scale(sums[..., rows], layer.qkv.multiplier[rows], layer.shifts[f"post_{name}"])
-            parts.append(_limit(scaled, most))
+            scaled = rescale(sums[..., rows], layer.qkv.multiplier[rows], layer.shifts[f"post_{name}"])
+            parts.append(saturate(scaled, most))
         return parts
 
     def _output(self, x: Array) -> Array:
@@ -151,7 +144,7 @@ class IntegerTransformer:
 
 
 class Sampler:
-    """Draws tokens as the device does, in its units: temperature in 256ths, top_k (0: all), a seed of 32 bits."""
+    """Draws tokens as a device does, in its units: temperature in 256ths, top_k (0: all), a seed of 32 bits."""
 
     def __init__(self, model: IntegerTransformer, temperature: int, top_k: int = 0, seed: int = 1):
         if not 13 <= temperature <= 2560:
@@ -174,45 +167,42 @@ class Sampler:
         return int((weights.cumsum() > ((state >> 8) * int(weights.sum()) >> 24)).argmax())
 
 
-def norm(x: Array) -> Array:
-    """Layer norm of integers x (..., D) of any scale, in Q10."""
-    width = x.shape[-1]
-    deviation = width * x - x.sum(-1, keepdims=True)
-    bits = np.bitwise_or.reduce(deviation ^ (deviation >> 31), axis=-1, keepdims=True)
-    length = np.frexp(bits.astype(np.float64))[1]  # 0 has none
-    scaled = np.where(length >= 12, deviation >> np.maximum(length - 12, 0), deviation << np.maximum(12 - length, 0))
-    root = np.sqrt((scaled * scaled).sum(-1, keepdims=True).astype(np.float64)).astype(np.int64)  # exact below 2**52
-    ratio = (isqrt(width << 20) << 12) // np.maximum(root, 1)
-    return np.where(bits == 0, 0, (scaled * ratio + 2048) >> 12)
+def _greedy(logits: Array) -> int:
+    return int(logits.argmax())
 
 
 def quantize(model: TinyTransformer) -> IntegerTransformer:
-    """The model in integers. Raises ValueError for weights that are not finite or of a magnitude that has no shift."""
+    """The model in integers.
+
+    Raises ValueError for weights that are not finite and for scales outside the format's multipliers and shifts.
+    """
     config = model.config
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise ValueError(f"{name} has values that are not finite; train the model again")
-    layers = tuple(_quantize_block(block, config) for block in model.blocks)
+    layers = tuple(_quantize_block(cast(Block, block), config) for block in model.blocks)
 
     weights, bias, scale = _rows(_numpy(model.embedding.weight), _numpy(model.output_bias), NORMED)
     pre = _pre_of_normed(config.width, bias)
-    # One multiplier serves a row as input, in units of the residual stream, and as output, where 64 is a nat after the
-    # shift by `post_logits`. So the two shifts differ by a constant.
+    # A row has one multiplier for two uses: as input, in units of the residual stream, and as output, where 64 is one
+    # nat after the shift by `post_logits`. So the two shifts differ by a constant.
     multiplier, post_embedding = _multipliers(scale * RESIDUAL, 0, "the embedding")
     post_logits = post_embedding - pre + 12 + 10 - 6
     if not 1 <= post_logits <= LARGEST_POST:
         raise ValueError(
-            "the weights of the embedding are too small or too large for 16-bit scales; train longer, at another rate"
+            "the weights of the embedding are too small or too large for 16-bit scales; "
+            "train longer or at another learning rate"
         )
     return IntegerTransformer(config, layers, Matrix(weights, bias, multiplier), pre, post_logits, post_embedding)
 
 
-def _quantize_block(block: torch.nn.Module, config: TinyTransformerConfig) -> Layer:
+def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:
+    """The block in integers, with units of each output per 1.0 put into its multipliers."""
     width, head = config.width, config.width // config.heads
     wq, wk, wv = np.split(_numpy(block.qkv.weight), 3)
     bq, bk, bv = np.split(_numpy(block.qkv.bias), 3)
     k_scale, v_scale = _channel_scale(wk, bk), _channel_scale(wv, bv)
-    # What one unit of each output is worth decides its multipliers; queries take the keys' scales in.
+    # Queries absorb the scales of keys.
     units = {"q": k_scale * (NAT * 1024) / sqrt(head), "k": 1 / k_scale, "v": 1 / v_scale}
     weight, bias = np.concatenate([wq, wk, wv]), np.concatenate([bq, bk, bv])
     weights, integer_bias, scale = _rows(weight, bias, NORMED)
@@ -242,17 +232,19 @@ def _quantize_block(block: torch.nn.Module, config: TinyTransformerConfig) -> La
 def _to_residual(weight: Array, bias: Array, unit: int, typical: float, what: str) -> tuple[Matrix, int, int]:
     """(matrix, pre, post) of a map into the residual stream.
 
-    Its sums saturate instead of being bounded, at what a vector with `typical` root mean square can reach.
+    Sums saturate at what a vector with a root mean square of `typical` can reach. Large scales leave fewer bits to
+    `pre`; then sums saturate earlier, which in rows of such a scale is still far above what the residual stream holds.
     """
     weights, integer_bias, scale = _rows(weight, bias, unit)
+    factor = scale * RESIDUAL / unit
     reach = np.linalg.norm(weights, axis=1) * typical * sqrt(weights.shape[1]) + abs(integer_bias)
-    pre = max(0, int(reach.max()).bit_length() - 15)
-    multiplier, post = _multipliers(scale * RESIDUAL / unit, pre, what)
+    pre = max(0, min(int(reach.max()).bit_length() - 15, _largest_shift(factor) - 1))
+    multiplier, post = _multipliers(factor, pre, what)
     return Matrix(weights, integer_bias, multiplier), pre, post
 
 
 def _rows(weight: Array, bias: Array, unit: int) -> tuple[Array, Array, Array]:
-    """Weights in -127 to 127, biases, and the scale of each row, large enough for its bias to be a small integer."""
+    """(weights in -127 to 127, biases, scale of each row); a scale is large enough to keep the bias in its limits."""
     scale = np.maximum(abs(weight).max(1) / 127, abs(bias) * unit / LARGEST_BIAS)
     divisor = np.where(scale == 0, 1, scale)  # a row of zeros stays one
     return (
@@ -263,18 +255,15 @@ def _rows(weight: Array, bias: Array, unit: int) -> tuple[Array, Array, Array]:
 
 
 def _channel_scale(weight: Array, bias: Array) -> Array:
-    """What one unit of an 8-bit channel is worth, for outputs of rows `weight` on normed input."""
+    """The size of one unit of each 8-bit channel, for outputs of rows `weight` on normed input."""
     deviation = np.linalg.norm(weight, axis=1)
     reach = abs(bias) + min(CLIP, sqrt(weight.shape[1])) * deviation
     return np.where(reach == 0, 1.0, reach / 127)
 
 
 def _multipliers(factor: Array, pre: int, what: str) -> tuple[Array, int]:
-    """Integers m and a shift `post` with factor = m 2**-(pre + post), m using as many of 15 bits as it can."""
-    post = 15 - int(np.frexp(factor.max())[1]) - pre
-    if round(float(factor.max()) * 2.0 ** (post + pre)) > LARGEST_MULTIPLIER:
-        post -= 1
-    post = min(post, LARGEST_POST) if factor.any() else 1
+    """Integers m and a shift `post` with factor = m 2**-(pre + post), where m uses as many of 15 bits as possible."""
+    post = min(_largest_shift(factor) - pre, LARGEST_POST) if factor.any() else 1
     if post < 1:
         raise ValueError(
             f"the weights of {what} are larger than 16-bit scales reach (shift {post}, allowed 1 to {LARGEST_POST}); "
@@ -283,43 +272,25 @@ def _multipliers(factor: Array, pre: int, what: str) -> tuple[Array, int]:
     return np.round(factor * 2.0 ** (post + pre)).astype(np.int64), post
 
 
+def _largest_shift(factor: Array) -> int:
+    """The largest n for which factor 2**n is at most the largest multiplier, rounded."""
+    largest = float(factor.max())
+    shift = 15 - frexp(largest)[1]
+    return shift if round(largest * 2.0**shift) <= LARGEST_MULTIPLIER else shift - 1
+
+
 def _pre_of_normed(width: int, bias: Array) -> int:
-    """The least shift after which sums over a normed vector, whose length is known, fit 16 bits."""
+    """The least shift after which any sum over a normed vector, whose length is known, fits 16 bits."""
     bound = (width << 17) + int(abs(bias).max())
     return max(0, bound.bit_length() - 15)
 
 
-def _attend(q: Array, k: Array, v: Array, bias: Array, seen: Array) -> Array:
-    """(B, H, S, d) of queries (B, H, S, d), keys and values (B, H, N, d), bias (H, S, N), seen (B or 1, 1, S, N)."""
-    scores = (_exact(q, k.swapaxes(-1, -2)) >> 10) + bias
-    below = np.where(seen, scores, -(2**40)).max(-1, keepdims=True) - scores
-    weights = np.where(seen & (below < len(EXP)), EXP[np.minimum(np.maximum(below, 0), len(EXP) - 1)], 0)
-    reciprocal = 2**31 // weights.sum(-1, keepdims=True)
-    return ((_exact(weights, v) >> 7) * reciprocal) >> 16
-
-
-def _exact(a: Array, b: Array) -> Array:
-    return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
-
-
 def _feed_forward(layer: Layer, x: Array) -> Array:
-    gate = _scale(layer.up(norm(x)) >> layer.shifts["pre_up"], layer.up.multiplier, layer.shifts["post_up"])
+    """The residual stream with the output of the feed-forward part added."""
+    gate = rescale(layer.up(norm(x)) >> layer.shifts["pre_up"], layer.up.multiplier, layer.shifts["post_up"])
     between = GELU[np.minimum(np.maximum(gate + 512, 0), 1023)]
     hidden = np.where(gate < -512, 0, np.where(gate < 512, between, np.minimum(gate, 2047) * 8))
-    return _add(x, layer.down, hidden, layer.shifts["pre_down"], layer.shifts["post_down"])
-
-
-def _add(x: Array, matrix: Matrix, y: Array, pre: int, post: int) -> Array:
-    """The residual stream with matrix(y) added."""
-    return _limit(x + _scale(_limit(matrix(y) >> pre, 32767), matrix.multiplier, post), LARGEST_RESIDUAL)
-
-
-def _scale(value: Array, multiplier: Array, post: int) -> Array:
-    return (value * multiplier + (1 << (post - 1))) >> post
-
-
-def _limit(value: Array, most: int) -> Array:
-    return np.minimum(np.maximum(value, -most), most)  # faster on few numbers than clip
+    return add(x, layer.down, hidden, layer.shifts["pre_down"], layer.shifts["post_down"])
 
 
 def _split(x: Array, model: IntegerTransformer) -> Array:

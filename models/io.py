@@ -1,20 +1,15 @@
 """Models on disk: a folder with `config.json` and `model.safetensors`, which `load` turns back into a model.
 
-A family of models is a module of this package, named in FAMILIES and imported when one of its models is loaded. It has
-`build(config: dict) -> nn.Module`, which raises ValueError for a config that it does not know, and its models have
+A family of models is a module of this package, named in FAMILIES and imported when one of its models is loaded. Its
+`build(config: dict) -> Model` raises ValueError for a config with unknown keys or wrong values. Beyond what `Model`
+asks for, a model may have
 
-    family      the module's name (class attribute)
-    config      a dataclass, all that `build` needs
-    example()   keyword arguments of a deterministic forward pass, by which an export proves itself equal
+    save_beside(folder)   writes further files that users need and returns their names
+    unmergeable           the reason why `save_merged` cannot run, or None
+    save_merged(folder)   writes the base model with the adapters merged in, and returns the names of the files and the
+                          largest difference this makes to outputs; the model cannot be used afterwards
 
-and may have
-
-    save_beside(folder)   writes what users need beside the weights and returns the names of the files
-    unmergeable           None where there is save_merged(folder), else why not: it writes the base of adapters with
-                          them merged in, which uses the model up, and returns the names of the files and by how much
-                          outputs then differ
-
-Nothing here is pickled, so a folder from a stranger can be loaded without running the stranger's code.
+Nothing here is pickled, so loading a folder from a stranger does not run the stranger's code.
 """
 
 import difflib
@@ -24,7 +19,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import safetensors.torch
 import torch
@@ -33,45 +28,58 @@ from torch import Tensor, nn
 
 from common.files import write_whole
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 FAMILIES = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "char_lstm")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 
-Config = TypeVar("Config")
+Config = TypeVar("Config", bound="DataclassInstance")
+
+
+class Model(nn.Module):
+    """A model of one of the families, as far as saving and exporting it needs to know it."""
+
+    family: str  # the module's name
+    config: Any  # a dataclass with all that the family's `build` needs
+
+    def example(self) -> dict[str, Any]:
+        """Keyword arguments for a deterministic forward pass, by which an export is compared with its original."""
+        raise NotImplementedError
 
 
 def save(
-    model: nn.Module,
+    model: Model,
     folder: str | Path,
     metadata: Mapping[str, str] | None = None,
     state: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write the model's config and weights, replacing each file as a whole; equal models give equal bytes.
 
-    `metadata` goes into the header of the weights. The config goes there too: killed between its two files, a save
-    over a model of another config leaves a pair that `load` refuses, and over one of the same config a valid pair.
-    `state` holds the weights where the model itself has only a part of them, as one of several processes may.
+    `metadata` goes into the header of the weights. The config goes there too, so that a save that is killed between
+    the two files leaves a valid pair if the old model had the same config, and a pair that `load` refuses otherwise.
+    `state` holds the weights if the model itself has only a part of them, as on one of several processes.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {"family": model.family, "config": asdict(model.config)}
     # A tensor with several names (tied embeddings) is stored once; `load` ties the names again.
     tensors: dict[int, tuple[str, Tensor]] = {}
-    state = model.state_dict(keep_vars=True) if state is None else state
-    for name, tensor in state.items():
+    for name, tensor in (model.state_dict(keep_vars=True) if state is None else state).items():
         tensors.setdefault(id(tensor), (name, tensor))
-    # Copied, as safetensors refuses tensors that lie in one storage, such as the weights of a cuDNN LSTM.
+    # Copied, as safetensors refuses tensors that share a storage, such as the weights of a cuDNN LSTM.
     stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}
     write_whole(folder / WEIGHTS, _with_header(safetensors.torch.save(stored), header))
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> nn.Module:
+def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     """The model that `save` wrote, bit for bit, in eval mode.
 
-    Raises ValueError, in one line, for a missing file, an unknown family or config key, a damaged file, and weights
-    that are not those of the config. The state of torch's random number generators stays as it was.
+    Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, and weights that do
+    not belong to the config. The state of torch's random number generators stays as it was.
     """
     folder = Path(folder)
     described = _described(folder)
@@ -80,10 +88,10 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> nn.Module:
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(described, sort_keys=True)):
         raise ValueError(
-            f"{folder / WEIGHTS} was saved with another config than the {CONFIG} beside it ({saved_with}); "
+            f"{folder / WEIGHTS} was saved with another config than the {CONFIG} in its folder ({saved_with}); "
             f"copy both files again, or save the model again"
         )
-    with torch.random.fork_rng(devices=[]):  # weights that are about to be replaced draw random numbers
+    with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards
         try:
             model = family.build(described["config"])
         except ValueError as error:
@@ -128,23 +136,23 @@ def _described(folder: Path) -> dict[str, Any]:
 
 
 def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors of a safetensors file, and its metadata."""
+    """All tensors in a safetensors file, and its metadata."""
     if not path.is_file():
-        raise ValueError(f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there beside {CONFIG}")
+        raise ValueError(f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
     data = path.read_bytes()
     try:
         tensors = safetensors.torch.load(data)
         header, body = _split(data)
-    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type of number that torch does not have
+    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a number type that torch does not have
         raise ValueError(f"{path} is damaged ({error}); copy it again from where it was saved") from error
     metadata = header.get("__metadata__", {})
     if metadata.get("sha256", _sum(body)) != _sum(body):
-        raise ValueError(f"{path} is damaged (its sha256 sum is another); copy it again from where it was saved")
+        raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
     return tensors, metadata
 
 
 def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Give the model's parameters and buffers the stored values and types."""
+    """Set the model's parameters and buffers to the stored values and types."""
     own = model.state_dict(keep_vars=True)
     given = {id(own[name]) for name in tensors if name in own}
     problems = {
@@ -165,21 +173,21 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None
     if told:
         raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: it {'; it '.join(told)}")
     for name, tensor in tensors.items():
-        # Through .data: the type may change, and every name of a tied parameter sees the value. Cloned: torch aligns
-        # its own memory, on which the last bits of a matrix product can depend.
+        # Through .data, as the type may change and every name of a tied parameter must see the value. Cloned, as torch
+        # aligns its own memory, and the last bits of a matrix product can depend on alignment.
         own[name].data = tensor.clone()
 
 
 def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header and tensor bytes of a safetensors file: 8 bytes of the header's length, the header, the tensors."""
+    """(header, tensor bytes) of a safetensors file: 8 bytes with the header's length, the header, the tensors."""
     start = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:start]), data[start:]
 
 
 def _with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
-    """Safetensors bytes with metadata and a sum of the tensors in their header.
+    """Safetensors bytes with `metadata` and a sum of the tensors in their header.
 
-    Not by the library, which writes metadata in an order that changes from run to run.
+    The library's own way of writing metadata changes their order from run to run.
     """
     header, body = _split(data)
     header = {"__metadata__": {**metadata, "sha256": _sum(body)}, **header}

@@ -1,12 +1,13 @@
-"""Scores from comparisons: the model of Davidson (1970), Bradley and Terry's with ties, for soft three-way answers.
+"""Scores from comparisons by Davidson's model (1970), Bradley and Terry's with ties, for soft three-way answers.
 
     P(first), P(second), P(similar)  ∝  exp(a d / 2), exp(-a d / 2), exp(tie)      d = s_first - s_second
 
-A comparator says with which probability the first of two images ranks higher, the second does, or neither. References
-are images of known score; they stay where they are. The discrimination `a` and `tie` are fitted to the comparisons
-among them; then each further image gets the score that explains its own comparisons with some of them best.
+A comparator gives the probabilities that the first of two images ranks higher, that the second does, and that they are
+similar. References are images of known score, which stays fixed. The discrimination `a` and `tie` are fitted to
+comparisons among the references; then each further image gets the score that best explains its comparisons with some of
+them.
 
-    N images   R references   P pairs   float64, whatever the comparator computes in
+    N images   R references   P pairs   float64, whatever type the comparator computes in
 
 Davidson (1970), On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments.
 """
@@ -18,17 +19,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-FIRST, SECOND, SIMILAR = 0, 1, 2  # which image ranks higher: the order of logits and labels everywhere
-SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answer to the images in the other order
+FIRST, SECOND, SIMILAR = 0, 1, 2  # the image that ranks higher; the order of logits and labels everywhere
+SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answers when the images come in the other order
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 
-START = 8  # references, spread over the scores, that every image meets first
-MORE = 4  # references per round from then on
-TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more of them
-COVERAGE, Z95 = 0.95, 1.96  # of intervals, and how many standard errors they reach where errors are normal
-FLATNESS = 1e-4  # of the prior on the fitted discrimination and tie: 1 / variance, for scores of unit spread
-ITERATIONS = 100  # of Newton; some ten are enough
+START = 8  # references, spread over the scores, that every image is compared with first
+MORE = 4  # references per round after that
+TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
+COVERAGE, Z95 = 0.95, 1.96  # of intervals, and the standard errors they reach to either side if errors are normal
+FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
+ITERATIONS = 100  # of Newton's method; about ten are enough
 
 
 def scores(
@@ -42,33 +43,35 @@ def scores(
     seed: int = 0,
     scale: "Scale | None" = None,
 ) -> tuple[Tensor, Tensor]:
-    """(N,) scores of the images 0 to num_images - 1, and (N,) their standard errors, in units of `reference_scores`.
+    """Return scores (N,) and standard errors (N,) of the images 0 to num_images - 1, on the scale of the references.
 
-    `log_odds` maps two (P,) int64 of image numbers to the comparator's (P, 3) logits. `references` (R,) are numbers
-    that it knows too, outside 0 to num_images - 1, with their known scores (R,). Scores no more than `theta` apart
-    count as similar. Each image is compared, in both orders, with at most `budget` references: first with some that are
-    spread over the scores, then with those that tell most about it at the present estimate (Lord 1980), until that is
-    precise enough. `seed` draws comparisons among references where there are too many to make them all; none are made
-    with a `scale` that `fit_scale` made before.
+    `log_odds` maps two tensors (P,) int64 of image numbers to the comparator's logits (P, 3). `references` (R,) are
+    numbers that it knows too, outside 0 to num_images - 1, with known scores (R,). Scores at most `theta` apart count
+    as similar.
 
-    The standard error is that of the Fisher information, which takes an answer for an independent draw, times a factor
-    by which it is right, in root mean square, for references that are each left out and then estimated like an image.
-    It so covers what the comparator gets wrong about an image, as far as it gets as much wrong about references. Those
-    it was trained on it knows too well: measure the factor on other images before you rely on it (`calibrated`). Errors
-    of images that met the same references are not independent of each other.
+    Each image is compared, in both orders, with at most `budget` references: first with some that are spread over the
+    scores, then with those that are most informative at the present estimate (Lord 1980), until the estimate is precise
+    enough. `seed` draws the comparisons among references where there are too many to make them all; none are made if
+    `scale`, a result of `fit_scale`, is given.
 
-    ValueError for references without two different finite scores, and for a budget below 2.
+    The standard error follows from the Fisher information, which treats answers as independent draws. It is multiplied
+    by the factor that makes it right, in root mean square, for references that are each left out and estimated like an
+    image. So it covers the comparator's own mistakes about an image as far as the comparator makes the same mistakes
+    about references. It knows references that it was trained on too well: measure the factor on other images before
+    you rely on it (`calibrated`). Errors of images that were compared with the same references are not independent.
+
+    Raises ValueError for references without two different finite scores, and for a budget below 2.
     """
     known = reference_scores.detach().to("cpu", torch.float64)
     references = references.detach().cpu()
     if len(known) != len(references) or not known.isfinite().all() or len(known.unique()) < 2:
-        raise ValueError(f"references need finite scores, two different ones at least; given {known[:8].tolist()}")
+        raise ValueError(f"references need finite scores, at least two different ones; given {known[:8].tolist()}")
     if len(references) and num_images and int(references.min()) < num_images:
         raise ValueError(
             f"references are numbered from {num_images} on, after the images; given {references[:8].tolist()}"
         )
     if budget < 2:
-        raise ValueError(f"an image needs a budget of 2 references or more to be placed, given {budget}")
+        raise ValueError(f"an image needs a budget of 2 references or more to be placed; given {budget}")
 
     if scale is None:
         scale = fit_scale(log_odds, references, known, theta=theta, budget=budget, seed=seed)
@@ -79,16 +82,16 @@ def scores(
 
 @dataclass(frozen=True)
 class Scale:
-    """All of `scores` that comparisons among the references tell."""
+    """The fit to comparisons among the references."""
 
     davidson: "Davidson"
-    dispersion: float  # mean square of what left-out references are off, in standard errors
+    dispersion: float  # mean square error of left-out references, in standard errors
 
 
 def fit_scale(
     log_odds: Compare, references: Tensor, reference_scores: Tensor, *, theta: float, budget: int, seed: int
 ) -> Scale:
-    """Compare the references with each other; arguments as those of `scores`."""
+    """Fit the scale by comparing the references with each other; the arguments are those of `scores`."""
     known, references = reference_scores.detach().to("cpu", torch.float64), references.detach().cpu()
     first, second = _some_pairs(len(references), len(references) * budget, seed)
     answers = _in_both_orders(log_odds)(references[first], references[second])
@@ -98,11 +101,11 @@ def fit_scale(
 
 
 def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:
-    """The factor on (M,) standard errors with which 95 % intervals hold for 95 % of images of known score.
+    """Return the factor on standard errors (M,) that makes 95 % intervals hold for 95 % of images of known score.
 
-    Measured on images that the comparator was not trained on, it corrects what references that it was trained on hide;
-    a further image's interval then holds with that chance (split conformal prediction: Lei et al. 2018), for M below 19
-    with less. A root mean square would be that of the few images that it mistakes for something else.
+    Measured on images that the comparator was not trained on, it corrects for references that it was trained on. The
+    interval of a further image then holds with that probability (split conformal prediction: Lei et al. 2018), with
+    less if M is below 19. A root mean square would be dominated by the few images that are mistaken for something else.
     """
     distances = ((estimates - known).abs() / standard_errors).sort().values
     return float(distances[min(math.ceil(COVERAGE * (len(distances) + 1)), len(distances)) - 1]) / Z95
@@ -112,23 +115,24 @@ def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> flo
 class Davidson:
     """The fitted model of answers."""
 
-    discrimination: float  # a, per unit of score; negative for a comparator that has learned the reverse
+    discrimination: float  # a, per unit of score; negative if the comparator has learned the reverse
     tie: float  # the logit of `similar`
 
     def probabilities(self, differences: Tensor) -> Tensor:
-        """(...) differences of scores -> (..., 3)."""
+        """Map differences of scores (...) to probabilities (..., 3)."""
         half = self.discrimination / 2 * differences
         return torch.stack([half, -half, torch.full_like(half, self.tie)], dim=-1).softmax(dim=-1)
 
 
 def fit(answers: Tensor, differences: Tensor) -> Davidson:
-    """The most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,), by Newton.
+    """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,).
 
-    The likelihood is concave in both. A flat prior keeps them finite where the answers leave no doubt.
+    The log-likelihood is concave, so Newton's method finds its maximum. A flat prior keeps both finite where the
+    answers leave no doubt.
     """
     spread = differences.square().mean().sqrt()
     half, zero = differences / spread / 2, torch.zeros_like(differences)
-    # (P, 2, 3): what a unit of each parameter adds to the three logits.
+    # (P, 2, 3): the effect of a unit of each parameter on the three logits.
     design = torch.stack(
         [torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)],
         dim=1,
@@ -155,15 +159,15 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
 
 
 def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
-    """(N,) most likely scores and (N,) their Fisher information, for images compared with some of R references.
+    """Return the most likely scores (N,) of images compared with some of R references, and their Fisher information.
 
-    `wins` (N, R) is P(image) - P(reference) of each answer, which is all of it that tells where the image lies;
-    `compared` (N, R) says which were asked for. A weak prior, centred on the references' mean and as wide as their
-    whole range, keeps an image finite that beats them all.
+    `wins` (N, R) is P(image) - P(reference) of each answer, the only part of it that depends on the image's score;
+    `compared` (N, R) marks the comparisons that were made. A weak prior, centred on the references' mean and as wide as
+    their whole range, keeps the score of an image that beats them all finite.
     """
     centre, precision = known.mean(), (known.max() - known.min()) ** -2
     slope_unit = davidson.discrimination / 2
-    # The slope is that of the prior plus at most 2 |a| / 2 per reference, so the maximum lies in here.
+    # The slope is the prior's plus at most 2 |a| / 2 per reference, so the maximum lies within this reach.
     reach = 2 * abs(slope_unit) * compared.sum(1) / precision + 1e-9
     low, high = centre - reach, centre + reach
     found = torch.full((len(wins),), float(centre), dtype=torch.float64)
@@ -174,7 +178,7 @@ def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tenso
         information = slope_unit**2 * (variance * compared).sum(1) + precision
         low, high = torch.where(slope > 0, found, low), torch.where(slope < 0, found, high)
         better = found + slope / information
-        # Newton leaves the bracket where the likelihood is nearly straight; halving it always comes closer.
+        # A Newton step leaves the bracket where the likelihood is nearly straight; halving always comes closer.
         better = torch.where((better < low) | (better > high), (low + high) / 2, better)
         moved = (better - found).abs().max() if len(found) else 0
         found = better
@@ -185,7 +189,7 @@ def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tenso
 
 
 def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of +1 for first, -1 for second, 0 for similar; both (...)."""
+    """Return mean and variance, both (...), of a variable that is 1 for first, -1 for second and 0 for similar."""
     first, second, _ = davidson.probabilities(differences).unbind(dim=-1)
     return first - second, first + second - (first - second).square()
 
@@ -198,7 +202,7 @@ def _placing(
 
 
 class _Placing:
-    """Places images among the references, comparing each with those that tell most about it."""
+    """Placement of images among the references, comparing each with the most informative ones."""
 
     def __init__(
         self, davidson: Davidson, answer: Compare, references: Tensor, known: Tensor, budget: int, tolerance: float
@@ -208,8 +212,8 @@ class _Placing:
         self.budget, self.tolerance = budget, tolerance
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """(N,) scores and (N,) Fisher information of images (N,); a reference is never compared with itself."""
-        free = images[:, None] != self.references  # (N, R) may still be compared
+        """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
+        free = images[:, None] != self.references  # (N, R) comparisons that can still be made
         compared = torch.zeros_like(free)
         wins = torch.zeros(free.shape, dtype=torch.float64)
         spread = torch.linspace(0, len(self.known) - 1, min(START, self.budget, len(self.known))).round().long()
@@ -228,7 +232,7 @@ class _Placing:
         return found, information
 
     def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
-        """(N, R): the references of the next round, the most informative ones at the scores `found`."""
+        """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
         left = (self.budget - compared.sum(1)).clamp(max=MORE)
         left[information.rsqrt() <= self.tolerance] = 0
         _, variance = _moments(self.davidson, found[:, None] - self.known)
@@ -238,7 +242,7 @@ class _Placing:
 
 
 def _in_both_orders(log_odds: Compare) -> Compare:
-    """Answers (P, 3) as probabilities, averaged over both orders of the images."""
+    """Return a function that answers by probabilities (P, 3), averaged over the two orders of the images."""
 
     def answer(first: Tensor, second: Tensor) -> Tensor:
         logits = log_odds(torch.cat([first, second]), torch.cat([second, first]))
@@ -249,7 +253,7 @@ def _in_both_orders(log_odds: Compare) -> Compare:
 
 
 def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Unordered pairs of 0 to num - 1: all, or `most` drawn from them."""
+    """Return unordered pairs of the numbers below `num`: all of them, or `most` drawn at random."""
     first, second = torch.triu_indices(num, num, 1)
     if len(first) > most:
         drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
@@ -258,5 +262,5 @@ def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def _difference_that_counts(known: Tensor, theta: float) -> float:
-    """theta; where even the smallest difference counts, the smallest one between references."""
+    """Return theta, or the smallest difference between references if theta is 0."""
     return theta if theta > 0 else float(known.unique().diff().min())

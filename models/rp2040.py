@@ -1,14 +1,15 @@
-"""What the RP2040 offers, and what a tiny transformer needs of it."""
+"""Memory and speed of the RP2040, and how much of them a tiny transformer takes."""
 
 from dataclasses import replace
+from typing import Any
 
 from models.tiny_transformer import TinyTransformerConfig
 
 CLOCK_HZ = 125_000_000
-SRAM_BYTES = 256 * 1024  # the four striped banks; the stack has the two small ones, 8 kB
+SRAM_BYTES = 256 * 1024  # the four striped banks; the two small ones, 8 kB, hold the stack
 FLASH_BYTES = 2 * 1024 * 1024
-RUNTIME_SRAM_BYTES = 6 * 1024  # bound on the runtime's own data and hot code; a test holds the linked image to it
-LAYER_BYTES = 64  # pointers of a layer
+RUNTIME_SRAM_BYTES = 6 * 1024  # bound on the runtime's own data and hot code; a test checks the linked image against it
+LAYER_BYTES = 64  # pointers that the runtime keeps per layer
 FORMAT_LIMITS = {  # field: (least, largest, multiple)
     "vocabulary": (4, 4096, 2),
     "width": (4, 128, 4),
@@ -20,7 +21,7 @@ FORMAT_LIMITS = {  # field: (least, largest, multiple)
 
 
 def model_bytes(config: TinyTransformerConfig) -> int:
-    """Bytes of the model's part of the file, which is copied into SRAM: exporters/rp2040/FORMAT.md."""
+    """Bytes of the model file after its header, which are copied into SRAM; see exporters/rp2040/FORMAT.md."""
     width, hidden, vocabulary = config.width, config.hidden, config.vocabulary
     rows = 5 * width + hidden
     weights = 4 * width * width + 2 * width * hidden
@@ -29,14 +30,14 @@ def model_bytes(config: TinyTransformerConfig) -> int:
 
 
 def sram_bytes(config: TinyTransformerConfig) -> int:
-    """SRAM in use while the model runs, the stack aside: runtime, weights, cached keys and values, activations."""
+    """Bytes of SRAM in use while the model runs, without the stack: runtime, weights, cache, activations."""
     return RUNTIME_SRAM_BYTES + arena_bytes(config)
 
 
 def arena_bytes(config: TinyTransformerConfig) -> int:
-    """What the runtime lays out behind its own data; `arena_size` of firmware/runtime.c is the same sum."""
+    """Bytes of SRAM that the runtime fills behind its own data; `needed_bytes` in its firmware is the same sum."""
     width, layers, context = config.width, config.layers, config.context
-    wider_biases = 2 * layers * config.heads * context  # those of distances, 16 bits in the file
+    wider_biases = 2 * layers * config.heads * context  # distance biases have 16 bits in the file, 32 in SRAM
     cache = 2 * layers * context * width
     longest = max(config.vocabulary, config.hidden, 3 * width + context)
     activations = 4 * (3 * width + longest) + 2 * config.vocabulary
@@ -44,7 +45,7 @@ def arena_bytes(config: TinyTransformerConfig) -> int:
 
 
 def check(config: TinyTransformerConfig) -> None:
-    """Raise ValueError for sizes that the file format or the chip's memory does not hold, naming what to lower."""
+    """Raise ValueError, saying what to lower, for sizes that exceed the file format or the chip's memory."""
     for name, (least, largest, multiple) in FORMAT_LIMITS.items():
         value = getattr(config, name)
         if not least <= value <= largest or value % multiple:
@@ -63,22 +64,23 @@ def check(config: TinyTransformerConfig) -> None:
 
 
 def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:
-    """The largest value below the field's own with which alone the model fits."""
+    """The largest smaller value of one field with which the model fits, all else equal; None if there is none."""
     least, _, multiple = FORMAT_LIMITS[name]
     if name == "heads":
         return None
     for value in range(getattr(config, name) - multiple, least - 1, -multiple):
         if name == "width" and value % config.heads:
             continue
-        if sram_bytes(replace(config, **{name: value})) <= SRAM_BYTES:
+        change: dict[str, Any] = {name: value}
+        if sram_bytes(replace(config, **change)) <= SRAM_BYTES:
             return value
     return None
 
 
 def cycles_per_token(config: TinyTransformerConfig) -> float:
-    """Estimated cycles of a token of greedy decoding once the cache is full; a test holds it to the emulator."""
+    """Estimated cycles per token of greedy decoding with a full cache; a test compares it with the emulator."""
     width, hidden, layers, heads = config.width, config.hidden, config.layers, config.heads
-    outputs = layers * (5 * width + 2 * hidden) + config.vocabulary  # rows of all matrices, and the hidden units' GELU
+    outputs = layers * (5 * width + 2 * hidden) + config.vocabulary  # rows of all matrices, and GELU of hidden units
     products = layers * (4 * width * width + 2 * width * hidden) + config.vocabulary * width
     head = width // heads
     key = 12 + (14 if head <= 2 else 16 * head)  # heads of 1 and 2 channels have kernels of their own
@@ -86,5 +88,5 @@ def cycles_per_token(config: TinyTransformerConfig) -> float:
 
 
 def tokens_per_second(config: TinyTransformerConfig) -> float:
-    """Estimated speed at the usual clock."""
+    """Estimated speed at 125 MHz with a full cache."""
     return CLOCK_HZ / cycles_per_token(config)

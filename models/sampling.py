@@ -9,11 +9,11 @@ from common.random import derive_key, uniform
 def choose(
     logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, number: int = 0
 ) -> Tensor:
-    """Next tokens (B,) int64 from `logits` (B, V): the likeliest at temperature 0, else drawn.
+    """Return next tokens (B,) int64 from `logits` (B, V): the likeliest at temperature 0, else drawn at random.
 
-    `top_k` keeps that many of the likeliest (0: all); `top_p` keeps the least set of the likeliest that has this share
-    of the probability (Holtzman et al. 2020). The draw of row i is a pure function of (seed, number, i). Raises
-    ValueError for settings out of range.
+    `top_k` keeps only that many of the likeliest tokens (0: all); `top_p` keeps the smallest set of the likeliest that
+    has this share of the probability (Holtzman et al. 2020). The draw of row i is a pure function of (seed, number, i).
+    Raises ValueError for settings out of range.
     """
     if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
         raise ValueError(
@@ -26,7 +26,7 @@ def choose(
     probabilities = ordered.softmax(-1)
     if top_k:
         probabilities[:, top_k:] = 0
-    # A token stays if those before it have not reached the share yet, so one always stays.
+    # A token stays if those before it have not reached the share yet, so at least one stays.
     before = probabilities.cumsum(-1) - probabilities
     probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
     cumulative = probabilities.cumsum(-1)

@@ -1,9 +1,9 @@
 """A decoder-only transformer small enough for a microcontroller.
 
-Pre-norm blocks (Xiong et al. 2020) of causal attention and a GELU feed-forward part, the output tied to the embedding.
-Positions enter as a learned bias per head and distance (Shaw et al. 2018; Press et al. 2022 fix it), and a position
-sees the last `context` positions only, so that a story of any length runs through a ring of `context` cached keys and
-values. Layer norms have no gain and bias of their own: the matrix behind each would absorb them.
+Pre-norm blocks (Xiong et al. 2020) of causal attention and a GELU feed-forward part; the output is tied to the
+embedding. Positions enter as a learned bias per head and distance (Shaw et al. 2018; Press et al. 2022 fix it). A
+position sees only the last `context` positions, so a story of any length needs a ring of `context` cached keys and
+values. Layer norms have no gain or bias of their own: the matrix behind each would absorb them.
 
 Shapes: B sequences, S positions, D width, H heads, V vocabulary, C context.
 """
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import sampling
-from models.io import config_from
+from models.io import Model, config_from
 
 PRESETS = {
     "rp2040-speed": {"vocabulary": 256, "width": 8, "layers": 2, "heads": 4, "hidden": 192, "context": 48},
@@ -26,22 +26,22 @@ PRESETS = {
     "rp2040-quality": {"vocabulary": 1024, "width": 12, "layers": 4, "heads": 12, "hidden": 384, "context": 96},
     "rp2040-story": {"vocabulary": 512, "width": 64, "layers": 3, "heads": 4, "hidden": 160, "context": 64},
 }
-# What the authors of the sizes said; no one had counted.
+# Parameters (least, most) stated along with these sizes: an estimate, not a count.
 CLAIMED_PARAMETERS = {
     "rp2040-speed": (8_000, 12_000),
     "rp2040-optimized": (15_000, 20_000),
     "rp2040-quality": (25_000, 35_000),
 }
-END, UNKNOWN = 0, 1  # tokens: the boundary of stories, and a byte that has no token
-SPECIAL_TOKENS = ("<|endoftext|>", "<unk>")  # what they are called
-# Merges stay within a piece: a run of letters, digits or other signs with at most one space before it, or a space.
-# Bytes above ASCII count as letters, so that a microcontroller needs no tables of Unicode.
+END, UNKNOWN = 0, 1  # tokens: the boundary of stories, and a byte that has no token of its own
+SPECIAL_TOKENS = ("<|endoftext|>", "<unk>")  # their names
+# Merges stay within a piece: a run of letters, digits or other signs with at most one space before it, or one space.
+# Bytes above ASCII count as letters, so that a microcontroller needs no Unicode tables.
 PIECES = " ?[A-Za-z\u0080-\U0010ffff]+| ?[0-9]+| ?[^A-Za-z0-9\u0080-\U0010ffff \t\n\r]+|[ \t\n\r]"
 
 
 @dataclass(frozen=True)
 class TinyTransformerConfig:
-    """Sizes, and the tokenizer that the ids belong to."""
+    """Sizes, and the tokenizer to which the token ids belong."""
 
     vocabulary: int
     width: int
@@ -52,15 +52,18 @@ class TinyTransformerConfig:
     dropout: float = 0.0
     tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise ValueError(f"width={self.width} is not a multiple of heads={self.heads}; take a divisor of the width")
+            raise ValueError(
+                f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"
+            )
 
 
-class TinyTransformer(nn.Module):
+class TinyTransformer(Model):
     """A tiny transformer that tells stories: byte-pair tokens in, logits of the next token out."""
 
     family = "tiny_transformer"
+    config: TinyTransformerConfig
 
     def __init__(self, config: TinyTransformerConfig):
         super().__init__()
@@ -74,7 +77,7 @@ class TinyTransformer(nn.Module):
     def forward(self, tokens: Tensor, stories: Tensor | None = None) -> Tensor:
         """Logits (B, S, V) of what follows each of `tokens` (B, S) int64.
 
-        `stories` (B, S) numbers the story of each position; a position sees its own story only. None: one story a row.
+        `stories` (B, S) numbers the story of each position, which sees only its own story; None is one story per row.
         """
         length = tokens.shape[1]
         places = torch.arange(length, device=tokens.device)
@@ -92,7 +95,7 @@ class TinyTransformer(nn.Module):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The `tokenizers.Tokenizer` of the config; the text of a special token is text to it."""
+        """The `tokenizers.Tokenizer` of the config; it reads the name of a special token as plain text."""
         return make_tokenizer(self.config.tokenizer)
 
     @torch.no_grad()
@@ -105,9 +108,9 @@ class TinyTransformer(nn.Module):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[str]:
-        """Each prompt with its continuation, up to the story's end or `max_tokens` new tokens.
+        """Return each prompt with its continuation, up to the story's end or `max_tokens` new tokens.
 
-        Temperature 0 is greedy. A text is a function of (prompt, its place in the list, the settings).
+        Temperature 0 is greedy. A text is a pure function of (prompt, its place in the list, settings).
         """
         rows = [[END, *self.tokenizer.encode(prompt).ids] for prompt in prompts]
         device = self.embedding.weight.device
@@ -127,7 +130,7 @@ class TinyTransformer(nn.Module):
         return [self.tokenizer.decode(row[1:]) for row in rows]
 
     def example(self) -> dict[str, Tensor]:
-        """Arguments of a deterministic forward pass that reaches beyond the context."""
+        """Arguments for a deterministic forward pass over more positions than the context."""
         length = self.config.context + 8
         return {"tokens": torch.arange(length)[None] * 7919 % self.config.vocabulary}
 
@@ -144,7 +147,7 @@ class Block(nn.Module):
         self.up = nn.Linear(width, hidden)
         self.down = nn.Linear(hidden, width)
         self.dropout = nn.Dropout(config.dropout)
-        # Heads start between looking at the neighbour and looking everywhere, as Press et al.'s slopes do.
+        # Heads start with ranges from the nearest positions to all, as Press et al.'s slopes do.
         slopes = torch.logspace(0.5, -2, config.heads)
         self.distance_bias = nn.Parameter(-slopes[:, None] * torch.arange(config.context))  # (H, C)
         for linear in (self.qkv, self.out, self.up, self.down):
@@ -153,7 +156,7 @@ class Block(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, distance: Tensor, mask: Tensor) -> Tensor:
-        """x (B, S, D) -> (B, S, D); `distance` (S, S) int64 and `mask` (B or 1, 1, S, S), 0 or -inf, of positions."""
+        """x (B, S, D) -> (B, S, D); `distance` (S, S) int64 of positions, `mask` (B or 1, 1, S, S) of 0 or -inf."""
         shape = (*x.shape[:2], 3, self.heads, -1)
         scale = (x.shape[-1] // self.heads) ** -0.5
         q, k, v = self.qkv(_norm(x)).view(shape).permute(2, 0, 3, 1, 4)  # each (B, H, S, D / H)
@@ -169,7 +172,7 @@ def _norm(x: Tensor) -> Tensor:
 
 
 def make_tokenizer(described: Mapping[str, Any]) -> Any:
-    """The `tokenizers.Tokenizer` of a config's `tokenizer`; ValueError where there is none."""
+    """The `tokenizers.Tokenizer` of a config's `tokenizer`; ValueError if the config has none."""
     import json
 
     import tokenizers
@@ -182,5 +185,5 @@ def make_tokenizer(described: Mapping[str, Any]) -> Any:
 
 
 def build(config: Mapping[str, Any]) -> TinyTransformer:
-    """The model of a config as `models.io` reads it."""
+    """Build the model for a config that `models.io` has read."""
     return TinyTransformer(config_from(TinyTransformerConfig, config))

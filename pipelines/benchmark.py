@@ -1,6 +1,7 @@
 """Time whole training steps of a workload on this machine: a table, then one JSON line.
 
     python pipelines/benchmark.py --workload cvrp
+    python pipelines/benchmark.py --workload bep --compare data.loader=stream
     python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 training.baseline=rollout
     accelerate launch --mixed_precision bf16 pipelines/benchmark.py --workload cvrp
 
@@ -16,38 +17,38 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-import torch
-
-from pipelines import cli
-from pipelines.doctor import throughput
-from pipelines.engine import hardware
-from pipelines.engine.config import BaseConfig, build
-from pipelines.engine.workload import find
-from pipelines.report.page import shown
+from common import hardware
+from common.config import build
+from pipelines import cli, workloads
+from pipelines.engine.config import BaseConfig
 
 CPU_SECONDS = 600
 
 
 def main() -> None:
     args = cli.parse(__doc__, steps=20)
-    workload = find(args.workload)
+    workload = workloads.find(args.workload)
     config = cli.fresh_config(args, workload)
-    run = throughput.temporary_run(args.workload)
+    import torch
+
+    from pipelines.doctor import throughput
+    from pipelines.report.tables import shown
+
+    run = throughput.temporary_run(cli.run_of(args).workload)
     accelerator = cli.make_accelerator(config, run)
-    folder, _ = cli.prepared(args, workload, config, accelerator)
+    folder, _ = cli.prepare_first(args, workload, config, accelerator)
+    config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
     def measured(config: BaseConfig) -> dict[str, Any]:
         torch.manual_seed(config.seed)
-        member = tuple(workload.members(config, folder))[:1]  # of many models, the first
-        task = workload.task(config, folder, accelerator.device, *member)
+        task = workload.task(config, folder, accelerator.device)
         hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
-        return throughput.measure(task, config, accelerator, run, workload.select, args.steps)
+        return throughput.measure(task, config, accelerator, run, args.steps)
 
     result = measured(config)
-    for word in workload.compared:
-        other = build(workload.config, config.model_dump(mode="json"), [word], word)
-        found = result if other == config else measured(other)
-        result[f"targets_per_s, {word}"] = found["targets_per_s"]
+    if args.compare:
+        other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))
+        result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
     if accelerator.device.type == "cuda" and accelerator.num_processes == 1:
         cpu = on_cpu()
         result["cpu"] = cpu
@@ -59,7 +60,7 @@ def main() -> None:
 
 
 def on_cpu() -> dict[str, Any] | None:
-    """What this command finds on the CPU; None if that takes too long."""
+    """Run this command on the CPU and return its result; None if that takes too long."""
     try:
         done = subprocess.run(
             [sys.executable, *sys.argv],

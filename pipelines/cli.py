@@ -1,52 +1,61 @@
-"""What the entry points share: arguments, exit codes, the config of a run, the Accelerator."""
+"""Code shared by the entry points: arguments, exit codes, the config of a run, prepared data, trained models.
+
+torch and Accelerate are imported by the functions that need them, so that mistakes in a command are reported at once.
+"""
+
+from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-from accelerate import Accelerator
-from accelerate.utils import ProjectConfiguration
-from torch import nn
+from common import config as configs
+from common import prepared
+from common.config import leaves
+from common.errors import MembersFailed, Stopped, UserError
+from pipelines import workloads
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Workload
 
-from common.errors import MembersFailed, UserError
-from models import io
-from pipelines.doctor.launch import check_world
-from pipelines.engine import config as configs
-from pipelines.engine import data, hardware
-from pipelines.engine.config import BaseConfig, leaves
-from pipelines.engine.loop import Stopped
-from pipelines.engine.runs import ROOT, Run
-from pipelines.engine.workload import WORKLOADS, Workload
+if TYPE_CHECKING:
+    import torch
+    from accelerate import Accelerator
+    from torch import nn
 
+CONFIGS = Path(__file__).resolve().parent / "configs"
 GROWING = ("training.steps", "training.epochs")
 
 
-def parse(description: str, resume: bool = False, steps: int | None = None) -> argparse.Namespace:
+def parse(
+    description: str | None, resume: bool = False, steps: int | None = None, argv: Sequence[str] | None = None
+) -> argparse.Namespace:
     """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
 
-    `resume` adds --resume and --only, `steps` adds --steps with that default.
+    `resume` adds --resume and --only; `steps` adds --steps, with that default, and --compare.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", required=True, help=f"one of: {', '.join(WORKLOADS)}")
+    known = ", ".join(workloads.names())
+    parser.add_argument("--workload", required=True, help=f"one of {known}, or the folder of one of your own")
     parser.add_argument("--name", default="default", help="the run's name: runs/<workload>/<name>")
     parser.add_argument("--config", type=Path, help="YAML file instead of pipelines/configs/<workload>.yaml")
     parser.add_argument("words", nargs="*", metavar="key.path=value", help="changes to the config")
     if resume:
         parser.add_argument("--resume", action="store_true", help="continue the run from its newest checkpoint")
-        parser.add_argument("--only", metavar="NAME,NAME", help="train these of a run's many models")
+        parser.add_argument("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
     if steps:
-        parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} if not given")
-    return parser.parse_intermixed_args()
+        parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} by default")
+        parser.add_argument("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
+    return parser.parse_intermixed_args(argv)
 
 
 def run_main(main: Callable[[], None]) -> None:
-    """Call `main`; exit 2 with the message alone for what the user can mend, 128 + n after signal n."""
+    """Call `main`; exit with 2 and a message for a mistake that the user can fix, 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     try:
         main()
@@ -59,7 +68,7 @@ def run_main(main: Callable[[], None]) -> None:
 
 
 def _leave(message: str, status: int) -> None:
-    """Exit; of several processes, which all meet the same end, the first one says why."""
+    """Exit; of several processes that end for the same reason, only the first prints it."""
     if int(os.environ.get("RANK", 0)) == 0:
         print(message, file=sys.stderr, flush=True)
     else:
@@ -67,16 +76,32 @@ def _leave(message: str, status: int) -> None:
     sys.exit(status)
 
 
+def run_of(args: argparse.Namespace) -> Run:
+    """Return the run that --workload and --name refer to."""
+    return Run(Path(args.workload).name, args.name)
+
+
 def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
-    """The config from the YAML file and the words."""
-    path = args.config or ROOT / "pipelines" / "configs" / f"{args.workload}.yaml"
+    """Build the config from the YAML file and the words; a workload outside the project may bring a config.yaml."""
+    name = Path(args.workload).name
+    own = Path(args.workload) / "config.yaml"
+    path = args.config or (CONFIGS / f"{name}.yaml" if name == args.workload else own)
+    if not args.config and path == own and not own.exists():
+        return configs.build(workload.config, {}, args.words, f"of {name}")
     return configs.load(path, workload.config, args.words)
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """The config to train with: fresh, or on --resume that of the run, which only its length may leave."""
+    """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow."""
     if not run.started():
-        return fresh_config(args, workload)
+        config = fresh_config(args, workload)
+        if not config.trains:
+            raise UserError(
+                f"model.kind={config.model.kind} is a heuristic and needs no training; evaluate it with: python "
+                f"pipelines/evaluate.py --workload {args.workload} --name {config.model.kind} "
+                f"model.kind={config.model.kind}"
+            )
+        return config
     if not args.resume:
         raise UserError(
             f"the run {run.folder} exists: continue it with --resume, or start another with --name {run.name}-2"
@@ -99,10 +124,17 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     return asked
 
 
-def stored_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """The config of a trained run, patched for a later stage; what was trained cannot be changed any more."""
+def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """Return the config of a trained run, patched for a later stage; keys that training has settled cannot change.
+
+    A method without weights needs no run: its config is built afresh.
+    """
+    if not run.started():
+        fresh = fresh_config(args, workload)
+        if not fresh.trains:
+            return fresh
     stored, asked = run.config(workload.config), run.config(workload.config, args.words)
-    fixed = [line for line in _changed(stored, asked) if line.startswith(workload.settled)]
+    fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
         raise UserError(
             "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
@@ -111,66 +143,72 @@ def stored_config(args: argparse.Namespace, workload: Workload, run: Run) -> Bas
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
-    """What differs, but for how data are loaded: that is a matter of the machine and changes no result."""
+    """List the differences, except in how data are loaded, which depends on the machine and changes no result."""
     return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
 
 
+def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str, BaseConfig]:
+    """Return {name: config} for a run of many models, {} for a run of one."""
+    return workload.expand(config, folder) if workload.expand else {}
+
+
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
-    """The Accelerator, with the trackers asked for; refuses processes that did not find each other."""
-    packages = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
-    for tracker in config.tracking.log_with:
-        if importlib.util.find_spec(packages[tracker]) is None:
-            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {packages[tracker]}")
-    accelerator = Accelerator(
-        log_with=list(config.tracking.log_with) or None,
-        project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
-    )
+    """Return the Accelerator. Raises UserError if the processes did not find each other."""
+    from pipelines.doctor.launch import check_world
+    from pipelines.engine import training
+
+    accelerator = training.make_accelerator(config, run)
     check_world(accelerator.num_processes)
     return accelerator
 
 
-def start_trackers(accelerator: Accelerator, run: Run, config: BaseConfig) -> None:
-    """Open the trackers, if any, with the config as flat plain values."""
-    if accelerator.log_with:
-        flat = {
-            key: value if isinstance(value, int | float | str) else str(value)
-            for key, value in leaves(config.model_dump(mode="json"))
-        }
-        accelerator.init_trackers(f"{run.workload}-{run.name}", config=flat)
+def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
+    """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
+    section = config.data.model_dump(mode="json", exclude={"loader"})  # how data are loaded does not decide them
+    folder = prepared.folder_of(Path(name).name, section, config.data.layout)
+    return folder, prepared.prepare(
+        folder, section, lambda temporary: workload.prepare(config, temporary), config.data.inputs
+    )
 
 
-def prepared(args: argparse.Namespace, workload: Workload, config: BaseConfig, accelerator: Accelerator) -> tuple:
-    """Data folder and manifest; the main process makes them while the others wait."""
+def prepare_first(
+    args: argparse.Namespace, workload: Workload, config: BaseConfig, accelerator: Accelerator
+) -> tuple[Path, dict[str, Any]]:
+    """Call `prepare` on the main process first, while the others wait."""
     with accelerator.main_process_first():
-        return data.prepare(args.workload, workload, config)
+        return prepare(args.workload, workload, config)
 
 
-def trained_model(
+def trained_models(
     workload: Workload, config: BaseConfig, folder: Path, run: Run, accelerator: Accelerator
-) -> nn.Module | dict[str, nn.Module] | None:
-    """The run's best model, {name: model} of a run with many, None where there is nothing to train.
+) -> dict[str, nn.Module]:
+    """Load the run's best models: {run: model}, {member: model} for a run of many, {} for a method without weights.
 
-    Members that are not trained to their end are left out, with a line that says so.
+    Members whose training is not finished are left out, and reported.
     """
-    if workload.untrained(config):
-        return None
-    names = tuple(workload.members(config, folder))
+    device, say = accelerator.device, accelerator.print
+    if not config.trains:
+        return {}
+    names = list(members(workload, config, folder))
     if not names:
-        return _load_model(run.best, config, accelerator.device, accelerator.print)
+        return {run.name: _load_model(run.best, config, device, say)}
     outcomes = {name: run.member(name).outcome() or {"state": "not trained"} for name in names}
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
-            accelerator.print(f"{name} is left out: {outcome['state']} {outcome.get('reason', '')}")
+            say(f"{name} is left out: {outcome['state']} {outcome.get('reason', '')}")
     done = [name for name, outcome in outcomes.items() if outcome["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
     # What the machine ignores is said once.
-    say = dict.fromkeys(done, lambda line: None) | {done[0]: accelerator.print}
-    return {name: _load_model(run.member(name).best, config, accelerator.device, say[name]) for name in done}
+    says = dict.fromkeys(done, lambda line: None) | {done[0]: say}
+    return {name: _load_model(run.member(name).best, config, device, says[name]) for name in done}
 
 
 def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Callable[[str], None]) -> nn.Module:
-    """A saved model under the machine's settings; what is wrong with the folder is the user's to mend."""
+    """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
+    from common import hardware
+    from models import io
+
     try:
         model = io.load(folder, device)
     except ValueError as error:
@@ -178,3 +216,15 @@ def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Cal
     settings = config.hardware.model_copy(update={"gradient_checkpointing": False})
     hardware.apply(settings, device, model, say)
     return model
+
+
+def choose(asked: str | None, names: Sequence[str]) -> list[str]:
+    """Return the `names` that --only lists, or all. Raises UserError for an unknown name."""
+    if asked is None:
+        return list(names)
+    if not names:
+        raise UserError("--only: this run is of one model; leave it out")
+    unknown = [name for name in asked.split(",") if name not in names]
+    if unknown:
+        raise UserError(f"--only {asked}: {unknown[0]} is not among the members ({', '.join(names)})")
+    return [name for name in names if name in asked.split(",")]

@@ -12,32 +12,31 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines import cli
-from pipelines.engine.loop import evaluator
-from pipelines.engine.runs import Run
-from pipelines.engine.workload import find
-from pipelines.report import page
+from pipelines import cli, workloads
 
 
 def main() -> None:
     args = cli.parse(__doc__)
-    workload = find(args.workload)
-    run = Run(args.workload, args.name)
-    fresh = None if run.started() else cli.fresh_config(args, workload)
-    untrained = fresh is not None and workload.untrained(fresh)
-    config = fresh if untrained else cli.stored_config(args, workload, run)
+    workload = workloads.find(args.workload)
+    run = cli.run_of(args)
+    config = cli.evaluation_config(args, workload, run)
+    from pipelines.engine.batches import mapper
+    from pipelines.report import page
+    from pipelines.report.tables import as_text
+
     accelerator = cli.make_accelerator(config, run)
-    folder, manifest = cli.prepared(args, workload, config, accelerator)
-    if untrained and accelerator.is_main_process:
+    folder, manifest = cli.prepare_first(args, workload, config, accelerator)
+    if not config.trains and not run.started() and accelerator.is_main_process:
         run.begin(config, accelerator.num_processes, manifest)
 
-    model = cli.trained_model(workload, config, folder, run, accelerator)
-    evaluations = workload.evaluate(config, model, folder, accelerator.device, evaluator(accelerator))
+    models = cli.trained_models(workload, config, folder, run, accelerator)
+    evaluations = workload.evaluate(config, models, folder, accelerator.device, mapper(accelerator))
     if accelerator.is_main_process:
+        known = page.keep(run, evaluations)
         for evaluation in evaluations:
-            page.keep(run, evaluation)
-            print(page.as_text(evaluation))
-        page.write(run, workload.report(config, model, run))
+            if evaluation.member is None:
+                print(as_text(evaluation))
+        page.write(run, known, workload.report(config, models, known, run))
         print(f"report: {run.report}")
 
 

@@ -11,16 +11,14 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines import cli
-from pipelines.engine import data
-from pipelines.engine.config import leaves
-from pipelines.engine.workload import find
+from common.config import leaves
+from pipelines import cli, workloads
 
 
 def main() -> None:
     args = cli.parse(__doc__)
-    workload = find(args.workload)
-    folder, manifest = data.prepare(args.workload, workload, cli.fresh_config(args, workload))
+    workload = workloads.find(args.workload)
+    folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload))
     for key, value in leaves({k: v for k, v in manifest.items() if k not in ("sha256", "inputs")}):
         print(f"{key:28} {value}")
     print(f"{'folder':28} {folder}")

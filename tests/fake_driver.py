@@ -1,4 +1,4 @@
-"""Build the stand-in for the NVIDIA driver's library and run Python with it, or with no driver at all."""
+"""Build the stand-in for the NVIDIA driver's library, and run Python with it or with no driver at all."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def build(folder: Path) -> Path:
-    """The folder with the compiled library; put it on LD_LIBRARY_PATH."""
+    """Compile the library into `folder` and return the folder, which belongs on LD_LIBRARY_PATH."""
     if sys.platform != "linux":
         pytest.skip("the fake driver is a Linux shared library")
     if shutil.which("gcc") is None:
@@ -23,14 +23,14 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def none(folder: Path) -> Path:
-    """A folder that hides a driver this machine may have: the loader stops at a library that is none."""
+def absent(folder: Path) -> Path:
+    """Return `folder` with an empty library, at which the loader stops before it finds a real driver."""
     (folder / "libnvidia-ml.so.1").touch()
     return folder
 
 
 def run(words: list[str], libraries: Path, **environment: str) -> subprocess.CompletedProcess:
-    """Run Python with `words` in the repository root, with a folder's libraries and without a launcher's traces."""
+    """Run Python with `words` in the repository root, with a folder's libraries and without a launcher's variables."""
     launcher = ("ACCELERATE_", "CUDA_VISIBLE_", "FAKE_NVML_", "LOCAL_", "MASTER_", "RANK", "WORLD_SIZE", "HF_HOME")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(launcher)}
     clean |= {"LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": str(ROOT), "HF_HOME": str(libraries / "hub")}

@@ -3,14 +3,14 @@
  *     gcc -shared -fPIC -o libnvidia-ml.so.1 fake_nvml.c
  *     LD_LIBRARY_PATH=. python pipelines/doctor.py
  *
- * The environment chooses what it shows:
- *     FAKE_NVML_GPUS         how many GPUs (1)
+ * Environment variables choose what it shows (defaults in parentheses):
+ *     FAKE_NVML_GPUS         number of GPUs (1)
  *     FAKE_NVML_CAPABILITY   their compute capability (8.0)
- *     FAKE_NVML_CUDA         newest CUDA of the driver, 1000 * major + 10 * minor (12040)
- *     FAKE_NVML_UNSUPPORTED  questions it does not support, among: name utilisation memory temperature power
- *     FAKE_NVML_INIT         what opening the library returns (0; 18 is "driver and library differ in version")
+ *     FAKE_NVML_CUDA         newest CUDA that the driver runs, 1000 * major + 10 * minor (12040)
+ *     FAKE_NVML_UNSUPPORTED  questions it does not support, out of: name utilisation memory temperature power
+ *     FAKE_NVML_INIT         the status that opening the library returns (0; 18: driver and library versions differ)
  *
- * GPU i uses 10 + i GiB of 80, is 37 % busy and 50 + i degrees C warm, and draws 250 + i W.
+ * GPU i uses 10 + i of 80 GiB, is 37 % busy, has 50 + i degrees C and draws 250 + i W.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int unsupported(const char *question) {
     return text && strstr(text, question) != NULL;
 }
 
-/* A handle is the address of the GPU's slot in an array that holds nothing. */
+/* A handle is the address of the GPU's slot in an array of which only the addresses matter. */
 static char slots[64];
 
 static int index_of(const void *handle) { return (int)((const char *)handle - slots); }

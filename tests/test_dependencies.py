@@ -72,8 +72,8 @@ def faults(source: str, path: str) -> list[str]:
             continue
         if top in OURS and not within(name, allowed(module)):
             found.append(f"{here} imports {name}; {module} may import from {', '.join(allowed(module))}")
-        if top == "accelerate" and not within(module, ("pipelines.engine",)):
-            found.append(f"{here} imports accelerate; only pipelines.engine may")
+        if top == "accelerate" and not within(module, ("pipelines.engine", "pipelines.doctor")):
+            found.append(f"{here} imports accelerate; only pipelines.engine and pipelines.doctor may")
         if top in HEAVY and at_import:
             found.append(f"{here} imports {top} when it is imported itself; import it in the function that needs it")
         if top in HEAVY and not within(module, ("models", "pipelines.workloads")):
@@ -110,17 +110,17 @@ def test_files_of_every_part_are_read():
         ("models/a.py", "import pipelines.engine.loop", "models.a may import from common, models"),
         ("models/a.py", "from exporters import manifest", "imports exporters.manifest"),
         ("models/routing/a.py", "from ...pipelines import engine", "imports pipelines.engine"),
-        ("models/a.py", "from accelerate import Accelerator", "only pipelines.engine may"),
+        ("models/a.py", "from accelerate import Accelerator", "only pipelines.engine and"),
         ("models/a.py", "import torch_geometric.nn", "import it in the function that needs it"),
         ("models/a.py", "class A:\n  import pyvrp", "import it in the function that needs it"),
         ("models/a.py", "try:\n  import peft\nexcept ImportError:\n  pass", "import it in the function that needs it"),
-        ("exporters/a.py", "def f():\n  from pipelines.engine import runs", "imports pipelines.engine.runs"),
+        ("exporters/a.py", "def f():\n  from pipelines.engine import runs", "imports pipelines.engine.run"),
         ("pipelines/engine/a.py", "from pipelines.workloads import cvrp", "imports pipelines.workloads.cvrp"),
         ("pipelines/engine/a.py", "from models import routing", "imports models.routing"),
         ("pipelines/engine/a.py", "def f():\n  import transformers", "only models and workloads may"),
         ("pipelines/workloads/x/__init__.py", "from ..y import task", "imports pipelines.workloads.y.task"),
-        ("pipelines/workloads/x/task.py", "def f():\n  import accelerate", "only pipelines.engine may"),
-        ("pipelines/train.py", "import accelerate", "only pipelines.engine may"),
+        ("pipelines/workloads/x/task.py", "def f():\n  import accelerate", "only pipelines.engine and"),
+        ("pipelines/train.py", "import accelerate", "only pipelines.engine and"),
         ("pipelines/train.py", "from models.routing.policy import RoutingPolicy", "imports models.routing.policy"),
         ("tests/a.py", "import pickle", "imports pickle"),
         ("models/a.py", "def f(x):\n  torch.load(x)", "torch.load without weights_only=True"),

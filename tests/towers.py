@@ -1,4 +1,4 @@
-"""Tiny pretrained models that see, with random weights, in folders as Hugging Face's hub has them."""
+"""Tiny vision models with random weights, saved in folders in the layout of Hugging Face's hub."""
 
 import torch
 
@@ -7,7 +7,7 @@ MEAN, STD = [0.4, 0.5, 0.6], [0.3, 0.2, 0.1]
 
 
 def vision_config(kind, **changes):
-    """transformers' config of a tiny tower of 4 x 4 patches."""
+    """The config in transformers of a tiny tower of 4 x 4 patches."""
     from transformers import CLIPVisionConfig, Dinov2Config, SiglipVisionConfig
 
     settings = {**SHAPE, "image_size": 16, "patch_size": 4, **changes}
@@ -17,7 +17,7 @@ def vision_config(kind, **changes):
 
 
 def save(network, folder, size=16):
-    """A model and its image processor in a folder, whose path is returned as a string."""
+    """Save a model and its image processor; returns the folder's path as a string."""
     from transformers import BitImageProcessor, CLIPImageProcessor, SiglipImageProcessor
 
     network.save_pretrained(folder)
@@ -33,17 +33,17 @@ def save(network, folder, size=16):
 
 
 def tower(kind, seed=0, **changes):
-    """A tiny tower, a function of its arguments."""
+    """A tiny tower, determined by its arguments."""
     from transformers import AutoModel
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = AutoModel.from_config(vision_config(kind, **changes)).eval()
-        for parameter in network.parameters():  # as drawn for training, images and places hardly differ
+        for parameter in network.parameters():  # with freshly drawn weights, images and places hardly differ
             parameter.data += 0.2 * torch.randn_like(parameter)
     return network
 
 
 def save_tower(kind, folder, seed=0, **changes):
-    """The folder of a tiny tower."""
+    """Save a tiny tower; returns its folder."""
     return save(tower(kind, seed, **changes), folder, changes.get("image_size", 16))

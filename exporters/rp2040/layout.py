@@ -1,4 +1,4 @@
-"""Model and vocabulary files of FORMAT.md: written here, read by inference.py, which a device runs too."""
+"""Writes the model and vocabulary files of FORMAT.md, and reads them with the code that a device runs too."""
 
 import io
 import struct
@@ -8,12 +8,15 @@ from zlib import crc32
 
 import numpy as np
 
-from exporters.rp2040 import inference
-from exporters.rp2040.inference import END, LARGEST_MERGES, LARGEST_TEXT, LIMITS, SHIFTS, UNKNOWN, Vocabulary
-from models.integer_transformer import EXP, GELU, IntegerTransformer, Layer, Matrix
+from exporters.rp2040 import inference_files
+from exporters.rp2040.inference import LARGEST_MERGES, LARGEST_TEXT, UNKNOWN, Vocabulary
+from exporters.rp2040.inference_files import LIMITS, SHIFTS
+from exporters.rp2040.inference_model import END, Model
+from models.integer_arithmetic import EXP, GELU, Matrix
+from models.integer_transformer import IntegerTransformer, Layer
 from models.tiny_transformer import PIECES, SPECIAL_TOKENS, TinyTransformerConfig
 
-# How FORMAT.md cuts text into pieces, as `tokenizers` writes it.
+# The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
     "type": "Sequence",
     "pretokenizers": [
@@ -29,9 +32,9 @@ PRE_TOKENIZER = {
 
 
 def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
-    """The model file of a model that belongs to the vocabulary file `vocabulary`.
+    """The bytes of the model file, for the vocabulary file `vocabulary`.
 
-    ValueError for sizes that the format does not allow, and for numbers that its fields do not hold.
+    Raises ValueError for sizes that the format does not allow and for numbers that do not fit its fields.
     """
     config = model.config
     sizes = [getattr(config, name) for name, *_ in LIMITS]
@@ -49,7 +52,7 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
         parts += [_stored("u1", [*(layer.shifts[name] for name in SHIFTS), 0, 0], "shifts")]
         parts += [_stored("<i4", matrix.bias, "bias") for matrix in matrices]
         parts += [_stored("<u2", matrix.multiplier, "multiplier") for matrix in matrices]
-        # Of distances from the largest to 0, which is the order in which a device goes through its positions.
+        # From the largest distance to 0: the order in which a device visits its positions.
         parts += [_stored("<i2", layer.distance_bias[:, ::-1], "distance_bias")]
         parts += [_interleaved(matrix.weights) for matrix in matrices]
     embedding = model.embedding
@@ -59,17 +62,20 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
 
 
 def read_model(data: bytes) -> IntegerTransformer:
-    """The model in a file's bytes, its config without a tokenizer; ValueError, in a line, for what is not allowed."""
-    stored = inference.Model(io.BytesIO(data))
-    # A model in memory has no tables of its own.
+    """The model in a file's bytes, without a tokenizer; ValueError, in one line, for what the format does not allow."""
+    stored = Model(io.BytesIO(data))
+    # An IntegerTransformer has no tables of its own, so a file with others cannot become one.
     if not (np.array_equal(stored.exp, EXP) and np.array_equal(stored.gelu, GELU)):
         raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
     config = TinyTransformerConfig(**{name: getattr(stored, name) for name, *_ in LIMITS})
     layers = tuple(
         Layer(
-            *(_matrix(matrix) for matrix in (block.qkv, block.out, block.up, block.down)),
-            np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1],
-            dict(zip(SHIFTS, block.shifts, strict=False)),
+            qkv=_matrix(block.qkv),
+            out=_matrix(block.out),
+            up=_matrix(block.up),
+            down=_matrix(block.down),
+            distance_bias=np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1],
+            shifts=dict(zip(SHIFTS, block.shifts, strict=False)),
         )
         for block in stored.blocks
     )
@@ -79,9 +85,9 @@ def read_model(data: bytes) -> IntegerTransformer:
 
 
 def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
-    """The vocabulary file of a byte-level BPE tokenizer, as the library `tokenizers` writes it.
+    """The bytes of the vocabulary file of a byte-level BPE tokenizer, given as the library `tokenizers` writes it.
 
-    ValueError for a tokenizer that the format cannot express, so that a device cannot read text differently.
+    Raises ValueError for a tokenizer that the format cannot express, as a device would read text differently.
     """
     _check_tokenizer(tokenizer)
     ids: dict[str, int] = tokenizer["model"]["vocab"]
@@ -119,6 +125,7 @@ def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
     for token, text in enumerate(texts):
         if len(text) == 1:
             tokens_of_bytes[text[0]] = token
+    arrays: dict[str, np.ndarray | list[tuple[int, int, int]]]
     arrays = {"bytes": tokens_of_bytes, "merges": merges, "starts": starts}
     parts = [struct.pack("<HHI", size, len(merges), starts[-1])]
     parts += [_stored("<u2", values, what) for what, values in arrays.items()]
@@ -127,12 +134,12 @@ def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
 
 
 def read_vocabulary(data: bytes) -> Vocabulary:
-    """The vocabulary in a file's bytes. ValueError, in a line, for whatever is not allowed."""
+    """The vocabulary in a file's bytes; ValueError, in one line, for what is not allowed."""
     return Vocabulary(io.BytesIO(data))
 
 
 def _check_tokenizer(tokenizer: dict[str, Any]) -> None:
-    """Refuse what would change the tokens of a text and has no place in the file."""
+    """Refuse settings that would change the tokens of a text and have no place in the file."""
     if not tokenizer:
         raise ValueError("this model was saved without its tokenizer; train it again")
     model = tokenizer["model"]
@@ -155,35 +162,36 @@ def _check_tokenizer(tokenizer: dict[str, Any]) -> None:
 
 
 def _alphabet() -> dict[str, int]:
-    """The byte of each character of GPT-2's byte-level alphabet: printable bytes stand for themselves."""
+    """The byte for each character of GPT-2's byte-level alphabet, in which printable bytes stand for themselves."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 def _stored(kind: str, values: np.ndarray | Sequence, what: str) -> bytes:
-    """Integers as bytes of a numpy type, none of them cut."""
+    """The bytes of integers as the numpy type `kind`; ValueError if one does not fit."""
     values = np.asarray(values, np.int64)
     stored = values.astype(kind)
     if not np.array_equal(stored, values):
         raise ValueError(
-            f"the model has a value of {what} that {stored.dtype.itemsize} bytes do not hold; train it again"
+            f"the model has a value of {what} that does not fit {stored.dtype.itemsize} bytes; train it again"
         )
     return stored.tobytes()
 
 
 def _interleaved(weights: np.ndarray) -> bytes:
-    """Weights (rows, columns), 128 added, pairs of rows in step."""
+    """The bytes of weights (rows, columns) with 128 added, pairs of rows interleaved."""
     rows, columns = weights.shape
     return _stored("u1", weights.reshape(rows // 2, 2, columns).swapaxes(1, 2) + 128, "weights")
 
 
-def _matrix(stored: inference.Matrix) -> Matrix:
+def _matrix(stored: inference_files.Matrix) -> Matrix:
+    """The matrix that `_interleaved` and its neighbours stored."""
     pairs = np.frombuffer(stored.weights, np.uint8).reshape(stored.rows // 2, stored.columns, 2)
     weights = pairs.swapaxes(1, 2).reshape(stored.rows, stored.columns).astype(np.int64) - 128
     return Matrix(weights, np.array(stored.bias, np.int64), np.array(stored.multiplier, np.int64))
 
 
 def _with_start(magic: bytes, header: int, body: bytes) -> bytes:
-    """A whole file: magic, version, bytes of the header and of the file, sum."""
+    """A whole file: magic, version, bytes of the header and of the file, CRC-32, then `body`."""
     return magic + struct.pack("<HHII", 1, header, 16 + len(body), crc32(body)) + body

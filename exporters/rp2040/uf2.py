@@ -1,13 +1,13 @@
-"""UF2 files, which a Pico in its USB boot mode takes as a copied file: runtime, model and vocabulary in one.
+"""Joins and splits UF2 files, which a Pico in USB boot mode accepts as a copied file: runtime, model and vocabulary.
 
 https://github.com/microsoft/uf2 defines the blocks. The image has no holes: the boot ROM counts blocks to know when to
-erase a sector, so files with holes are flashed wrongly (erratum RP2040-E14).
+erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
 """
 
 import struct
 
 FLASH = 0x10000000
-MODEL_OFFSET = 0x10000  # of the model in flash; the runtime is before it
+MODEL_OFFSET = 0x10000  # offset of the model in flash; the runtime lies before it
 FLASH_BYTES = 2 * 1024 * 1024
 PAGE, BLOCK = 256, 512
 FAMILY = 0xE48BFF56  # RP2040
@@ -17,7 +17,7 @@ HAS_FAMILY = 0x2000
 
 
 def join(runtime: bytes, model: bytes, vocabulary: bytes) -> bytes:
-    """The UF2 file of three files. ValueError where they do not fit, and for a runtime that the chip would not boot."""
+    """The UF2 file of three files; ValueError if they do not fit flash or the chip would not boot the runtime."""
     _check_boot(runtime)
     if len(runtime) > MODEL_OFFSET:
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {MODEL_OFFSET:,} for it")
@@ -38,8 +38,8 @@ def join(runtime: bytes, model: bytes, vocabulary: bytes) -> bytes:
 def split(data: bytes) -> tuple[bytes, bytes, bytes]:
     """(runtime with the zeros behind it, model, vocabulary) of a UF2 file.
 
-    ValueError, in a line, for a file that `join` could not have written. What is in model and vocabulary is not looked
-    at, but for how long they say they are.
+    Raises ValueError, in one line, for a file that `join` could not have written. Of model and vocabulary it checks
+    only their magic and their size.
     """
     if not data or len(data) % BLOCK:
         raise ValueError(f"the UF2 file has {len(data):,} bytes, not a multiple of {BLOCK}; copy it again")
@@ -66,7 +66,7 @@ def split(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def boot_sum(stage: bytes) -> int:
-    """CRC-32/MPEG-2, by which the chip's boot ROM checks the second stage."""
+    """CRC-32/MPEG-2, with which the chip's boot ROM checks the second stage."""
     crc = 0xFFFFFFFF
     for byte in stage:
         crc ^= byte << 24
@@ -77,7 +77,9 @@ def boot_sum(stage: bytes) -> int:
 
 def _check_boot(image: bytes) -> None:
     if len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != boot_sum(image[:252]):
-        raise ValueError("the runtime's first 256 bytes are no second boot stage with its sum; build the runtime again")
+        raise ValueError(
+            "the runtime's first 256 bytes are no second boot stage with a valid sum; build the runtime again"
+        )
 
 
 def _padded(data: bytes, multiple: int) -> bytes:
@@ -85,7 +87,7 @@ def _padded(data: bytes, multiple: int) -> bytes:
 
 
 def _first_file(data: bytes, magic: bytes, what: str) -> tuple[bytes, bytes]:
-    """(the file at the start of `data`, whole pages behind it)."""
+    """(the file at the start of `data`, the whole pages after it)."""
     if data[:4] != magic:
         raise ValueError(f"the UF2 file has no {what} where it should be; export it again")
     size = int.from_bytes(data[8:12], "little")

@@ -7,5 +7,5 @@ from models.routing.policy import RoutingConfig, RoutingPolicy
 
 
 def build(config: dict[str, Any]) -> RoutingPolicy:
-    """An untrained policy from the fields of RoutingConfig; ValueError names what does not fit."""
+    """Return an untrained policy from the fields of RoutingConfig; raise ValueError for a field that does not fit."""
     return RoutingPolicy(config_from(RoutingConfig, config))

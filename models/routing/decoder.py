@@ -1,9 +1,9 @@
 """The pointer decoder: one attention over the nodes chooses the next node of a tour.
 
-After Kool et al. 2019 (Attention, Learn to Solve Routing Problems!) with three changes that make a query cheap and
-leave what can be expressed as it was or larger: projections of node states are made once per instance and looked up
-per query; the output projection of the glimpse is folded into the pointer's keys; a learned weight on the distance to
-the candidate (as in ICAM, Zhou et al. 2024) spares the network from rebuilding distances out of coordinates.
+It follows Kool et al. 2019 (Attention, Learn to Solve Routing Problems!) with three changes that make a query cheaper
+and the network no less expressive: projections of node states are computed once per instance and looked up per query;
+the output projection of the glimpse is folded into the pointer's keys; a learned weight on the distance to the
+candidate (as in ICAM, Zhou et al. 2024) saves the network from reconstructing distances from coordinates.
 """
 
 import math
@@ -16,13 +16,13 @@ from models.routing.dgt import DynamicState
 from models.routing.environment import Instances, State, feasible
 
 CLIP = 10.0  # bound of the pointer's logits (Bello et al. 2017)
-FORBIDDEN = torch.finfo(torch.float32).min / 2  # half, so that adding to it stays finite; its exponential is 0
+FORBIDDEN = torch.finfo(torch.float32).min / 2  # logit of probability 0; halved, so that sums with it stay finite
 
 
 class Cache(NamedTuple):
-    """What all queries on an instance share. Channels stand before nodes, so that the long axis is innermost."""
+    """Values that all queries on an instance share. Channels stand before nodes, so that the long axis is innermost."""
 
-    query: Tensor  # (B, D, N) what standing on a node contributes to the query
+    query: Tensor  # (B, D, N) contribution to the query of standing on a node
     key: Tensor  # (B, H, N, D/H)
     value: Tensor  # (B, H, D/H, N)
     pointer_key: Tensor  # (B, N, D)
@@ -33,7 +33,7 @@ class Cache(NamedTuple):
 
 
 class PointerDecoder(nn.Module):
-    """Scores every node as the next one, for any number of independent queries per instance."""
+    """Scores of every node as the next one, for any number of independent queries per instance."""
 
     def __init__(self, width: int, heads: int, dynamic: bool):
         super().__init__()
@@ -64,7 +64,7 @@ class PointerDecoder(nn.Module):
         )
 
     def forward(self, cache: Cache, instances: Instances, state: State) -> Tensor:
-        """Logits (B, N, Q), float32, of visiting each node next; a forbidden node's probability is exactly 0."""
+        """Return logits (B, N, Q), float32, of visiting each node next; a forbidden node gets probability 0 exactly."""
         batch, queries = state.node.shape
         penalty = torch.where(feasible(instances, state), 0.0, FORBIDDEN)
         query, away = look_up(cache, state.node)
@@ -88,7 +88,7 @@ class PointerDecoder(nn.Module):
 
 
 def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns `node` (B, Q) of the cache: (B, D, Q) of `query` and (B, N, Q) of `distance`."""
+    """Return columns `node` (B, Q) of the cache: (B, D, Q) of `query` and (B, N, Q) of `distance`."""
     batch, queries = node.shape
     width, num_nodes = cache.query.shape[1:]
     if queries < num_nodes:
@@ -96,7 +96,7 @@ def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
             cache.query.gather(2, node[:, None].expand(-1, width, -1)),
             cache.distance.gather(2, node[:, None].expand(-1, num_nodes, -1)),
         )
-    # With many queries a product with a one-hot matrix beats the index, above all backwards.
+    # With many queries a product with a one-hot matrix is faster than an index, above all in the backward pass.
     here = cache.query.new_zeros(batch, num_nodes, queries).scatter_(1, node[:, None], 1.0)
     with torch.autocast(node.device.type, enabled=False):
         away = cache.distance @ here.float()

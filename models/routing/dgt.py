@@ -1,10 +1,10 @@
 """Dynamic graph transformer: node states that change while the tour grows.
 
-The encoder is the graph transformer's. Each step then joins to every node's encoding a few channels computed from
-what has been served and what remains: does it wait, would it fit, how far is it from here, what would be saved by
-going there directly instead of through the depot (Clarke and Wright 1964), how much demand is left in all. Attention
-and pointer read the joined states. As no channel depends on the order in which customers were served, the states of
-all steps of a finished tour can be computed at once.
+The encoder is that of the graph transformer. Each step then adds a few channels to every node's encoding, computed
+from the progress of the tour: whether the node still waits, how much capacity would remain after it, its distance from
+the current node, the saving of going there directly instead of through the depot (Clarke and Wright 1964), its
+distance from the depot, and the total demand left. Attention and pointer read the extended states. No channel depends
+on the order in which customers were served, so the states of all steps of a finished tour can be computed at once.
 """
 
 import torch
@@ -17,7 +17,7 @@ FEATURES = 6
 
 
 class DynamicState(nn.Module):
-    """Dynamic channels of the nodes, and their part in the decoder's three products."""
+    """Dynamic channels of the nodes, and their contributions to the decoder's three products."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -28,7 +28,7 @@ class DynamicState(nn.Module):
         self.direct = nn.Linear(CHANNELS, 1, bias=False)
 
     def forward(self, instances: Instances, state: State, distance: Tensor, away: Tensor) -> Tensor:
-        """(B, M, N, Q) channels; distance is (B, N, N), away (B, N, Q) the distances from where each query stands."""
+        """Return channels (B, M, N, Q); `away` (B, N, Q) is the distance (B, N, N) from each query's node."""
         share = instances.demand / instances.capacity[:, None]
         load = state.load / instances.capacity[:, None]
         waiting = state.waiting.float()

@@ -1,4 +1,4 @@
-"""What the encoders share: the embedding of nodes and the residual layer around an attention."""
+"""The parts that all encoders share: the embedding of nodes and the residual layer around an attention."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from models.routing.environment import Instances
 
 
 class NodeEmbedding(nn.Module):
-    """Coordinates, and for customers the share of the capacity they ask for, as vectors of the model's width."""
+    """Embedding of coordinates and, for customers, of the demand as a share of the capacity."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -15,7 +15,7 @@ class NodeEmbedding(nn.Module):
         self.customer = nn.Linear(3, width)
 
     def forward(self, instances: Instances) -> Tensor:
-        """-> (B, N, D)."""
+        """Return node states (B, N, D)."""
         locs, demand, capacity = instances
         features = torch.cat([locs, (demand / capacity[:, None])[..., None]], -1)
         return torch.cat([self.depot(locs[:, :1]), self.customer(features[:, 1:])], 1)
@@ -24,7 +24,7 @@ class NodeEmbedding(nn.Module):
 class EncoderLayer(nn.Module):
     """Pre-norm residual layer: an attention over nodes, then a feed-forward network.
 
-    Layer norm rather than the batch norm of Kool et al. 2019: an instance's tour must not depend on its batch mates.
+    It uses layer norm, not the batch norm of Kool et al. 2019: a tour must not depend on the rest of the batch.
     """
 
     def __init__(self, width: int, attention: nn.Module):
@@ -35,6 +35,6 @@ class EncoderLayer(nn.Module):
         self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
 
     def forward(self, nodes: Tensor, graph: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-        """(B, N, D) and the graph in the attention's own form -> (B, N, D)."""
+        """Map node states (B, N, D) and the graph, in the form that the attention expects, to states (B, N, D)."""
         nodes = nodes + self.attention(self.attention_norm(nodes), graph)
         return nodes + self.feed_forward(self.feed_forward_norm(nodes))

@@ -2,7 +2,7 @@
 
 Shapes, here and in the other files of this package:
     B instances, N nodes (depot first, then N - 1 customers), S tours per instance, T steps, D width, H heads,
-    Q queries per instance: S while a tour grows, S * T when all steps of finished tours are scored at once.
+    Q queries per instance: S while tours grow, S * T when all steps of finished tours are scored at once.
 
 Observation  the node a tour stands on, the capacity left, and for each node whether it still waits to be served.
 Constraints  every customer exactly once; the demands between two visits to the depot sum to at most the capacity;
@@ -10,8 +10,8 @@ Constraints  every customer exactly once; the demands between two visits to the 
 Finish       all customers served and back at the depot; a finished tour stays at the depot at no cost.
 Reward       minus the Euclidean length of the closed tour.
 
-Demands and loads are whole numbers held in float32, which is exact up to 2**24, so that "fits" is never a matter of
-rounding. The checker that judges finished tours shares no code with this file.
+Demands and loads are whole numbers held in float32, which is exact up to 2**24, so that rounding never decides
+whether a customer fits. The validator that checks finished tours shares no code with this file.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,9 @@ import torch
 from torch import Tensor
 
 DEPOT = 0
+MOST_CAPACITY = 2**24  # float32 counts whole numbers exactly up to here
+
+Routes = list[list[int]]  # of one tour: the customers between visits to the depot
 
 
 class Instances(NamedTuple):
@@ -31,15 +34,15 @@ class Instances(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the tours of each instance stand."""
+    """Progress of the tours of each instance."""
 
     node: Tensor  # (B, Q) int64, the node visited last
     load: Tensor  # (B, Q) float32, capacity left
-    waiting: Tensor  # (B, N, Q) bool, not served yet
+    waiting: Tensor  # (B, N, Q) bool, nodes not visited yet
 
 
 def reset(instances: Instances, num_tours: int) -> State:
-    """All tours at the depot with a full vehicle."""
+    """Return the state of tours that have not begun: at the depot with a full vehicle."""
     batch, num_nodes = instances.demand.shape
     device = instances.locs.device
     return State(
@@ -50,28 +53,28 @@ def reset(instances: Instances, num_tours: int) -> State:
 
 
 def feasible(instances: Instances, state: State) -> Tensor:
-    """(B, N, Q) bool: the nodes that may be visited next. At least one always may."""
+    """Return (B, N, Q) bool: the nodes that may be visited next, always at least one."""
     allowed = state.waiting & (instances.demand[..., None] <= state.load[:, None])
     allowed[:, DEPOT] = False
-    # At the depot the vehicle is full, so "nothing fits" there means "nothing is left": the tour is finished.
+    # At the depot the vehicle is full, so if nothing fits there, nothing is left: the tour is finished.
     allowed[:, DEPOT] = (state.node != DEPOT) | ~allowed.any(1)
     return allowed
 
 
 def step(instances: Instances, state: State, action: Tensor) -> State:
-    """Visit `action` (B, Q)."""
+    """Return the state after visiting `action` (B, Q)."""
     load = state.load - instances.demand.gather(1, action)
     load = torch.where(action == DEPOT, instances.capacity[:, None], load)
     return State(action, load, state.waiting.scatter(1, action[:, None], False))
 
 
 def finished(state: State) -> Tensor:
-    """() bool: no customer waits in any tour."""
+    """Return () bool: whether no customer waits in any tour."""
     return ~state.waiting[:, DEPOT + 1 :].any()
 
 
 def tour_length(locs: Tensor, actions: Tensor) -> Tensor:
-    """(B, S) length of the closed tours `actions` (B, S, T), which start and end at the depot."""
+    """Return the lengths (B, S) of the closed tours `actions` (B, S, T), which start and end at the depot."""
     batch, tours, steps = actions.shape
     index = actions.reshape(batch, tours * steps, 1).expand(-1, -1, 2)
     path = locs.gather(1, index).view(batch, tours, steps, 2)
@@ -80,9 +83,9 @@ def tour_length(locs: Tensor, actions: Tensor) -> Tensor:
     return (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1).sum(-1)
 
 
-def routes_of(actions: Tensor) -> list[list[int]]:
-    """Routes of one tour (T,): the customers between visits to the depot."""
-    routes: list[list[int]] = [[]]
+def routes_of(actions: Tensor) -> Routes:
+    """Return the routes of one tour (T,), without empty ones."""
+    routes: Routes = [[]]
     for node in actions.tolist():
         if node == DEPOT:
             routes.append([])

@@ -1,8 +1,8 @@
 """Graph attention (Velickovic et al. 2018) with distances on the edges, on complete or k-nearest-neighbour graphs.
 
-The dense layer and torch_geometric's GATConv hold the same parameters under the same names, so weights trained on one
-graph run on the other. Dense is 5 to 10 times faster on complete graphs of 20 to 50 nodes; the sparse one needs memory
-for N * k edges instead of N * N.
+The dense layer and torch_geometric's GATConv have the same parameters under the same names, so weights trained on one
+kind of graph work on the other. The dense layer is 5 to 10 times faster on complete graphs of 20 to 50 nodes; the
+sparse layer needs memory for N * k edges instead of N * N.
 """
 
 import torch
@@ -29,7 +29,7 @@ class DenseGAT(nn.Module):
             nn.init.xavier_uniform_(parameter)
 
     def forward(self, nodes: Tensor, distance: Tensor) -> Tensor:
-        """(B, N, D) and distances (B, N, N) -> (B, N, D); an infinite distance is a missing edge."""
+        """Map states (B, N, D) and distances (B, N, N) to states (B, N, D); an infinite distance is a missing edge."""
         batch, num_nodes, width = nodes.shape
         value = self.lin(nodes).view(batch, num_nodes, self.heads, -1)
         source = (value * self.att_src).sum(-1).transpose(1, 2)  # (B, H, N)
@@ -45,12 +45,12 @@ class DenseGAT(nn.Module):
 
 
 def sparse_gat(width: int, heads: int) -> nn.Module:
-    """The same layer on an edge list, by torch_geometric."""
-    from torch_geometric.nn import GATConv  # seconds to import, needed on sparse graphs only
+    """Return the same layer on an edge list, from torch_geometric."""
+    from torch_geometric.nn import GATConv  # takes seconds to import; only sparse graphs need it
 
     class FlatGATConv(GATConv):
         def forward(self, nodes: Tensor, graph: tuple[Tensor, Tensor]) -> Tensor:
-            """(B, N, D) and (edges (2, E), lengths (E, 1)) over B * N nodes -> (B, N, D)."""
+            """Map states (B, N, D) and (edges (2, E), lengths (E, 1)) over B * N nodes to states (B, N, D)."""
             edges, lengths = graph
             return super().forward(nodes.flatten(0, 1), edges, edge_attr=lengths).view_as(nodes)
 
@@ -58,15 +58,15 @@ def sparse_gat(width: int, heads: int) -> nn.Module:
 
 
 def nearest_neighbours(distance: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Edges (2, E) from each node's k nearest, itself included, and from the depot, with lengths (E, 1).
+    """Return edges (2, E) to each node from its k nearest, itself included, and the depot, with lengths (E, 1).
 
-    distance is (B, N, N); node i of instance b is numbered b * N + i.
+    `distance` is (B, N, N); node i of instance b is numbered b * N + i.
     """
     num_nodes = distance.shape[1]
     near = distance.topk(min(k, num_nodes), largest=False).indices  # (B, N, k)
     linked = torch.zeros_like(distance, dtype=torch.bool).scatter_(2, near, True)
     linked[..., DEPOT] = True
-    linked.diagonal(dim1=1, dim2=2).fill_(True)  # of more than k nodes in one place, topk may leave the node itself out
+    linked.diagonal(dim1=1, dim2=2).fill_(True)  # topk may leave a node itself out where more than k coincide
     instance, target, source = linked.nonzero(as_tuple=True)
     offset = instance * num_nodes
     return torch.stack([source + offset, target + offset]), distance[linked][:, None]

@@ -1,6 +1,6 @@
-"""Graph transformer with distance bias: attention among all nodes, biased by how far apart they are.
+"""Graph transformer with distance bias: attention among all nodes, biased by the distances between them.
 
-No node index enters, so renumbering the customers renumbers the output (permutation equivariance).
+No node number enters the computation, so it is permutation equivariant: renumbering customers renumbers the output.
 """
 
 import torch
@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 
 class DistanceBiasedAttention(nn.Module):
-    """Multi-head attention whose logits get `a * d + b * d**2`, with a and b learned for each head.
+    """Multi-head attention with `a * d + b * d**2` added to its logits, where a and b are learned for each head.
 
-    A bias by distance follows Graphormer (Ying et al. 2021), with the metric distance in place of the hop count.
+    The bias by distance follows Graphormer (Ying et al. 2021), with the metric distance in place of the hop count.
     """
 
     def __init__(self, width: int, heads: int):
@@ -21,13 +21,13 @@ class DistanceBiasedAttention(nn.Module):
         self.mix = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor, distance: Tensor) -> Tensor:
-        """(B, N, D) and distances (B, N, N) -> (B, N, D)."""
+        """Map node states (B, N, D) and distances (B, N, N) to states (B, N, D)."""
         batch, num_nodes, width = nodes.shape
         parts = self.query_key_value(nodes).view(batch, num_nodes, 3, self.heads, -1)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         linear, square = self.distance[:, None, :, None, None]
         bias = distance[:, None] * (linear + square * distance[:, None])  # (B, H, N, N)
-        # Written out: with a mask that needs a gradient the fused kernels fall back to a slower composite.
+        # Written out, because with a mask that needs a gradient the fused kernels fall back to a slower composite.
         scores = (query @ key.transpose(2, 3)) * (width // self.heads) ** -0.5
         mixed = (scores + bias.to(scores.dtype)).softmax(-1) @ value
         return self.mix(mixed.transpose(1, 2).reshape(batch, num_nodes, width))

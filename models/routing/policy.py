@@ -1,5 +1,6 @@
-"""A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they make together."""
+"""A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,19 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from models import io
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
-from models.routing.environment import Instances, State, finished, reset, step, tour_length
+from models.routing.environment import Instances, Routes, State, finished, reset, step, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
-from models.routing.search import Decode, solve
+from models.routing.solve import solve
 
 KINDS = ("gat", "gt", "dgt")
-PRESETS = {
-    "small": {"width": 128, "heads": 8, "layers": 3},
-    "medium": {"width": 128, "heads": 8, "layers": 6},
-    "large": {"width": 256, "heads": 16, "layers": 6},
-}
 PRESETS = {
     "small": {"width": 128, "heads": 8, "layers": 3},
     "medium": {"width": 128, "heads": 8, "layers": 6},
@@ -29,7 +26,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class RoutingConfig:
-    """Size and kind of a routing policy."""
+    """Kind and size of a routing policy."""
 
     kind: str = "gt"  # one of KINDS
     width: int = 128  # channels of a node state; a multiple of heads
@@ -39,15 +36,15 @@ class RoutingConfig:
 
 
 class Rollout(NamedTuple):
-    """Tours and what they cost."""
+    """Tours and their costs."""
 
     actions: Tensor  # (B, S, T) int64 nodes in order of visit, padded with the depot
     cost: Tensor  # (B, S) float32 length
     log_prob: Tensor | None  # (B, S) float32, None where no gradient is recorded
 
 
-class RoutingPolicy(nn.Module):
-    """A neural solver of capacitated vehicle routing problems with any number of customers; builds tours node by node.
+class RoutingPolicy(io.Model):
+    """A neural solver of capacitated vehicle routing problems of any size, which builds tours node by node.
 
     routes, cost = load("FOLDER").solve(locs, demand, capacity)  # from models.io import load
     """
@@ -67,7 +64,7 @@ class RoutingPolicy(nn.Module):
             raise ValueError(f"neighbors is {config.neighbors}, but only kind 'gat' has a sparse encoder")
         self.config = config
         self.gradient_checkpointing = False
-        attention = DistanceBiasedAttention
+        attention: Callable[[int, int], nn.Module] = DistanceBiasedAttention
         if config.kind == "gat":
             attention = sparse_gat if config.neighbors else DenseGAT
         self.embedding = NodeEmbedding(config.width)
@@ -77,7 +74,7 @@ class RoutingPolicy(nn.Module):
         self.decoder = PointerDecoder(config.width, config.heads, dynamic=config.kind == "dgt")
 
     def encode(self, instances: Instances) -> Cache:
-        """What every query on these instances shares."""
+        """Compute what all queries on these instances share."""
         distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
         graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
         nodes = self.embedding(instances)
@@ -91,10 +88,10 @@ class RoutingPolicy(nn.Module):
     def forward(self, instances: Instances, num_starts: int = 1, uniform: Tensor | None = None) -> Rollout:
         """Build `num_starts` tours per instance.
 
-        With several starts, tour j is sent to customer j + 1 first (POMO, Kwon et al. 2020); that step is no choice
-        and has no log-probability. `uniform` (B, S, 2 * (N - 1)), in [0, 1), decides what is sampled; without it the
-        likeliest node is taken. Tours are built without gradients from one encoding; if gradients are on, the
-        log-probabilities of whole tours come from one further pass over all steps in parallel.
+        With several starts, tour j visits customer j + 1 first (POMO, Kwon et al. 2020); the policy does not choose
+        that step, so it has no log-probability. `uniform` (B, S, 2 * (N - 1)), numbers in [0, 1), decides which nodes
+        are sampled; without it the likeliest node is visited. Tours are built without gradients from one encoding; if
+        gradients are enabled, one further pass over all steps in parallel computes the log-probabilities of the tours.
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
@@ -114,7 +111,7 @@ class RoutingPolicy(nn.Module):
     def log_prob(
         self, cache: Cache, instances: Instances, actions: Tensor, states: list[State], forced: bool
     ) -> Tensor:
-        """(B, S) log-probabilities of whole tours from the states before each step; a forced first is no choice."""
+        """Return log-probabilities (B, S) of whole tours from the states before each step, less a forced first step."""
         if forced:
             actions, states = actions[..., 1:], states[1:]
         queries = State(*(torch.stack(column, -1).flatten(-2) for column in zip(*states, strict=True)))
@@ -131,16 +128,17 @@ class RoutingPolicy(nn.Module):
         first: Tensor | None = None,
         record: bool = False,
     ) -> tuple[Tensor, list[State]]:
-        """Actions (B, S, T) of `num_tours` tours per instance and, to `record`, the states before each of T steps.
+        """Return actions (B, S, T) of `num_tours` tours per instance and, with `record`, the states before each step.
 
-        `first` (S,) are customers that the tours visit first; `uniform` as in `forward`.
+        `first` (S,) holds the customers that the tours visit first; `uniform` is as in `forward`.
         """
         batch, num_nodes = instances.demand.shape
         num_customers = num_nodes - 1
         state = reset(instances, num_tours)
-        # Asking whether all tours are finished waits for a GPU, so there it is asked now and then only.
+        # The check whether all tours are finished waits for the GPU, so there it runs only now and then.
         every = 1 if state.node.device.type == "cpu" else max(4, num_customers // 8)
-        actions, states = [], []
+        actions: list[Tensor] = []
+        states: list[State] = []
         for t in range(2 * num_customers):
             if record:
                 states.append(state)
@@ -161,27 +159,33 @@ class RoutingPolicy(nn.Module):
         demand: Any,
         capacity: int,
         *,
-        decode: Decode = "multistart",
+        decode: str = "multistart",
         samples: int = 128,
         starts: int | None = None,
         augment: bool = True,
         seed: int = 0,
-    ) -> tuple[list[list[int]], float]:
-        """Routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
+    ) -> tuple[Routes, float]:
+        """Return routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
 
-        locs (N, 2) are coordinates in any unit, the depot first; demand (N,) whole numbers, 0 at the depot; capacity
-        a whole number; lists, arrays or tensors. The other settings are those of `search`. For a thousand customers
-        `starts=20` or so bounds the time. Raises ValueError for what is no instance.
+        locs (N, 2) are coordinates in any unit, the depot first; demand (N,) are whole numbers, 0 at the depot;
+        capacity is a whole number. Lists, arrays and tensors are accepted. The other settings are those of `search`;
+        for a thousand customers, `starts=20` or so bounds the time. Raises ValueError if this is not an instance.
         """
-        settings = {"decode": decode, "samples": samples, "starts": starts, "augment": augment, "seed": seed}
-        return solve(self, locs, demand, capacity, **settings)
+        return solve(
+            *(self, locs, demand, capacity),
+            decode=decode,
+            samples=samples,
+            starts=starts,
+            augment=augment,
+            seed=seed,
+        )
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """torch.compile the decoder, which every step calls; the loop around it depends on the data."""
+        """Compile the decoder, which every step calls; the loop around it depends on the data."""
         self.decoder.compile(*args, **{"dynamic": True, **kwargs})
 
     def example(self) -> dict[str, Any]:
-        """Arguments of a deterministic forward pass: two instances of ten customers."""
+        """Return arguments of a deterministic forward pass: two instances of ten customers."""
         generator = torch.Generator().manual_seed(0)
         locs = torch.rand(2, 11, 2, generator=generator)
         demand = torch.randint(1, 10, (2, 11), generator=generator).float()
@@ -195,8 +199,8 @@ def _draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """Sample nodes (B, Q) from logits (B, N, Q) by inverting the distribution function at `uniform` (B, Q)."""
     cumulative = logits.softmax(1).cumsum(1)
     num_nodes = logits.shape[1]
-    # The first node past the threshold. A parallel sum may round so that this is a forbidden node, or that there is
-    # none, so only allowed nodes compete, and all of them do.
+    # The first node past the threshold is the one drawn. A parallel sum may round so that this is a forbidden node or
+    # that no node is past it, so every allowed node takes part, and no other.
     rank = torch.arange(num_nodes, 0, -1, device=logits.device)[:, None]
     passed = (cumulative > uniform[:, None] * cumulative[:, -1:]) * rank + 1
     return passed.masked_fill_(logits <= FORBIDDEN / 2, 0).argmax(1)

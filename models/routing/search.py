@@ -1,29 +1,97 @@
-"""Tours from a trained policy: greedily, by sampling, or from many starts, on the 8 symmetries of the square."""
+"""Searching tours with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square.
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+A new strategy is a function here and its entry in DECODES; configs take their choices from that table.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from common.random import derive_key, uniform
-from models.routing.environment import DEPOT, Instances, routes_of, tour_length
+from models.routing.decoder import Cache
+from models.routing.environment import DEPOT, Instances, State, tour_length
 
-if TYPE_CHECKING:
-    from models.routing.policy import RoutingPolicy
-
-Decode = Literal["greedy", "sampling", "multistart"]
 SYMMETRIES = 8
 MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would share the noise of another instance
-MOST_CAPACITY = 2**24  # whole numbers up to here are exact in float32
+
+
+class TourBuilder(Protocol):
+    """The methods of a routing policy that a search calls."""
+
+    def encode(self, instances: Instances) -> Cache: ...
+
+    def build(
+        self,
+        cache: Cache,
+        instances: Instances,
+        num_tours: int,
+        uniform: Tensor | None = None,
+        first: Tensor | None = None,
+    ) -> tuple[Tensor, list[State]]: ...
+
+
+# ------------------------------------------------------------------------------------------- decoding strategies
+
+
+class Request(NamedTuple):
+    """Settings of a search that a strategy may use."""
+
+    num_customers: int
+    samples: int
+    starts: int | None
+    seed: int
+
+
+class Guidance(NamedTuple):
+    """Arguments of `build` that make the tours of one row differ."""
+
+    uniform: Tensor | None = None  # (R, S, T) numbers in [0, 1) that decide which nodes are sampled
+    first: Tensor | None = None  # (S,) customers that the tours visit first
+
+
+class Plan(NamedTuple):
+    """Tours that a strategy builds for every row; a row is one instance under one symmetry."""
+
+    num_tours: int
+    guide: Callable[[Tensor, Tensor], Guidance]  # called with row numbers (R,) and tour numbers (S,)
+
+
+def greedy(request: Request) -> Plan:
+    """Build one tour and always visit the likeliest node next."""
+    return Plan(1, lambda rows, tours: Guidance())
+
+
+def sampling(request: Request) -> Plan:
+    """Build `samples` tours by drawing nodes; each tour has a stream of random numbers of its own."""
+    key, most_steps = derive_key(request.seed, "search"), 2 * request.num_customers
+
+    def guide(rows: Tensor, tours: Tensor) -> Guidance:
+        streams = rows[:, None] * MOST_SAMPLES + tours
+        noise = uniform(key, streams.flatten(), most_steps)
+        return Guidance(uniform=noise.view(*streams.shape, most_steps))
+
+    return Plan(request.samples, guide)
+
+
+def multistart(request: Request) -> Plan:
+    """Build greedy tours that visit customer 1, 2, ... up to `starts` first (POMO, Kwon et al. 2020)."""
+    return Plan(request.starts or request.num_customers, lambda rows, tours: Guidance(first=tours + 1))
+
+
+DECODES: dict[str, Callable[[Request], Plan]] = {"greedy": greedy, "sampling": sampling, "multistart": multistart}
+
+
+# --------------------------------------------------------------------------------------------------- the search
 
 
 @torch.no_grad()
 def search(
-    policy: "RoutingPolicy",
+    policy: TourBuilder,
     instances: Instances,
-    decode: Decode = "multistart",
+    decode: str = "multistart",
     *,
     samples: int = 128,
     starts: int | None = None,
@@ -32,27 +100,27 @@ def search(
     items: Tensor | None = None,
     max_scores: int = 2**20,
 ) -> tuple[Tensor, Tensor]:
-    """The best tour found per instance: actions (B, T) int64, padded with the depot, and cost (B,) float32.
+    """Return the best tour found per instance: actions (B, T) int64, padded with the depot, and cost (B,) float32.
 
-    greedy      one tour, always the likeliest node
-    sampling    `samples` tours; their noise depends on (seed, items[b], symmetry, sample) and not on how instances
-                are batched. `items` (B,) int64 numbers the instances, 0 to B - 1 without it
-    multistart  greedy tours through customers 1 to `starts` first (POMO, Kwon et al. 2020); all without it
+    `decode` is a key of DECODES; `samples` and `starts` are described there. Without `starts`, multistart builds one
+    tour per customer. The noise of sampling depends on (seed, items[b], symmetry, sample) and not on how instances
+    are batched; `items` (B,) int64 numbers the instances and is 0 to B - 1 by default.
 
-    With `augment` all that is done for each of the 8 symmetries of the square, and the best is kept (ibid.). Costs are
-    of the original coordinates. `max_scores` bounds memory and, but for rounding, changes no result: so many (tour,
-    node) pairs are scored at a time, at about 300 bytes each with 8 heads. Raises ValueError for settings that do not
-    fit.
+    With `augment` the strategy is repeated for each of the 8 symmetries of the square, and the best tour is kept
+    (Kwon et al. 2020). Costs are measured in the original coordinates. `max_scores` bounds memory: at most this many
+    (tour, node) pairs are scored at a time, at about 300 bytes each with 8 heads; results change by rounding only.
+    Raises ValueError for settings that do not fit.
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
-    tours = _num_tours(decode, samples, starts, num_nodes - 1)
+    request = Request(num_nodes - 1, samples, starts, seed)
+    _check(decode, request)
+    plan = DECODES[decode](request)
     variants = SYMMETRIES if augment else 1
     items = torch.arange(batch, device=device) if items is None else items.to(device)
-    key = derive_key(seed, "search")
 
-    # A row is one instance under one symmetry. Its encoder compares all pairs of nodes, hence the maximum.
-    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, tours)))
+    # The encoder compares all pairs of nodes of a row, hence the maximum.
+    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, plan.num_tours)))
     tours_at_once = max(1, max_scores // num_nodes)
     best = torch.full((batch * variants,), torch.inf, device=device)
     best_actions = torch.zeros(batch * variants, most_steps, dtype=torch.long, device=device)
@@ -61,13 +129,9 @@ def search(
         original = Instances(*(tensor[owner] for tensor in instances))
         turned = original._replace(locs=turn(original.locs, symmetry))
         cache = policy.encode(turned)
-        for tour in torch.arange(tours, device=device).split(tours_at_once):
-            noise = None
-            if decode == "sampling":
-                streams = (items[owner] * SYMMETRIES + symmetry)[:, None] * MOST_SAMPLES + tour
-                noise = uniform(key, streams.flatten(), most_steps).view(*streams.shape, most_steps)
-            first = tour + 1 if decode == "multistart" else None
-            actions, _ = policy.build(cache, turned, len(tour), noise, first)
+        for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
+            guidance = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
+            actions, _ = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
             cost, index = tour_length(original.locs, actions).min(1)
             actions = actions.gather(1, index[:, None, None].expand(-1, 1, actions.shape[2])).squeeze(1)
             actions = F.pad(actions, (0, most_steps - actions.shape[1]), value=DEPOT)
@@ -81,81 +145,20 @@ def search(
 
 
 def turn(locs: Tensor, symmetry: Tensor) -> Tensor:
-    """Locations (B, N, 2) in the unit square under symmetries (B,) of it, numbered 0 (none) to 7."""
+    """Apply symmetries (B,) of the unit square, numbered 0 (the identity) to 7, to locations (B, N, 2) in it."""
     mirrored = torch.stack([symmetry & 1, symmetry & 2], -1)[:, None].bool()
     locs = torch.where(mirrored, 1 - locs, locs)
     return torch.where((symmetry >= 4)[:, None, None], locs.flip(-1), locs)
 
 
-def solve(
-    policy: "RoutingPolicy", locs: Any, demand: Any, capacity: int, **settings: Any
-) -> tuple[list[list[int]], float]:
-    """`RoutingPolicy.solve`, which see."""
-    locs, demand = _checked(locs, demand, capacity)
-    if len(locs) == 1:
-        return [], 0.0
-    extent = (locs.max(0).values - locs.min(0).values).max().item()
-    scaled = (locs - locs.min(0).values) / (extent or 1.0)  # one factor for both axes keeps the shape
-    instances = Instances(scaled.float()[None], demand.float()[None], torch.tensor([float(capacity)]))
-    device = next(policy.parameters()).device
-    actions, _ = search(policy, Instances(*(tensor.to(device) for tensor in instances)), **settings)
-    routes = routes_of(actions[0])
-    if sorted(node for route in routes for node in route) != list(range(1, len(locs))):
-        raise ValueError(
-            "the policy leaves customers out, as one with weights that are not finite does; train it again"
-        )
-    return routes, sum(_length(locs, [DEPOT, *route, DEPOT]) for route in routes)
-
-
-def _num_tours(decode: str, samples: int, starts: int | None, num_customers: int) -> int:
-    """Tours per instance and symmetry; ValueError for settings that do not fit."""
-    if decode not in get_args(Decode):
-        raise ValueError(f"decode is {decode!r}; known: {', '.join(get_args(Decode))}")
+def _check(decode: str, request: Request) -> None:
+    """Raise ValueError for settings that do not fit."""
+    num_customers, samples, starts, _ = request
+    if decode not in DECODES:
+        raise ValueError(f"decode is {decode!r}; known: {', '.join(DECODES)}")
     if starts is not None and decode != "multistart":
         raise ValueError(f"starts is {starts}, but decode is {decode!r}; starts need decode 'multistart'")
     if starts is not None and not 1 <= starts <= num_customers:
         raise ValueError(f"starts is {starts}; it must be from 1 to {num_customers}, the number of customers")
     if not 1 <= samples <= MOST_SAMPLES:
         raise ValueError(f"samples is {samples}; it must be from 1 to {MOST_SAMPLES}")
-    return {"greedy": 1, "sampling": samples, "multistart": starts or num_customers}[decode]
-
-
-def _checked(locs: Any, demand: Any, capacity: int) -> tuple[Tensor, Tensor]:
-    """Locations (N, 2) and demands (N,) as float64; ValueError for what is no instance."""
-    locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
-    if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):
-        raise ValueError(f"locs has shape {list(locs.shape)}; it must be (N, 2), the depot first, then N - 1 customers")
-    if demand.shape != locs.shape[:1]:
-        raise ValueError(
-            f"demand has shape {list(demand.shape)}; it must be ({len(locs)},), one number for each of locs"
-        )
-    most = _numbers(capacity, "capacity")
-    if most.ndim or most != most.round() or not 1 <= most <= MOST_CAPACITY:
-        raise ValueError(f"capacity is {capacity}; it must be a whole number from 1 to {MOST_CAPACITY}")
-    if demand[DEPOT] != 0:
-        raise ValueError(f"demand[0] is {demand[DEPOT].item():g}; it is the depot's and must be 0")
-    for wrong, must in [
-        ((demand < 0) | (demand != demand.round()), "must be a whole number, 0 or more"),
-        (demand > capacity, f"is more than a vehicle's capacity of {most:g}; split the customer in several"),
-    ]:
-        if wrong.any():
-            i = int(wrong.nonzero()[0])
-            raise ValueError(f"demand[{i}] is {demand[i].item():g}; it {must}")
-    return locs, demand
-
-
-def _numbers(values: Any, name: str) -> Tensor:
-    """A finite float64 tensor on the CPU from lists, arrays or tensors."""
-    try:
-        tensor = torch.as_tensor(values, dtype=torch.float64, device="cpu")
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be numbers: {error}") from error
-    if not tensor.isfinite().all():
-        raise ValueError(f"{name} has values that are not finite numbers")
-    return tensor
-
-
-def _length(locs: Tensor, path: Sequence[int]) -> float:
-    """Length of a path over nodes."""
-    steps = locs[list(path)].diff(dim=0)
-    return steps.norm(dim=1).sum().item()

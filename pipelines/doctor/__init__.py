@@ -1,1 +1,1 @@
-"""Is this machine ready to train, and how fast is it?"""
+"""Checks that this machine is ready to train, and measurements of how fast it trains."""

@@ -1,7 +1,7 @@
-"""Did the processes that were asked for find each other?
+"""Check that the processes that were asked for found each other.
 
-Accelerate 1.15 starts one process, or two that train apart, for several spellings that ask for two, without an error.
-accelerate_configs/README.md has the table.
+For several spellings that ask for two processes Accelerate 1.15 starts one, or two that train separately, without an
+error. accelerate_configs/README.md has the table.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ from common.errors import UserError
 def check_world(accelerator_num_processes: int) -> None:
     """Raise `UserError` if fewer processes formed (`accelerator.num_processes`) than were asked for.
 
-    Call it right after `Accelerator()`. The message holds the command that works, with this script's own arguments.
+    Call it right after `Accelerator()`. The message gives the command that works, with this script's own arguments.
     """
     formed = accelerator_num_processes
     asked = int(os.environ.get("WORLD_SIZE", 1))
     if formed < asked:
         raise UserError(
-            f"{asked} processes were asked for and started, but each sees {formed}: they would train apart and write "
-            f"to the same run folder.\n{_remedy(asked)}"
+            f"{asked} processes were asked for and started, but each sees only {formed}: they would train separately "
+            f"and write to the same run folder.\n{_remedy(asked)}"
         )
     asked = _asked_of_simple_launcher()
     if formed < asked:
         raise UserError(
-            f"accelerate launch was asked for {asked} processes, but started {formed}: only with --multi_gpu, or a "
-            f"distributed_type that implies it, does it start more.\n{_remedy(asked)}"
+            f"accelerate launch was asked for {asked} processes, but started {formed}: it starts more only with "
+            f"--multi_gpu or a distributed_type that implies it.\n{_remedy(asked)}"
         )
 
 
 def _asked_of_simple_launcher() -> int:
-    """How many processes `accelerate launch` was asked for when it took the path that starts one; otherwise 1."""
+    """Return the number of processes that `accelerate launch` was asked for when it took the path that starts one.
+
+    Return 1 if something else started this process.
+    """
     # That path leaves no count in the environment, only MASTER_ADDR where more than one was asked for; an ordinary
-    # MASTER_ADDR, set by a cluster, looks the same. The launcher is still our ancestor, so its own words decide.
+    # MASTER_ADDR, set by a cluster, looks the same. The launcher is still our ancestor, so its command line decides.
     if "MASTER_ADDR" not in os.environ or "ACCELERATE_MIXED_PRECISION" not in os.environ or "LOCAL_RANK" in os.environ:
         return 1
     import psutil
@@ -47,7 +50,7 @@ def _asked_of_simple_launcher() -> int:
     for ancestor in psutil.Process().parents():
         try:
             words = _launch_words(ancestor.cmdline())
-        except psutil.Error:  # not ours to look at, or gone
+        except psutil.Error:  # another user's process, or one that has ended
             continue
         if words is None:
             continue
@@ -61,7 +64,7 @@ def _asked_of_simple_launcher() -> int:
 
 
 def _launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
-    """What follows `accelerate launch` on a command line; None if it is another program."""
+    """Return the words after `accelerate launch` on a command line, or None if it starts another program."""
     for i, word in enumerate(command_line):
         name = os.path.basename(word).removesuffix(".exe")
         if name in ("accelerate-launch", "accelerate.commands.launch"):
@@ -72,7 +75,7 @@ def _launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
 
 
 def _remedy(asked: int) -> str:
-    """The commands that start `asked` processes on this machine, or one."""
+    """Return the commands that start `asked` processes on this machine, and the one that starts a single process."""
     import torch
 
     gpus = torch.cuda.device_count()
@@ -96,5 +99,8 @@ def _remedy(asked: int) -> str:
         lines += [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
     lines += ["One process:", f"  accelerate launch {'--cpu ' if on_cpu else ''}--num_processes 1 {flags}"]
     if gpus < asked and not on_cpu:
-        lines += [f"torch sees {gpus} GPUs here. If that is wrong, this says why:", "  python pipelines/doctor.py"]
+        lines += [
+            f"torch sees {gpus} GPUs here. If that is wrong, this command says why:",
+            "  python pipelines/doctor.py",
+        ]
     return "\n".join(lines)

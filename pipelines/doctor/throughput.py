@@ -1,63 +1,56 @@
-"""Whole training steps, timed."""
+"""Measurements of whole training steps: time, memory, utilisation, floating-point operations."""
 
-import contextlib
-import resource
+from __future__ import annotations
+
 import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import Accelerator
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
-from common.gpu import read_gpu
+from common.flops import counted
+from common.gpu import GIB, read_gpu
+from common.machine import peak_memory_bytes, processor
 from pipelines.engine.batches import stream
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.loop import Loop
-from pipelines.engine.runs import Run, processor
+from pipelines.engine.run import Run
+from pipelines.engine.update import Updater
 from pipelines.engine.workload import Task
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 WARM_UP = 3  # steps: allocations, kernel choices, compilation
 
 
-def measure(
-    task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, select: str, steps: int
-) -> dict[str, Any]:
-    """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing is kept of the training."""
+@dataclass
+class Timings:
+    """Readings of the timed steps, in order."""
+
+    seconds: list[float] = field(default_factory=list)
+    waited_seconds: list[float] = field(default_factory=list)  # of each step, spent waiting for data
+    gpu_percent: list[float] = field(default_factory=list)  # empty without a GPU that tells its utilisation
+
+
+def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Any]:
+    """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing of the training is kept."""
     training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None})
     config = config.model_copy(update={"training": training})
-    loop = Loop(task, config, accelerator, run, select)
-    loop.choose_micro_batch_size()
-    batches = loop.batches()
-    loop.model.train()
+    updater = Updater(task, config, accelerator, run)
+    updater.choose_micro_batch_size()
     cuda = accelerator.device.type == "cuda"
-    times, waits, utilisation = [], [], []
-    for step in range(WARM_UP + steps):
-        if step == WARM_UP and cuda:
-            torch.cuda.reset_peak_memory_stats()
-        began = time.perf_counter()
-        loop.update(batches)
-        if cuda:
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-        waits.append(loop.monitor.waited)
-        loop.monitor.waited = 0.0
-        gpu = read_gpu(accelerator.device)
-        if gpu and gpu.utilisation_percent is not None:
-            utilisation.append(gpu.utilisation_percent)
-    times, waits, utilisation = times[WARM_UP:], waits[WARM_UP:], utilisation[WARM_UP:]
-    # On a CPU the process's peak, which the kernel counts in KiB, is the nearest there is.
-    peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    median = statistics.median(times)
-    quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [median] * 3
-    product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, loop, accelerator)
+    timings = _time_steps(updater, accelerator.device, steps)
+    # On a CPU, the process's own peak comes nearest to the peak of allocations.
+    peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
+    median = statistics.median(timings.seconds)
+    quartiles = statistics.quantiles(timings.seconds, n=4) if steps > 1 else [median] * 3
+    product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
-    targets = statistics.mean(float(entry["count"]) for entry in loop.figures[WARM_UP:]) * accelerator.num_processes
+    targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
     return {
         "workload": run.workload,
         "device": torch.cuda.get_device_name() if cuda else processor(),
@@ -66,35 +59,60 @@ def measure(
         "precision": accelerator.mixed_precision,
         "parameters": sum(p.numel() for p in task.model.parameters()),
         "batch_size": training.batch_size,
-        "micro_batch_size": loop.progress.micro_batch_size,
+        "micro_batch_size": updater.progress.micro_batch_size,
         "steps": steps,
         "examples_per_s": training.batch_size / median,
         "targets_per_s": targets / median,  # what the loss is a mean over: examples, tokens, characters
         "step_s": median,
         "step_s_quartiles": [quartiles[0], quartiles[2]],
-        "peak_memory_gib": peak / 2**30,
-        "data_wait": sum(waits) / sum(times),
-        "gpu_utilisation_percent": statistics.mean(utilisation) if utilisation else None,
-        # Of one process. A data sheet's peak is the usual denominator; a large product is what can be had of it here.
+        "peak_memory_gib": peak / GIB,
+        "data_wait": sum(timings.waited_seconds) / sum(timings.seconds),
+        "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
+        # Per process. Utilisation is usually relative to a data sheet's peak; here it is relative to a large matrix
+        # product, the most that this machine reaches.
         "model_tflops_per_s": None if reached is None else reached / 1e12,
         "product_tflops_per_s": product / 1e12,
         "model_flops_utilisation": None if reached is None else reached / product,
     }
 
 
-def flops_per_example(task: Task, loop: Loop, accelerator: Accelerator) -> float | None:
-    """Floating-point operations of an example's loss and its gradient (Chowdhery et al. 2022), counted.
+def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
+    """Make WARM_UP updates, then `steps` timed ones."""
+    batches = updater.batches()
+    updater.model.train()
+    timings = Timings()
+    for step in range(WARM_UP + steps):
+        if step == WARM_UP:
+            timings = Timings()
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+        began = time.perf_counter()
+        updater.update(batches)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        timings.seconds.append(time.perf_counter() - began)
+        timings.waited_seconds.append(updater.monitor.waited)
+        updater.monitor.waited = 0.0
+        gpu = read_gpu(device)
+        if gpu and gpu.utilisation_percent is not None:
+            timings.gpu_percent.append(gpu.utilisation_percent)
+    return timings
 
-    What gradient checkpointing computes again is not among them. None for recurrent networks: their kernels are opaque.
+
+def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
+    """Count the floating-point operations of one example's loss and its gradient (Chowdhery et al. 2022).
+
+    Operations that gradient checkpointing repeats are not counted. Return None for recurrent networks, whose kernels
+    are opaque.
     """
-    model, size = task.model, loop.progress.micro_batch_size
+    model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None
     again = getattr(model, "gradient_checkpointing", False)
     if again:
         model.gradient_checkpointing, size = False, 1  # one example's activations fit
     try:
-        ((_, batch),) = stream(task.train, iter([loop.order.items(0)[:size]]), accelerator.device)
+        ((_, batch),) = stream(task.train, iter([updater.order.items(0)[:size]]), accelerator.device)
         with torch.compiler.set_stance("force_eager"), counted() as counter:
             with accelerator.autocast():
                 loss = task.loss(model, batch).value
@@ -106,19 +124,10 @@ def flops_per_example(task: Task, loop: Loop, accelerator: Accelerator) -> float
     return counter.get_total_flops() / size
 
 
-@contextlib.contextmanager
-def counted() -> Iterator[FlopCounterMode]:
-    """Counts operations within it, also those of attention on a CPU, whose own kernel torch does not count."""
-    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
-    kernels = [*(kernels if torch.cuda.is_available() else []), SDPBackend.MATH]
-    with sdpa_kernel(kernels), FlopCounterMode(display=False) as counter:
-        yield counter
-
-
 def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
-    """Operations per second of a large matrix product in the type that most of the model is computed in."""
+    """Return the operations per second of a large matrix product in the type that most of the model computes in."""
     mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
-    counts = Counter()
+    counts: Counter[torch.dtype] = Counter()
     for parameter in model.parameters():
         counts[parameter.dtype if parameter.is_floating_point() else mixed or torch.bfloat16] += parameter.numel()
     side = 8192 if accelerator.device.type == "cuda" else 1024
@@ -134,7 +143,7 @@ def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
 
 
 def temporary_run(workload: str) -> Run:
-    """A run whose folder nobody will look at."""
+    """Return a run in a temporary folder, for measurements that leave nothing behind in runs/."""
     run = Run(workload, "benchmark")
     run.folder = type(run.folder)(tempfile.mkdtemp(prefix="benchmark-"))
     return run

@@ -1,1 +1,1 @@
-"""Everything generic: configuration, data order, the training loop, checkpoints, runs, monitoring, reports."""
+"""The training path, the same for every workload: configuration, data order, loop, checkpoints, runs, monitoring."""

@@ -1,23 +1,26 @@
-"""Which examples make up the batch of which step, and how they get to the device.
+"""Order of the examples, sources of batches, and their way to the device.
 
-The global batch of update k is the same whatever the number of processes: a pure function of (seed, k). Each rank
-takes its slice. All that resuming needs is k.
+The global batch of update k is a pure function of (seed, k), whatever the number of processes. Each rank takes its
+slice, and k is all that resuming needs.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from common.errors import UserError
 from common.random import derive_key
-from pipelines.engine.workload import Source
+from pipelines.engine.workload import MapItems, Source
 
 
 class Order:
-    """The endless stream of item numbers that training consumes, `batch_size` at a time.
+    """Endless stream of the item numbers that training consumes, `batch_size` at a time.
 
     A finite source is read as one permutation after another, so that every item comes once per epoch even where a
     batch reaches into the next one. An endless source is read in the order of its item numbers.
@@ -28,7 +31,7 @@ class Order:
         self._epoch, self._permutation = -1, torch.empty(0, dtype=torch.long)
 
     def items(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
-        """Item numbers of update `step`, counted from 0: the slice that `rank` of `world` processes handles, (b,)."""
+        """Return the slice (b,) of item numbers that `rank` of `world` processes handles in update `step`, from 0."""
         size = self.batch_size // world
         start = step * self.batch_size + rank * size
         if self.size is None:
@@ -45,13 +48,14 @@ class Order:
 
     def _permute(self, epoch: int) -> Tensor:
         if epoch != self._epoch:
+            assert self.size is not None, "an endless source has no epochs"
             generator = torch.Generator().manual_seed(derive_key(self.seed, "order", epoch))
             self._epoch, self._permutation = epoch, torch.randperm(self.size, generator=generator)
         return self._permutation
 
 
 def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> None:
-    """Refuse batch sizes that processes and micro-batches do not divide."""
+    """Raise UserError for a batch size that the processes or the micro-batch size do not divide."""
     if batch_size % world:
         lower = batch_size - batch_size % world
         raise UserError(
@@ -79,13 +83,13 @@ class Resident:
         self.size = len(next(iter(tensors.values())))
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """{name: (b, ...)} of `items` (b,)."""
+        """Return {name: (b, ...)} for `items` (b,)."""
         items = items.to(self.device)
         return {name: tensor.index_select(0, items) for name, tensor in self.tensors.items()}
 
 
 def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Any]]:
-    """(items, batch) for each entry of `plan`, loaded ahead by worker processes where the source asks for them."""
+    """Yield (items, batch) for each entry of `plan`, loaded ahead by worker processes if the source asks for them."""
     if not source.workers:
         for items in plan:
             yield items, source.batch(items)
@@ -100,11 +104,11 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
         prefetch_factor=2,
     )
     for items, batch in loader:
-        yield items, _to_device(batch, device)
+        yield items, send_to_device(batch, device, non_blocking=True)
 
 
 class _Indexed(Dataset):
-    """A source as a torch dataset whose index is a whole micro-batch of item numbers."""
+    """A source as a torch dataset that is indexed by a whole micro-batch of item numbers."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -113,13 +117,26 @@ class _Indexed(Dataset):
         return items, self.source.batch(items)
 
 
-def _to_device(batch: Any, device: torch.device) -> Any:
-    if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, Mapping):
-        return {name: _to_device(value, device) for name, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_to_device(value, device) for value in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(_to_device(value, device) for value in batch)
-    return batch
+def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
+    """Return a function that maps over the items of a finite source with all processes of the accelerator."""
+
+    @torch.no_grad()
+    def map_items(
+        source: Source, function: Callable[[Any], Mapping[str, Tensor]], batch_size: int | None = None
+    ) -> dict[str, Tensor]:
+        assert source.size is not None, "an endless source has no last item"
+        world = accelerator.num_processes
+        local = min(batch_size or default_batch_size, math.ceil(source.size / world))
+        starts = range(0, source.size, local * world)
+        # Every rank gets equally many items, so the last round is filled up with item 0 and cut after gathering.
+        mine = torch.arange(local) + local * accelerator.process_index
+        plan = ((start + mine).masked_fill(start + mine >= source.size, 0) for start in starts)
+        chunks: dict[str, list[Tensor]] = {}
+        for _, batch in stream(source, plan, accelerator.device):
+            with accelerator.autocast():
+                found = function(batch)
+            for name, values in found.items():
+                chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
+        return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}
+
+    return map_items

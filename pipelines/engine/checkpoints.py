@@ -1,15 +1,15 @@
 """Checkpoints that are complete or absent, verified before they are trusted, and resume exactly.
 
-A checkpoint is a folder step-000500/ with model.safetensors, optimizer.pt and task.pt (tensors and plain values, read
-with weights_only), progress.json, and manifest.json with the SHA-256 of each. It does not depend on the number of
-processes that wrote it.
+A checkpoint is a folder step-000500/ with model.safetensors, average.safetensors where weights are averaged,
+optimizer.pt and task.pt (tensors and plain values, read with weights_only), progress.json, and manifest.json with the
+SHA-256 of each. It does not depend on the number of processes that wrote it.
 """
 
 import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +19,47 @@ from accelerate import Accelerator, DistributedType
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    get_model_state_dict,
     get_state_dict,
     set_model_state_dict,
     set_optimizer_state_dict,
 )
 
+from common.averaging import Average
 from common.errors import UserError
-from common.files import digests, folder_at_once, sha256, write_json
+from common.files import digests, fault, folder_at_once, write_json
 
-NAME = re.compile(r"step-(\d{6,})")
-MANIFEST = "manifest.json"
+NAME = re.compile(r"step-\d{6,}")
+MANIFEST, AVERAGE = "manifest.json", "average.safetensors"
+
+
+OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
 
 def save(
     folder: Path,
     accelerator: Accelerator,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizers: Sequence[torch.optim.Optimizer],
+    average: Average | None,
     task: Mapping[str, Any],
     progress: Mapping[str, Any],
     keep: int,
 ) -> None:
-    """Write folder/step-NNNNNN, then delete all but the newest `keep`. To be called on all ranks."""
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    weights, moments = get_state_dict(model, optimizer, options=options)
+    """Write folder/step-NNNNNN, then delete all but the newest `keep`. Call it on all ranks."""
+    weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
+    averaged = None
+    if average is not None:
+        with average.in_place():  # as bytes: on a CPU a state is no copy
+            averaged = _tensor_bytes(get_model_state_dict(model, options=OPTIONS))
     if accelerator.scaler is not None:
         progress = {**progress, "scaler": accelerator.scaler.state_dict()}
     if accelerator.is_main_process:
         name = f"step-{progress['step']:06d}"
         with folder_at_once(folder / name) as temporary:
-            # Tied weights share memory, which safetensors refuses: each name is written as a tensor of its own.
-            copies = {key: value.clone() for key, value in weights.items()}
-            (temporary / "model.safetensors").write_bytes(safetensors.torch.save(copies))
+            (temporary / "model.safetensors").write_bytes(_tensor_bytes(weights))
+            if averaged is not None:
+                (temporary / AVERAGE).write_bytes(averaged)
             (temporary / "optimizer.pt").write_bytes(_torch_bytes(moments))
             (temporary / "task.pt").write_bytes(_torch_bytes(dict(task)))
             write_json(temporary / "progress.json", dict(progress))
@@ -60,44 +69,51 @@ def save(
     accelerator.wait_for_everyone()
 
 
+def _tensor_bytes(weights: Mapping[str, Any]) -> bytes:
+    # Tied weights share memory, which safetensors refuses: each name is written as a tensor of its own.
+    return safetensors.torch.save({key: value.clone() for key, value in weights.items()})
+
+
 def _torch_bytes(value: Any) -> bytes:
-    """What torch.save writes. Written by us, since the libraries report a full disk in errors of their own kinds."""
+    """Serialise with torch.save. The caller writes the bytes: the library reports a full disk in errors of its own."""
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
 
 
 def found(folder: Path) -> list[Path]:
-    """Checkpoints in `folder`, newest first."""
+    """Return the checkpoints in `folder`, newest first."""
     names = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(names, key=lambda path: int(NAME.fullmatch(path.name)[1]), reverse=True)
+    return sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
 def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose files match its manifest; each unsound one is named through `warn`."""
+    """Return the newest checkpoint whose files match its manifest; report each damaged one through `warn`."""
     paths = found(folder)
     for path in paths:
-        fault = _fault(path)
-        if fault is None:
+        reason = fault(path, MANIFEST)
+        if reason is None:
             return path
-        warn(f"checkpoint {path} is refused: {fault}")
+        warn(f"checkpoint {path} is refused: {reason}")
     if paths:
         raise UserError(f"no sound checkpoint in {folder}: delete the run folder and start again, or restore a backup")
     return None
 
 
 def load(
-    path: Path, accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer
+    path: Path,
+    accelerator: Accelerator,
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    average: Average | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Restore model and optimizer from a verified checkpoint; returns (task state, progress)."""
-    weights = safetensors.torch.load_file(path / "model.safetensors")
+    """Restore model, optimizers and averaged weights from a verified checkpoint; return (task state, progress)."""
+    if average is not None:
+        with average.in_place():  # so that what is loaded ends up in the average
+            _load_weights(path / AVERAGE, accelerator, model)
+    _load_weights(path / "model.safetensors", accelerator, model)
     moments = torch.load(path / "optimizer.pt", weights_only=True)
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
-    if accelerator.distributed_type == DistributedType.FSDP:
-        set_model_state_dict(model, weights, options=options)
-    else:  # the model itself knows which of its weights are not saved, as they are those of a base
-        accelerator.unwrap_model(model).load_state_dict(weights)
-    set_optimizer_state_dict(model, optimizer, moments, options=options)
+    set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
     progress = json.loads((path / "progress.json").read_text())
     scaler = progress.pop("scaler", None)
     if scaler and accelerator.scaler is not None:
@@ -105,13 +121,9 @@ def load(
     return torch.load(path / "task.pt", weights_only=True, map_location=accelerator.device), progress
 
 
-def _fault(path: Path) -> str | None:
-    """What is wrong with a checkpoint; None if nothing is."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-        for name, digest in manifest.items():
-            if sha256(path / name) != digest:
-                return f"{name} does not match its SHA-256"
-    except (OSError, ValueError, AttributeError) as error:
-        return f"{MANIFEST} or a file it lists cannot be read ({error})"
-    return None
+def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:
+    weights: dict[str, Any] = safetensors.torch.load_file(path)
+    if accelerator.distributed_type == DistributedType.FSDP:
+        set_model_state_dict(model, weights, options=OPTIONS)
+    else:  # the model itself knows which of its weights are not saved, as they are those of a base
+        accelerator.unwrap_model(model).load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""What the user sees while training, and the figures behind it."""
+"""Progress of training as the user sees it, and the records behind it."""
 
 import sys
 import time
@@ -8,8 +8,9 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
+from common.durations import clock
 from common.gpu import figures, read_gpu
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 
 WEIGHT = 0.9  # of the past in the running mean of the loss
 
@@ -31,14 +32,14 @@ class Monitor:
         self.waited = 0.0
 
     def start(self, step: int) -> None:
-        """Training goes on from `step`."""
+        """Start timing; training goes on from `step`."""
         self.first_step = step
         self.began = self.interval_began = time.perf_counter()
         if self.accelerator.is_main_process and sys.stderr.isatty():
             self.bar = tqdm(total=self.steps, initial=step, unit="step", dynamic_ncols=True)
 
     def count(self, step: int, examples: int, waited: float) -> None:
-        """One update of `examples` was made, `waited` seconds of it for data."""
+        """Count an update of `examples`, of which `waited` seconds were spent waiting for data."""
         self.examples += examples
         self.waited += waited
         if self.gpu_log_interval and step % self.gpu_log_interval == 0 and self.accelerator.is_main_process:
@@ -92,7 +93,7 @@ class Monitor:
         self.examples, self.waited = 0, 0.0
 
     def say(self, line: str) -> None:
-        """One line for the user, above the bar if there is one."""
+        """Print a line for the user, above the bar if there is one."""
         if not self.accelerator.is_main_process:
             return
         if self.bar is not None:
@@ -108,10 +109,3 @@ class Monitor:
         if self.accelerator.is_main_process:
             self.run.record(entry)
         self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
-
-
-def clock(seconds: float) -> str:
-    """Seconds as h:mm:ss or m:ss."""
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

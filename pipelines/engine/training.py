@@ -1,18 +1,33 @@
-"""Training one model from a prepared data folder: what `train.py` does, for a run or for each member of one."""
+"""Training one model from a prepared data folder, the same for a run and for each member of one."""
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
 
-from pipelines import cli
-from pipelines.engine import hardware
-from pipelines.engine.config import BaseConfig
-from pipelines.engine.loop import Loop, Progress
-from pipelines.engine.runs import Run
+from common import hardware
+from common.config import leaves
+from common.errors import UserError
+from pipelines.engine.config import TRACKERS, BaseConfig
+from pipelines.engine.loop import Loop
+from pipelines.engine.run import Run
+from pipelines.engine.update import Progress
 from pipelines.engine.workload import Workload
+
+
+def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
+    """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
+    for tracker in config.tracking.log_with:
+        if importlib.util.find_spec(TRACKERS[tracker]) is None:
+            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
+    return Accelerator(
+        log_with=list(config.tracking.log_with) or None,
+        project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
+    )
 
 
 def train(
@@ -23,22 +38,24 @@ def train(
     run: Run,
     accelerator: Accelerator,
     resume: bool,
-    *member: str,
 ) -> Progress:
-    """Train, or go on; `facts` of the data go into the run's provenance. Raises what `Loop` raises."""
+    """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises."""
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
-    task = workload.task(config, folder, accelerator.device, *member)
+    task = workload.task(config, folder, accelerator.device)
     hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
     for note in task.notes:
         accelerator.print(note)
 
-    loop = Loop(task, config, accelerator, run, workload.select, workload.maximise)
+    loop = Loop(task, config, accelerator, run, workload.metric)
     resume = resume and run.started()
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         run.begin(config, accelerator.num_processes, facts)
-    cli.start_trackers(accelerator, run, config)
+    if accelerator.log_with:
+        plain = leaves(config.model_dump(mode="json"))
+        flat = {key: value if isinstance(value, int | float | str) else str(value) for key, value in plain}
+        accelerator.init_trackers(f"{run.workload}-{run.name}", config=flat)
     progress = loop.fit(resume)
     accelerator.end_training()
     return progress

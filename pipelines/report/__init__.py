@@ -1,1 +1,1 @@
-"""The page that shows a run: template, tables, plots."""
+"""The page that shows a run: tables, plots, and the template that holds them."""

@@ -1,22 +1,21 @@
-"""Evaluations on disk and the one self-contained page that shows a run: report.html."""
+"""Evaluations on disk, and report.html: one self-contained page that shows a run."""
 
 import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
-import matplotlib
-import numpy as np
-from matplotlib.figure import Figure
-
+from common.config import leaves
 from common.files import write_json, write_text
-from pipelines.engine.config import leaves
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import curves
+from pipelines.report.tables import table
 
-SHOWN_FACTS = 40  # more are folded up
+SHOWN_FACTS = 40  # a longer list of figures is folded up
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; color: #1a1a1a }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc }
@@ -28,110 +27,72 @@ svg { max-width: 100%; height: auto } pre { background: #f5f5f5; padding: .8rem;
 """
 
 
-def keep(run: Run, evaluation: Evaluation) -> None:
-    """Write evaluations/<split>.json, the per-example CSV and the evaluation's own files."""
-    run.evaluations.mkdir(parents=True, exist_ok=True)
+def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Write the evaluations; return those of the run itself, with those of other splits that it has from before.
+
+    Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own; one that is about a
+    member goes into the member's folder.
+    """
+    own: dict[str, Evaluation] = {}
+    for evaluation in evaluations:
+        if evaluation.member is None:
+            own[evaluation.split] = evaluation
+            _write(evaluation, run.evaluations)
+        else:
+            _write(evaluation, run.member(evaluation.member).evaluations)
+    known = {evaluation.split: evaluation for evaluation in _read_all(run.evaluations)} | own
+    return [known[split] for split in sorted(known)]
+
+
+def _write(evaluation: Evaluation, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     summary = {**evaluation.summary, "table": list(evaluation.table)}
-    write_json(run.evaluations / f"{evaluation.split}.json", summary)
+    if evaluation.files:
+        summary["files"] = list(evaluation.files)
+    write_json(folder / f"{evaluation.split}.json", summary)
     if evaluation.examples:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(evaluation.examples)
         writer.writerows(zip(*evaluation.examples.values(), strict=True))
-        write_text(run.evaluations / f"{evaluation.split}.csv", text.getvalue())
+        write_text(folder / f"{evaluation.split}.csv", text.getvalue())
     for name, content in evaluation.files.items():
-        write_text(run.evaluations / name, content)
+        write_text(folder / name, content)
 
 
-def as_text(evaluation: Evaluation) -> str:
-    """The evaluation's table for a terminal."""
-    rows = list(evaluation.table) or [dict(evaluation.summary)]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns, *([shown(row.get(key)) for key in columns] for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in cells
-    ]
-    return "\n".join([f"\n{evaluation.split}:", lines[0], "-" * len(lines[0]), *lines[1:]])
-
-
-def shown(value: Any) -> str:
-    """A number, interval or word as a reader wants it; nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(item) for item in value) + "]"
-    return str(value)
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as an HTML table whose columns are their keys."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(shown(row.get(column)))}</td>" for column in columns) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def svg(figure: Figure) -> str:
-    """A matplotlib figure as inline SVG with its text as text."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", bbox_inches="tight")
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
-def curves(metrics: Sequence[Mapping[str, Any]]) -> str:
-    """One panel per name that was logged while training: train/<name> and val/<name> over steps."""
-    names = dict.fromkeys(
-        key.partition("/")[2] for entry in metrics for key in entry if key.startswith(("train/", "val/"))
-    )
-    names = [*names, "learning_rate", "examples_per_s"]
-    columns = 3
-    rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4 * columns, 2.6 * rows), layout="constrained")
-    for axis, name in zip(
-        figure.subplots(rows, columns, squeeze=False).flat, names + [None] * (rows * columns - len(names)), strict=True
-    ):
-        if name is None:
-            axis.axis("off")
+def _read_all(folder: Path) -> list[Evaluation]:
+    """The evaluations in a folder, without their rows per example; any other JSON is passed over."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            summary = json.loads(path.read_text())
+        except ValueError:
             continue
-        for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
-            points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
-            if points:
-                axis.plot(*np.array(points).T, style, label=key, linewidth=1, markersize=3)
-        axis.set_title(name.replace("_", " "), fontsize=10)
-        axis.set_xlabel("step", fontsize=8)
-        axis.tick_params(labelsize=8)
-        if len(axis.lines) > 1:
-            axis.legend(fontsize=8)
-    return svg(figure)
+        if not isinstance(summary, dict) or not isinstance(summary.get("table"), list):
+            continue
+        rows = summary.pop("table")
+        # Evaluations written before their files were listed have them beside themselves, by the name of the split.
+        names = summary.pop("files", None) or [p.name for p in folder.glob(f"{path.stem}.*") if p.suffix != ".json"]
+        files = {name: (folder / name).read_text() for name in names if (folder / name).is_file()}
+        found.append(Evaluation(path.stem, summary, rows, files=files))
+    theirs = {name for evaluation in found for name in evaluation.files}
+    return [evaluation for evaluation in found if f"{evaluation.split}.json" not in theirs]
 
 
-def write(run: Run, sections: Sequence[tuple[str, str]]) -> None:
-    """Write report.html from the run's files and the workload's (heading, HTML) sections."""
+def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[str, str]]) -> None:
+    """Write report.html: how the run was made, its curves, the evaluations, the workload's (heading, HTML) sections."""
     provenance = json.loads((run.folder / "provenance.json").read_text())
     metrics = run.metrics()
     parts = [("How it was made", _facts(provenance))]
     if metrics:
         parts.append(("Training", curves(metrics)))
-    for path in sorted(run.evaluations.glob("*.json")):
-        summary = json.loads(path.read_text())
-        rows = summary.pop("table")
-        facts = [{"figure": key, "value": value} for key, value in leaves(summary)]
+    for evaluation in evaluations:
+        facts = [{"figure": key, "value": value} for key, value in leaves(evaluation.summary)]
         all_facts = table(facts)
         if len(facts) > SHOWN_FACTS:
             all_facts = f"<details><summary>all {len(facts)} figures</summary>{all_facts}</details>"
-        parts.append((f"Evaluation: {path.stem}", (table(rows) if rows else "") + all_facts))
+        rows = table(evaluation.table) if evaluation.table else ""
+        parts.append((f"Evaluation: {evaluation.split}", rows + all_facts))
     parts += sections
     parts.append(("Configuration", f"<pre>{escape(run.config_file.read_text())}</pre>"))
     title = f"{run.workload} / {run.name}"

@@ -61,7 +61,7 @@ def test_zero_is_a_figure():
 
 
 def test_without_a_driver_there_are_no_gpus(tmp_path):
-    assert python(READ_ALL, fake_driver.none(tmp_path)) == []
+    assert python(READ_ALL, fake_driver.absent(tmp_path)) == []
 
 
 def test_a_driver_that_fails_to_open_has_no_gpus_and_says_why(driver):

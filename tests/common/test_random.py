@@ -1,3 +1,5 @@
+"""Random numbers: the published sequence, independence, and functions of key and item alone."""
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -114,6 +116,6 @@ def test_no_two_streams_share_a_key():
 
 
 @pytest.mark.parametrize("part", [1.0, True, None, (1,)])
-def test_fold_refuses_what_is_neither_int_nor_str(part):
+def test_derive_key_refuses_what_is_neither_int_nor_str(part):
     with pytest.raises(TypeError, match="derive_key takes int and str, got"):
         derive_key(0, part)

@@ -5,12 +5,20 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common import text
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=6)
+
+
+def test_nats_of_tokens_are_cross_entropy_and_0_where_the_target_is_ignored():
+    logits = torch.tensor([[[0.0, math.log(3)], [5.0, 5.0], [1.0, 2.0]]])
+    nats = text.token_nats(logits, torch.tensor([[1, 0, 0]]))
+    torch.testing.assert_close(nats, torch.tensor([[math.log(4 / 3), math.log(2), math.log(1 + math.e)]]))
+    assert text.token_nats(logits, torch.tensor([[1, 0, 0]]), ignored=0)[0, 1:].tolist() == [0, 0]
 
 
 def naive(training, sequence, order, vocabulary):
@@ -107,7 +115,7 @@ def test_bits_are_per_character():
 
 
 def test_bits_of_a_text_without_characters_are_refused():
-    with pytest.raises(ValueError, match="one character or more"):
+    with pytest.raises(ValueError, match="at least one character"):
         text.bits_per_character(0.0, 0)
     with pytest.raises(ValueError, match="held_out is empty"):
         text.xz_bits_per_character("training", "")
@@ -126,10 +134,22 @@ def test_xz_needs_little_for_what_it_has_seen():
     assert bits["after training"] < 0.2
 
 
+def test_the_rows_of_xz_say_that_only_the_end_of_the_training_text_was_used():
+    whole, part = text.xz_rows("abc" * 99, "abcabc", 1000), text.xz_rows("abc" * 99, "abcabc", 10)
+    assert [row["predictor"] for row in whole] == ["xz -9e, alone", "xz -9e, after training"]
+    assert part[1]["predictor"] == "xz -9e, after training on its last 10 characters"
+    assert part[0] == whole[0]
+
+
+def test_baselines_are_labelled():
+    labels = [text.ngram_label(f"{order}-gram") for order in (1, 2, 5)]
+    assert labels == ["unigram (Witten-Bell)", "bigram (Witten-Bell)", "5-gram (Witten-Bell)"]
+
+
 def test_words_keep_apostrophes_and_lose_case():
     assert text.words("Sam's dog didn\u2019t BARK, 12 times!") == ["sam's", "dog", "didn\u2019t", "bark", "times"]
-    assert text.known_word_share("The cat zorgs", {"the", "cat"}) == pytest.approx(2 / 3)
-    assert text.known_word_share("12 !", {"the"}) is None
+    assert text.known_share(text.words("The cat zorgs"), {"the", "cat"}) == pytest.approx(2 / 3)
+    assert text.known_share(text.words("12 !"), {"the"}) is None
 
 
 @settings(deadline=None)

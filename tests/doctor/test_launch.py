@@ -1,4 +1,4 @@
-"""Processes that were asked for and did not form, under the real launchers on a CPU."""
+"""Processes that were asked for but did not find each other, under the real launchers on a CPU."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def test_multi_gpu_without_gpus_starts_two_strangers_and_is_refused(tmp_path):
     flags = ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0", *FLAGS]
     done = start(tmp_path, "accelerate", "launch", *flags)
     assert re.search(r"exitcode +: 2 ", done.stderr)
-    assert "error: 2 processes were asked for and started, but each sees 1" in done.stderr
+    assert "error: 2 processes were asked for and started, but each sees only 1" in done.stderr
     assert (
         f"ACCELERATE_USE_CPU=true accelerate launch --multi_gpu --num_processes 2 {SHARED_FLAGS} tiny.py" in done.stderr
     )

@@ -1,4 +1,4 @@
-"""Operations that the benchmark counts, beside those worked out by hand."""
+"""Operations that the benchmark counts, compared with those worked out by hand."""
 
 import itertools
 
@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from pipelines import cli
 from pipelines.doctor import throughput
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.loop import Loop
+from pipelines.engine.training import make_accelerator
+from pipelines.engine.update import Updater
 from pipelines.engine.workload import Loss
 
 SIZES = (8, 32, 16, 1)
@@ -41,7 +41,7 @@ class Recurrent(nn.Module):
 
 
 class Attention(nn.Module):
-    """Of one head over four places of two channels."""
+    """Attention of one head over four positions of two channels."""
 
     def forward(self, x):
         x = x.view(-1, 1, 4, 2)
@@ -61,10 +61,10 @@ class Task:
 def counted(task):
     config = BaseConfig(training=Training(steps=1, batch_size=16))
     run = throughput.temporary_run("counted")
-    accelerator = cli.make_accelerator(config, run)
-    loop = Loop(task, config, accelerator, run, "val/loss")
-    loop.choose_micro_batch_size()
-    return throughput.flops_per_example(task, loop, accelerator)
+    accelerator = make_accelerator(config, run)
+    updater = Updater(task, config, accelerator, run)
+    updater.choose_micro_batch_size()
+    return throughput.flops_per_example(task, updater, accelerator)
 
 
 def test_operations_are_those_of_forward_and_backward_pass():
@@ -104,7 +104,7 @@ def test_a_batch_larger_than_the_data_is_counted():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_large_product_is_one_in_the_type_of_the_model(monkeypatch, dtype):
     config, seen = BaseConfig(training=Training(steps=1)), []
-    accelerator = cli.make_accelerator(config, throughput.temporary_run("product"))
+    accelerator = make_accelerator(config, throughput.temporary_run("product"))
     multiply = torch.Tensor.__matmul__
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: seen.append(a.dtype) or multiply(a, b))
     assert throughput.product_flops_per_s(Perceptron().to(dtype), accelerator) > 1e9

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.engine.batch_size import smaller
 from pipelines.engine.batches import Order, Resident, stream
+from pipelines.engine.update import smaller
 
 
 @given(size=st.integers(1, 50), batch=st.integers(1, 70), epochs=st.integers(1, 4))

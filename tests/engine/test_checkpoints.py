@@ -54,11 +54,11 @@ class Training:
 
     def save(self, folder, step, keep=3, task=None):
         progress = {"step": step, "best": 0.1 + 0.2, "sums": {"loss": 1e-30}}
-        checkpoints.save(folder, self.accelerator, self.model, self.optimizer, task or {}, progress, keep)
+        checkpoints.save(folder, self.accelerator, self.model, [self.optimizer], None, task or {}, progress, keep)
 
     def load(self, path):
         """(task state, progress)"""
-        return checkpoints.load(path, self.accelerator, self.model, self.optimizer)
+        return checkpoints.load(path, self.accelerator, self.model, [self.optimizer], None)
 
 
 def names(folder):

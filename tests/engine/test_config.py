@@ -2,8 +2,8 @@
 
 import pytest
 
+from common import config as configs
 from common.errors import UserError
-from pipelines.engine import config as configs
 from pipelines.workloads.cvrp import WORKLOAD
 
 Config = WORKLOAD.config

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from common.durations import clock
 from pipelines.engine import monitor
-from pipelines.engine.monitor import Monitor, clock
+from pipelines.engine.monitor import Monitor
 
 
 class Watched:

@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines import cli
 from pipelines.doctor import throughput
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.loop import Loop
-from pipelines.engine.workload import Loss
+from pipelines.engine.training import make_accelerator
+from pipelines.engine.update import Updater
+from pipelines.engine.workload import Loss, Task
 
 BATCH, STEPS = 512, 600
 
 
-class Tiny:
+class Tiny(Task):
     """A three-layer perceptron of a third of a million weights; a step takes 10 to 20 ms on one core."""
 
     def __init__(self):
@@ -36,12 +36,12 @@ def test_the_engine_costs_at_most_five_percent_of_a_tiny_models_step(tmp_path, m
     monkeypatch.chdir(tmp_path)
     config = BaseConfig(training=Training(steps=10**6, batch_size=BATCH))
     run = throughput.temporary_run("overhead")
-    loop = Loop(Tiny(), config, cli.make_accelerator(config, run), run, "val/loss")
-    loop.choose_micro_batch_size()
-    batches = loop.batches()
+    updater = Updater(Tiny(), config, make_accelerator(config, run), run)
+    updater.choose_micro_batch_size()
+    batches = updater.batches()
 
     # The same model, optimizer and data: where weights lie in memory alone changes a step's time by several percent.
-    task, optimizer = loop.task, loop.optimizer.optimizer
+    task, optimizer = updater.task, updater.optimizers[0].optimizer
     parameters = list(task.model.parameters())
     order = torch.randperm(4096)
 
@@ -59,7 +59,7 @@ def test_the_engine_costs_at_most_five_percent_of_a_tiny_models_step(tmp_path, m
         return time.perf_counter() - began
 
     def engine_step(k):
-        loop.update(batches)
+        updater.update(batches)
 
     # Step by step in turn, so that the machine's moods hit both sides alike.
     pairs = [(seconds(bare_step, k), seconds(engine_step, k)) for k in range(STEPS)][STEPS // 10 :]

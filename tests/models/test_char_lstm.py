@@ -183,11 +183,11 @@ def test_arguments_out_of_range_are_refused_at_once(arguments, text):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"kind": "onehot"}, "kind='onehot' is not known"),
+        ({"kind": "onehot"}, "kind='onehot' is unknown"),
         ({"layers": 0}, "layers=0 must be 1 or more"),
         ({"embedding": 0}, "embedding=0"),
         ({"dropout": 1.0}, "dropout=1.0"),
-        ({"vocabulary": "aa"}, "comes twice"),
+        ({"vocabulary": "aa"}, "occurs twice"),
     ],
 )
 def test_configs_that_are_no_model_are_refused(changes, text):

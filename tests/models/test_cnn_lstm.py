@@ -1,4 +1,4 @@
-"""The networks over windows of candles, and how a saved one holds its input to what it was trained on."""
+"""Networks over windows of candles, and the input that a saved one refuses."""
 
 import math
 from dataclasses import replace
@@ -58,13 +58,13 @@ def test_a_batch_of_one_trains(preset):
     logits = made(torch.randn(1, 8, 3))
     torch.nn.functional.cross_entropy(logits, torch.tensor([2])).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in made.parameters())
-    # One value per channel says nothing of a variance: the running ones of the head stay as they were.
+    # One value per channel has no variance: the running statistics of the head stay unchanged.
     for name, value in made.named_buffers():
         if name.startswith("network.head"):
             assert torch.equal(value, before[name])
 
 
-def test_batch_norm_is_torchs_for_larger_batches():
+def test_batch_norm_equals_that_of_torch_for_larger_batches():
     torch.manual_seed(0)
     ours, theirs = BatchNorm(4), torch.nn.BatchNorm1d(4)
     for x in (torch.randn(5, 4), torch.randn(2, 4, 3), torch.randn(1, 4, 2)):
@@ -120,24 +120,22 @@ def test_predict_refuses_what_it_was_not_trained_on():
         with pytest.raises(ValueError, match=message):
             made.predict(columns, times, **{"now": now(), **words})
 
-    refused("lack volume", {name: columns[name] for name in NAMES[:2]})
-    refused("add price", {**columns, "price": columns["spread"]})
-    refused(
-        "column 0 is momentum where spread belongs", {name: columns[name] for name in ("momentum", "spread", "volume")}
-    )
+    refused("missing: volume", {name: columns[name] for name in NAMES[:2]})
+    refused("unknown: price", {**columns, "price": columns["spread"]})
+    refused("column 0 is momentum, not spread", {name: columns[name] for name in ("momentum", "spread", "volume")})
     refused(f"gap: the candle after {full[4]} ms is {full[5] + STEP} ms", times=full[:5] + [t + STEP for t in full[5:]])
     refused("gap", times=[*full[:5], full[4], *full[6:]])  # a row twice
     refused("is stale", now=now() + STEP)
     refused("is stale", now=None)  # 2023 is long ago by this computer's clock
     refused("has not closed yet", now=full[-1] + STEP - 1)
-    refused("a window is 8 candles, these are 7", table(7), full[:7])
+    refused("a window has 8 candles, but there are only 7", table(7), full[:7])
     refused("20 numbers", times=full[1:])
-    refused("coin 'BUSDT' is not among", coin="BUSDT")
+    refused("does not know the coin 'BUSDT'", coin="BUSDT")
     columns["volume"][3] = math.nan
     refused(f"volume is not finite at {full[3]} ms")
 
 
-def test_config_refuses_what_cannot_be():
+def test_invalid_configs_are_refused():
     for changes, message in (({"preset": "large"}, "preset 'large'"), ({"lookback": 3}, "4 candles")):
         with pytest.raises(ValueError, match=message):
             replace(config(), **changes)

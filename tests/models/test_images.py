@@ -1,4 +1,4 @@
-"""Image files of every kind become the same square, and those that cannot are refused with the reason."""
+"""Image files of every kind are decoded to the same square, and unusable ones are refused with the reason."""
 
 import io
 import os

@@ -116,7 +116,7 @@ def test_a_save_killed_between_its_files_never_loads_wrongly(tmp_path, monkeypat
     assert torch.equal(io.load(tmp_path).decoder.load, newer.decoder.load)  # same config: a valid pair
     with pytest.raises(KeyboardInterrupt):
         io.save(tiny(heads=4), tmp_path)  # the same shapes, another model
-    with pytest.raises(ValueError, match=r"was saved with another config than the config.json beside it"):
+    with pytest.raises(ValueError, match=r"was saved with another config than the config.json in its folder"):
         io.load(tmp_path)
 
 

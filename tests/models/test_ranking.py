@@ -1,4 +1,4 @@
-"""Scores from comparisons: planted ones are found, with intervals that hold, whatever the order of the images."""
+"""Scores from comparisons: planted scores are recovered, intervals hold, and the order of images does not matter."""
 
 import math
 
@@ -12,9 +12,9 @@ from models.ranking import SWAPPED, Davidson
 
 
 def planted(images, references, *, discrimination=6.0, tie=0.5, noise=0.0, reference_noise=None, tossed=False, seed=0):
-    """Known scores of all images, and a comparator that sees each score with an error of its own.
+    """Return known scores of all images, and a comparator that sees each score with an error of its own.
 
-    `tossed`: it does not give the model's probabilities but one answer, drawn by them.
+    If `tossed`, it gives one answer drawn from the model's probabilities instead of the probabilities.
     """
     generator = torch.Generator().manual_seed(seed)
     known = 1 + 4 * torch.rand(images + references, generator=generator, dtype=torch.float64)
@@ -69,7 +69,7 @@ def test_a_few_images_that_are_taken_for_something_else_do_not_widen_all_interva
     factor = ranking.calibrated(errors, wrong[:200], torch.zeros(200))
     assert 0.8 < factor < 1.3
     assert 0.9 < float((wrong[200:].abs() < 1.96 * factor).double().mean()) < 0.99
-    # Of ten images the farthest counts: what 95 % would be, ten cannot tell.
+    # Ten images are too few for a 95 % quantile, so the farthest of them counts.
     assert ranking.calibrated(errors[:10], wrong[:10], torch.zeros(10)) == pytest.approx(
         float(wrong[:10].abs().max()) / 1.96
     )
@@ -96,7 +96,7 @@ def test_placing_equals_a_search_of_all_scores():
     answers[1] = torch.tensor([0, 1.0, 0])  # loses to all
     compared = torch.rand(6, 5, generator=generator) < 0.8
     compared[:2] = True
-    compared[5] = False  # met none
+    compared[5] = False  # compared with none
     found, _ = ranking.most_likely(davidson, known, answers[..., 0] - answers[..., 1], compared)
 
     grid = torch.linspace(-3, 6, 90_001, dtype=torch.float64)
@@ -167,7 +167,7 @@ def test_each_image_meets_few_references_in_both_orders_and_mostly_near_ones():
     distance = (known[first] - known[second])[forward].abs().view(-1)
     among_all = (known[:50, None] - known[50:]).abs().mean()
     assert distance.mean() < 0.6 * among_all
-    assert not (first == second).any()  # where references are left out and placed, each one meets the others only
+    assert not (first == second).any()  # a left-out reference is compared with the others only
 
 
 def test_chosen_references_tell_more_than_spread_ones():

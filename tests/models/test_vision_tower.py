@@ -1,4 +1,4 @@
-"""Pretrained vision towers as encoders of a comparator: what they see, what is stored, what a base has to be."""
+"""Pretrained vision towers as encoders of a comparator: features, stored files, requirements on a base."""
 
 import json
 import logging.handlers
@@ -10,18 +10,20 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from models import comparator, io
+from models import io
+from models.comparator import build
+from models.comparator.interface import Comparator
 from models.vision_tower import AT_ONCE, Tower
 from tests import towers
 from tests.models.tiny import disturb
 
-pytestmark = pytest.mark.slow  # the library alone takes seconds to import
+pytestmark = pytest.mark.slow  # importing transformers alone takes seconds
 KINDS = ("clip", "siglip", "dinov2")
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """A folder of a tiny tower of each kind; CLIP's with dropout, which must never be felt."""
+    """A folder of a tiny tower of each kind; CLIP's has dropout, which must have no effect."""
     folder = tmp_path_factory.mktemp("bases")
     changes = {"clip": {"attention_dropout": 0.5}}
     return {kind: towers.save_tower(kind, folder / kind, **changes.get(kind, {})) for kind in KINDS}
@@ -29,7 +31,7 @@ def bases(tmp_path_factory):
 
 def make(base, **changes):
     torch.manual_seed(0)
-    return comparator.build({"kind": "cross", "size": 16, "width": 16, "layers": 1, "base": base, **changes}).eval()
+    return build({"kind": "cross", "size": 16, "width": 16, "layers": 1, "base": base, **changes}).eval()
 
 
 def pictures(count, channels=1, size=16):
@@ -42,7 +44,7 @@ def copied(base, folder):
 
 
 def refusal(base, **changes):
-    """What is said of a base, which must be one line."""
+    """The message that refuses a base, which must be one line."""
     with pytest.raises(ValueError, match="base ") as caught:
         make(str(base), **changes)
     assert "\n" not in str(caught.value)
@@ -63,7 +65,7 @@ def test_features_are_the_patches_of_the_second_to_last_layer(bases, kind, chann
     layers[-2].register_forward_hook(lambda module, arguments, out: seen.append(out))
     network(shown)
     tokens = seen[0][0] if isinstance(seen[0], tuple) else seen[0]
-    assert tokens.shape[1] == 16 + (kind != "siglip")  # before the patches a class token, but of SigLIP
+    assert tokens.shape[1] == 16 + (kind != "siglip")  # all but SigLIP put a class token before the patches
     expected = F.layer_norm(tokens[:, -16:], (16,))
     found = make(bases[kind], channels=channels).encode(images)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
@@ -79,7 +81,7 @@ def test_images_are_brought_to_the_towers_size_and_patches_to_cells(tmp_path):
     shown = (scaled - torch.tensor(towers.MEAN).view(3, 1, 1)) / torch.tensor(towers.STD).view(3, 1, 1)
     tokens = towers.tower("clip", image_size=40)(shown, output_hidden_states=True).hidden_states[-2][:, 1:]
     patches = F.layer_norm(tokens, (16,)).unflatten(1, (10, 10))
-    for row, column in ((0, 0), (3, 5), (7, 7)):  # of ten patches a cell covers two or three
+    for row, column in ((0, 0), (3, 5), (7, 7)):  # a cell covers two or three of the ten patches
         span = [slice(k * 10 // 8, -(-(k + 1) * 10 // 8)) for k in (row, column)]
         expected = patches[:, span[0], span[1]].mean((1, 2))
         torch.testing.assert_close(found[:, 8 * row + column], expected, rtol=1e-4, atol=1e-4)
@@ -103,9 +105,7 @@ def test_nothing_of_the_tower_trains_or_is_stored_and_a_saved_model_answers_the_
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert trained
     assert not any(name.startswith("tower.") for name in trained)
-    assert set(model.state_dict()) == trained | {
-        name for name, _ in comparator.Comparator(model.config).named_buffers()
-    }
+    assert set(model.state_dict()) == trained | {name for name, _ in Comparator(model.config).named_buffers()}
     before = {name: tensor.clone() for name, tensor in model.tower.named_parameters()}
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     model(**model.example()).square().sum().backward()
@@ -162,7 +162,7 @@ def test_of_a_larger_model_its_tower_is_taken(bases, whole, tmp_path):
     finally:
         logging.getLogger("transformers").removeHandler(told)
     assert torch.equal(found, make(bases[kind]).encode(pictures(3)))
-    assert [record.getMessage() for record in told.buffer] == []  # not a table of the weights that are left
+    assert [record.getMessage() for record in told.buffer] == []  # no table of unused weights
 
 
 def test_weights_of_16_bits_are_computed_with_as_such_and_the_head_is_not(bases, tmp_path):
@@ -175,7 +175,7 @@ def test_weights_of_16_bits_are_computed_with_as_such_and_the_head_is_not(bases,
     assert model(**model.example()).dtype == torch.float32
 
 
-# What a base has to be
+# Requirements on a base
 
 
 def test_a_saved_model_is_refused_where_its_base_has_changed_or_is_gone(bases, tmp_path):
@@ -183,13 +183,15 @@ def test_a_saved_model_is_refused_where_its_base_has_changed_or_is_gone(bases, t
     io.save(make(str(base)), tmp_path / "model")
     io.load(tmp_path / "model")
     towers.save_tower("clip", base, seed=1)
-    with pytest.raises(ValueError, match=r"weights in base .*then [0-9a-f]{12}\.\.\.\); bring the old ones back$"):
+    with pytest.raises(
+        ValueError, match=r"weights in base .*expected [0-9a-f]{12}\.\.\.\); restore the original files$"
+    ):
         io.load(tmp_path / "model")
     (base / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"has no weights \(\*\.safetensors\); copy them there$"):
         io.load(tmp_path / "model")
     shutil.rmtree(base)
-    with pytest.raises(ValueError, match=r"neither a complete folder .*; give a folder .*HF_HUB_OFFLINE$") as caught:
+    with pytest.raises(ValueError, match=r"not a complete folder, .*; give a folder .*HF_HUB_OFFLINE$") as caught:
         io.load(tmp_path / "model")
     assert "\n" not in str(caught.value)
 
@@ -202,12 +204,12 @@ def test_models_of_other_types_are_no_base(tmp_path, monkeypatch):
     LlamaConfig(**towers.SHAPE).save_pretrained(tmp_path / "llama")
     for kind in ("vit", "llama"):
         assert refusal(tmp_path / kind).endswith(
-            f"has a vision tower of type {kind}, or none; give a model whose tower is that of CLIP, SigLIP or DINOv2 "
+            f"of type {kind}, has no supported vision tower; give a model with the tower of CLIP, SigLIP or DINOv2 "
             "(types clip_vision_model, siglip_vision_model, dinov2)"
         )
-    io.save(comparator.build({"kind": "siamese", "size": 16, "layers": 2}), tmp_path / "ours")
-    assert "transformers does not know it" in refusal(tmp_path / "ours")
-    assert "neither a complete folder nor to be had from the hub" in refusal("no/where")
+    io.save(build({"kind": "siamese", "size": 16, "layers": 2}), tmp_path / "ours")
+    assert "is unknown to transformers" in refusal(tmp_path / "ours")
+    assert "is not a complete folder, is not available from the hub" in refusal("no/where")
 
 
 def test_a_base_must_be_whole(bases, tmp_path):
@@ -221,14 +223,14 @@ def test_a_base_must_be_whole(bases, tmp_path):
     lost = next(name for name in tensors if name.endswith("layernorm.weight"))
     del tensors[lost]
     save_file(tensors, part / "model.safetensors", {"format": "pt"})
-    assert f"lacks 1 of its tower's weights ({lost}); give it whole" in refusal(part)
+    assert f"lacks 1 of its tower's weights ({lost}); give a complete model" in refusal(part)
     torn = copied(bases["dinov2"], tmp_path / "torn")
     (torn / "model.safetensors").write_bytes((torn / "model.safetensors").read_bytes()[:-100])
-    assert "neither a complete folder" in refusal(torn)
+    assert "is not a complete folder" in refusal(torn)
 
 
 def test_what_a_base_is_not_for_is_refused(bases):
-    assert refusal(bases["clip"], kind="siamese") == "base is for kind 'cross', kind is 'siamese'; leave base out"
+    assert refusal(bases["clip"], kind="siamese") == "base is for kind 'cross', but kind is 'siamese'; leave base out"
     assert "channels is 2; a base takes 1 (grey) or 3" in refusal(bases["clip"], channels=2)
 
 

@@ -46,8 +46,8 @@ def plain(epochs: int, words: list[str]) -> None:
     from torch.nn import functional as F
     from torch.utils.data import DataLoader, Dataset
 
+    from common import config as configs
     from models.cnn_lstm import CNNLSTM
-    from pipelines.engine import config as configs
     from pipelines.workloads.crypto import Config, data, task
 
     class Windows(Dataset):

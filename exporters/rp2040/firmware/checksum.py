@@ -1,4 +1,4 @@
-"""Puts the boot ROM's checksum into a flash image: python3 checksum.py IN OUT
+"""Put the boot ROM's checksum into a flash image: python3 checksum.py IN OUT
 
 The first 252 bytes are the second stage of the boot, the next 4 their CRC-32/MPEG-2. The image is padded to 256 bytes.
 """
@@ -12,7 +12,7 @@ def main() -> None:
     image = bytearray(Path(source).read_bytes())
     if any(image[252:256]):
         sys.exit(f"{source}: the second stage of the boot is larger than 252 bytes")
-    image[252:256] = crc32_mpeg2(image[:252]).to_bytes(4, "little")
+    image[252:256] = crc32_mpeg2(bytes(image[:252])).to_bytes(4, "little")
     image += bytes(-len(image) % 256)
     if len(image) > 64 * 1024:
         sys.exit(f"{source}: {len(image)} bytes, but the model begins at 64 kB")
@@ -20,6 +20,7 @@ def main() -> None:
 
 
 def crc32_mpeg2(data: bytes) -> int:
+    """CRC-32/MPEG-2, with which the boot ROM checks the second stage."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte << 24

@@ -1,4 +1,4 @@
-/* What the firmware uses of an RP2040: clocks, UART0 on GPIO 0 and 1, a cycle counter. */
+/* The parts of an RP2040 that the firmware uses: clocks, UART0 on GPIO 0 and 1, a cycle counter. */
 #ifndef CHIP_H
 #define CHIP_H
 
@@ -10,7 +10,7 @@
 void chip_start(void);
 void halt(void);
 
-/* -1 if nothing has come. */
+/* The next byte, or -1 if none has arrived. */
 int uart_poll(void);
 uint8_t uart_get(void);
 void uart_put(uint8_t byte);

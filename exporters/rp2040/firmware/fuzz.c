@@ -1,6 +1,6 @@
 /* A libFuzzer target. An input is 4 bytes of the model's length, 1 byte of repairs, the model, the vocabulary. With bit
- * 0 of the repairs the size and CRC fields are made right, so that what lies behind those checks is reached; with bit 1
- * the vocabulary is taken as the one that belongs to the model. What opens also runs. */
+ * 0 of the repairs the size and CRC fields are made right, so that inputs pass those checks; with bit 1 the
+ * vocabulary is made the one that belongs to the model. Models that open are also run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static uint32_t crc32(const uint8_t *p, size_t size) {
     return ~crc;
 }
 
-/* A copy of exactly this size, so that the sanitizer sees every byte read behind it. */
+/* A copy of exactly this size, so that the sanitizer notices every read past its end. */
 static uint8_t *copy(const uint8_t *bytes, size_t size) {
     uint8_t *copied = malloc(size ? size : 1);
     if (!copied)

@@ -2,10 +2,10 @@
  *
  *     host MODEL VOCABULARY [--tokens N] [--temperature T256] [--top-k K] [--seed S] [--ids] [--logits] [--check]
  *
- * A prompt is a line of standard input, in which \n \t \r \\ and \xHH stand for such bytes. One line of output each:
- * the generated text escaped in the same way, or with --ids the generated tokens, or with --logits the logits after the
- * prompt.
- * Exits with 2 and the reason if a file is refused; --check does nothing else. */
+ * Each line of standard input is a prompt, in which \n \t \r \\ and \xHH stand for such bytes. Each gives one line of
+ * output: the generated text, escaped in the same way; with --ids the generated tokens; with --logits the logits after
+ * the prompt.
+ * Exits with 2 and the reason if a file is refused; with --check it only checks the files. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The loops that take most of the time: in C in kernels.c, and for a Cortex-M0+ in matvec.S,
- * attention.S and activation.S. */
+/* The loops that take most of the time: in kernels.c in C, and in matvec.S, attention.S and activation.S for a
+ * Cortex-M0+. */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
 
@@ -12,27 +12,27 @@
 #endif
 #define TT_APART __attribute__((noinline)) /* its loops need all of the few registers */
 
-/* What one head's attention carries from loop to loop; attention.S knows the offsets. The ring of positions in the
- * order of time is `old` ones that begin behind the newest, then `recent` ones from its start to the newest. */
+/* State of one head's attention, shared by its loops; attention.S relies on the offsets. In order of time, the ring of
+ * positions holds `old` ones, which begin after the newest, then `recent` ones from its start to the newest. */
 struct tt_attention {
     const uint16_t *exp;
     const int32_t *query; /* [d], negated */
-    int32_t lowest;       /* of the scores */
-    uint32_t offset;      /* (score + offset) >> 10 is the place in the table of exp */
-    uint32_t total;       /* of the weights */
+    int32_t lowest;       /* score */
+    uint32_t offset;      /* (score + offset) >> 10 is the index into the table of exp */
+    uint32_t total;       /* weight */
     uint32_t width;       /* d */
     uint32_t old, recent;
 };
 
 /* out[i] = bias[i] + sum of (weights[i][j] - 128) x[j]; rows are even and interleaved in pairs, columns a multiple of
- * 4; `sum` is that of x, which whatever makes x has at hand. */
+ * 4; `sum` is the sum of x, which the caller knows. */
 void tt_matvec(int32_t *out, const uint8_t *weights, const int32_t *bias, const int32_t *x, uint32_t rows,
                uint32_t columns, int32_t sum);
 
 /* scores[u] = distance[u] + sum of query[i] keys[u][i], in the order of time, and the lowest of them. */
 typedef void tt_scores(struct tt_attention *a, const uint8_t *keys, const int32_t *distance, int32_t *scores);
 
-/* sums[i] = sum of weight[u] values[u][i], and the total of the weights. May overwrite the scores. */
+/* sums[i] = sum of weight[u] values[u][i], and the total of the weights. The scores may be overwritten. */
 typedef void tt_gather(struct tt_attention *a, const uint8_t *values, int32_t *scores, uint32_t *sums);
 
 tt_scores tt_scores_any;
@@ -42,11 +42,11 @@ tt_scores tt_scores_1, tt_scores_2;
 tt_gather tt_gather_1, tt_gather_2;
 #endif
 
-/* In place: sums[i] = gelu of it, scaled. Returns the sum of all. */
+/* In place: sums[i] = gelu of the scaled sums[i]. Returns the sum of all. */
 int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre, uint32_t post,
                 const int16_t *table);
 
-/* In place: sums[i] = (sums[i] >> pre) multiplier[i]. Returns the first of the largest. */
+/* In place: sums[i] = (sums[i] >> pre) multiplier[i]. Returns the index of the largest, of equal ones the first. */
 uint32_t tt_logits(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre);
 
 #endif

@@ -76,7 +76,7 @@ static void put_sram(void) {
 
 /* ---- Settings ---- */
 
-/* What follows `name` and a space in the line, "" if nothing does; NULL if the line begins otherwise. */
+/* The text after `name` and spaces in the line, maybe empty; NULL if the line does not begin with `name`. */
 static const uint8_t *argument_of(const char *name) {
     const uint8_t *p = line;
     while (*name)
@@ -89,7 +89,7 @@ static const uint8_t *argument_of(const char *name) {
     return p;
 }
 
-/* A decimal number times 10^decimals, at most `decimals` of which are given; -1 if it is none or larger than `most`. */
+/* A number with at most `decimals` decimals, times 10^decimals; -1 for anything else and for more than `most`. */
 static int32_t parse(const uint8_t *p, uint32_t decimals, uint32_t most) {
     uint32_t number = 0, seen_point = 0, seen_digit = 0;
     for (; *p && *p != ' '; p++) {
@@ -165,14 +165,14 @@ static void set(void) {
 
 /* ---- Stories ---- */
 
-static uint32_t state; /* of the random numbers */
+static uint32_t state; /* of the random generator */
 
 TT_HOT static uint32_t choose(void) {
     return settings.temperature ? tt_sample(&t, settings.temperature, settings.top_k, &state)
                                 : tt_greedy(&t);
 }
 
-/* The next token after one more step, and how many cycles that takes. In SRAM as what it calls is. */
+/* Runs one more step, chooses the next token and counts the cycles. In SRAM, like the functions it calls. */
 TT_HOT TT_APART static uint32_t advance(uint32_t token, uint32_t *cycles) {
     uint32_t start = cycle_counter();
     tt_step(&t, token, 1);
@@ -220,7 +220,7 @@ static void tell(size_t size) {
     put_speed(tokens, cycles);
 }
 
-/* A line without its end, echoed; a character of several bytes is erased as one. */
+/* Reads a line into `line` and echoes it; backspace erases all bytes of a character. */
 static size_t get_line(void) {
     static uint8_t last; /* the byte before: CR LF is one end of a line */
     size_t size = 0;

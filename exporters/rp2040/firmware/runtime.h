@@ -4,7 +4,7 @@
  *     const char *reason = tt_open(&t, model, model_size, vocabulary, vocabulary_size, arena, arena_size);
  *     tt_start(&t);
  *     tt_step(&t, 0, 0);                     a story starts with token 0
- *     tt_step(&t, token, 1);                 ... the prompt; the last one with logits
+ *     tt_step(&t, token, 1);                 ... then the prompt, its last token with logits
  *     token = tt_greedy(&t);
  */
 #ifndef TT_RUNTIME_H
@@ -40,8 +40,8 @@ struct tt {
     struct tt_matrix embedding;
     struct tt_layer *layer;
     int32_t *x, *normed, *query, *sums; /* D, D, D, and the largest of V, F, 3D + C */
-    uint16_t *candidates;               /* V, of sampling */
-    uint32_t slot, filled;              /* of the ring of C positions: where the next one goes, how many there are */
+    uint16_t *candidates;               /* V, for sampling */
+    uint32_t slot, filled;              /* ring of C positions: place of the next one, number of those present */
     uint32_t best;                      /* the greedy choice */
 
     const uint8_t *byte_tokens, *merges, *token_starts, *token_bytes; /* in the vocabulary file */
@@ -49,36 +49,36 @@ struct tt {
     uint32_t model_bytes, vocabulary_bytes, arena_bytes;
 };
 
-/* Bytes of arena that the model of this header needs, 0 if the header is bad. The vocabulary is not copied. */
+/* Bytes of arena that the model with this header needs; 0 if the header is invalid. The vocabulary is not copied. */
 size_t tt_arena_size(const uint8_t *model, size_t model_size);
 
-/* Checks both files and copies the model into the arena, which is aligned like a pointer. The sizes are upper bounds of
- * what is readable. NULL, or a reason in one line. The vocabulary has to stay where it is. */
+/* Checks both files and copies the model into the arena, which must be aligned like a pointer. The sizes are the bytes
+ * that may be read. Returns NULL, or the reason for a refusal in one line. The vocabulary has to stay in place. */
 const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const uint8_t *vocabulary,
                     size_t vocabulary_size, void *arena, size_t arena_size);
 
-/* Tokens of a text, at most as many as it has bytes; -1 if `max_tokens` is less than that. */
+/* Writes the tokens of a text, at most one per byte. Returns how many; -1 if `max_tokens` is less than `size`. */
 int tt_encode(const struct tt *t, const uint8_t *text, size_t size, uint16_t *tokens, size_t max_tokens);
 
 /* The bytes of a token. */
 const uint8_t *tt_token_bytes(const struct tt *t, uint32_t token, size_t *size);
 
-/* An empty cache: the next step is the first position. */
+/* Empties the cache: the next step is the first position. */
 void tt_start(struct tt *t);
 
-/* One more position. The logits are left in t->sums[0 .. V - 1] if they are wanted. */
+/* Runs one more position. Leaves the logits in t->sums[0 .. V - 1] if they are wanted. */
 void tt_step(struct tt *t, uint32_t token, int want_logits);
 
-/* The largest logit, of equal ones the first. */
+/* The token with the largest logit, of equal ones the first. */
 uint32_t tt_greedy(const struct tt *t);
 
-/* The generator's state at the start of a seed. */
+/* The random generator's first state for a seed. */
 uint32_t tt_seed(uint32_t seed);
 
-/* Draws a token; temperature in 256ths (13 to 2560), top_k 0 for all, `state` is the generator's and not 0. */
+/* Draws a token. `temperature` is 13 to 2560, in 256ths; a `top_k` of 0 keeps all; the generator's `state` is not 0. */
 uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state);
 
-/* a / b rounded down, without a library. */
+/* a / b, rounded down. */
 uint32_t tt_divide(uint32_t a, uint32_t b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Vectors and what happens before main. */
+/* The vector table, and the code that runs before main. */
 #include <stdint.h>
 
 #include "chip.h"
@@ -29,7 +29,7 @@ void reset(void) {
 
 typedef void (*handler)(void);
 
-/* All interrupts are off; what may come is a fault. */
+/* All interrupts are off; only faults can occur. */
 __attribute__((section(".vectors"), used)) static const handler vectors[16] = {
     (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt,
 };

@@ -1,4 +1,4 @@
-"""What is no prose of a document taken out of its text, by functions of the text that count what they did."""
+"""Removal of everything that is not prose from a document's text, by functions that count what they changed."""
 
 import re
 import unicodedata
@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from models.char_lstm import MASKS
 
-# What was masked is one private-use character each, a special token to the model. The text's own are gone by then.
+# A masked part is one private-use character, which the model reads as a special token. By then, the text's own
+# private-use characters have been removed.
 EMAIL, TELEPHONE, URL = MASKS
 
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
@@ -16,7 +17,7 @@ BULLETS = (
     "\u2022\u2023\u2043\u204c\u204d\u2219\u25a0\u25a1\u25aa\u25ab\u25b6\u25b8\u25ba\u25c6\u25c7\u25cb\u25cf\u25e6"
     "\u2605\u2713\u2714\u2756\u2794\u27a2\u27a4\u2b1d\u2b25\u00b7\u221a"
 )
-# Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 and the glyph's code.
+# Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
 GLYPHS = {
     **dict.fromkeys("\uf02d\uf06c\uf06e\uf06f\uf071\uf075\uf076\uf077\uf09f\uf0a7\uf0a8\uf0b7\uf0d8", "\u2022"),
     **dict.fromkeys("\uf0df\uf0e0\uf0e8\uf0f0", "\u2192"),
@@ -27,29 +28,29 @@ GLYPHS = {
 LINE_ENDS = {"\r": "\n", "\v": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n\n"}
 BULLET = re.compile(rf"^[ \t]*(?:[{BULLETS}][ \t]*\n?|[*\u2013\u2014][ \t])[ \t]*(?=[^\s|])", re.MULTILINE)
 
-EDGE_LINES = 3  # at the top of a page and at its bottom may be its header and footer
-FEWEST_PAGES = 3  # a line that stands there on fewer is text
-PAGE_SHARE = 0.3  # as on a smaller share of the pages; chapters have headers of their own
+EDGE_LINES = 3  # lines at the top and at the bottom of a page that may be its header or footer
+FEWEST_PAGES = 3  # a line that recurs on fewer pages is text
+PAGE_SHARE = 0.3  # so is one on a smaller share of the pages; not higher, as chapters have their own headers
 PAGE_NUMBER = re.compile(r"(?:page|p\.) ?\d{1,4}(?: ?(?:of|/) ?\d{1,4})?|- ?\d{1,4} ?-|\d{1,4} (?:of|/) \d{1,4}", re.I)
 PAGE_OF_PAGES = re.compile(r"[ \t]*page \d{1,4} of \d{1,4}[ \t]*", re.I)
 
 LEADERS = re.compile(r"[ \t]*\S.*?(?: ?\.){4,}[ \t]*(?:\d{1,4}|[ivxlc]+)[ \t]*", re.I)
 TABBED = re.compile(r"[ \t]*\S.*\t[ ]*(\d{1,4})[ \t]*")
-LONGEST_ENTRY = 300  # characters of a line of contents
-FEWEST_TABBED = 3  # lines in a row with growing page numbers; anything less may be a table
+LONGEST_ENTRY = 300  # characters of an entry in a table of contents
+FEWEST_TABBED = 3  # successive lines with page numbers that never fall; fewer may be an ordinary table
 CONTENTS = re.compile(r"\W*(?:\d+\.?\s*)?(?:table of contents|contents|list of (?:figures|tables))\W*", re.I)
 
-STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # an item or a heading
+STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # a list item or a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
 EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
-# Without a scheme, only domains whose end is no ending of a file: model.v2.ifc is a name.
+# Without a scheme, only domains whose last part is not a file ending: model.v2.ifc is a file name.
 URLS = re.compile(
     r"\b(?:(?:https?|ftps?|sftp)://|www\.)[^\s<>|\"]*[^\s<>|\".,;:!?)\]}']"
     r"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|gov|edu|eu|uk|de|fr)(?:\.[a-z]{2})?\b(?![.-]?\w)"
     r"(?:/[^\s<>|\"]*[^\s<>|\".,;:!?)\]}'])?"
 )
-# A telephone number begins and ends where no code of a document goes on; standards, scales and dates have other forms.
+# A telephone number is not part of a longer code; standards, scales and dates have other forms.
 TELEPHONES = re.compile(
     r"(?<![\w.:/+#-])(?:"
     r"\+\d(?:[ ./()-]{0,3}\d){7,14}+"  # +44 (0)20 7946 0123
@@ -70,7 +71,7 @@ LABELLED = re.compile(
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A document's prose, and what was done to it."""
+    """A document's prose, and counts of what was changed and masked."""
 
     text: str
     counts: dict[str, int] = field(default_factory=dict)
@@ -78,11 +79,13 @@ class Cleaned:
 
 
 def clean(text: str, mask: bool, wrapped: bool = False) -> Cleaned:
-    """Prose of a text whose pages are separated by form feeds.
+    """Return the prose of a text whose pages are separated by form feeds.
 
-    With `mask` without addresses that name people; `wrapped` says that its lines end where those on paper do.
+    With `mask`, addresses and numbers that could reach people are masked; `wrapped` means that lines end where they
+    did on paper.
     """
-    counts, masked = {}, {}
+    counts: dict[str, int] = {}
+    masked: dict[str, int] = {}
     text, counts["characters_normalised"] = normalise(text)
     text, counts["glyphs_mapped"] = map_glyphs(text)
     text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
@@ -98,9 +101,9 @@ def clean(text: str, mask: bool, wrapped: bool = False) -> Cleaned:
 
 
 def normalise(text: str) -> tuple[str, int]:
-    """One kind of line end and blank, ligatures and wide forms as letters, nothing invisible; how many it changed.
+    """Unify line ends, spaces, ligatures and wide forms, remove invisible characters, and count all of these.
 
-    As NFKC, save that superscripts and fractions stay. Private-use characters stay for `map_glyphs`.
+    This is NFKC, except that superscripts and fractions stay. Private-use characters are left to `map_glyphs`.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     table = {character: _normal(character) for character in set(text)}
@@ -119,14 +122,14 @@ def _normal(character: str) -> str:
     if not form.startswith("<") or form in KEPT_FORMS:
         return "-" if character == "\u2010" else character
     whole = "".join(_normal(chr(int(part, 16))) for part in parts)
-    # A lone accent is a blank with a combining one, says Unicode; it stays what it is.
+    # Unicode decomposes a lone accent into a space and a combining accent; it is kept as it is.
     return character if any(map(unicodedata.combining, whole)) and whole.startswith(" ") else whole
 
 
 def map_glyphs(text: str) -> tuple[str, int]:
-    """Bullets at the beginning of a line as "- ", glyphs of symbol fonts as what they show; how many.
+    """Replace bullets at the beginning of a line by "- " and glyphs of symbol fonts by what they show; count them.
 
-    No private-use character is left: what a font of its own shows is unknown, and is removed.
+    All other private-use characters are removed, as nobody knows what their font shows.
     """
     private = {character for character in text if unicodedata.category(character) == "Co"}
     count = sum(map(text.count, private))
@@ -136,9 +139,9 @@ def map_glyphs(text: str) -> tuple[str, int]:
 
 
 def remove_headers_and_footers(text: str) -> tuple[str, int]:
-    """Pages one after the other, without the lines at their edges that recur or number them; how many those were.
+    """Join the pages without the lines at their edges that recur or hold the page number; count those lines.
 
-    A line recurs if, its numbers aside, it stands at the same edge of 3 pages or more and of 30 % of them.
+    A line recurs if, apart from its numbers, it stands at the same edge of at least 3 pages and 30 % of all pages.
     """
     pages = [page.split("\n") for page in text.split("\f")]
     edges = [_edges(page) for page in pages]
@@ -155,7 +158,7 @@ def remove_headers_and_footers(text: str) -> tuple[str, int]:
 
 
 def _edges(page: list[str]) -> set[tuple[int, str]]:
-    """(line, which edge) of the outermost lines with text."""
+    """Return the outermost lines with text as (line, edge)."""
     full = [number for number, line in enumerate(page) if line.strip()]
     return {(n, "top") for n in full[:EDGE_LINES]} | {(n, "bottom") for n in full[-EDGE_LINES:]}
 
@@ -165,9 +168,10 @@ def _key(page: list[str], line: int, edge: str) -> tuple[str, str]:
 
 
 def remove_contents(text: str) -> tuple[str, int]:
-    """Without the lines of tables of contents and the heading above them; how many those were.
+    """Remove tables of contents with their headings; count the lines.
 
-    Such a line ends in dot leaders and a page number, or in a tab and one, three in a row or more and none falling.
+    Their lines end in dot leaders and a page number; or in a tab and a page number, if there are at least three such
+    lines in a row whose page numbers never fall.
     """
     lines = text.split("\n")
     full = [number for number, line in enumerate(lines) if line.strip()]
@@ -186,15 +190,15 @@ def remove_contents(text: str) -> tuple[str, int]:
 
 
 def tidy(text: str) -> str:
-    """Single blanks, none at the ends of lines, and one empty line between paragraphs."""
+    """Leave single spaces, none at the ends of lines, and at most one empty line between paragraphs."""
     text = re.sub(r"[^\S\n]+", " ", text)
     return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
 
 
 def join_lines(text: str) -> tuple[str, int]:
-    """Lines that only the width of the paper ended as one, words divided there too; how many were joined on.
+    """Join lines, and divided words, that were broken only by the width of the paper; count the joined lines.
 
-    A line is full from 3/4 of the usual width, or from 9/10 where it ends as a sentence and the next begins as one.
+    A line is full from 3/4 of the usual width, or from 9/10 if it ends like a sentence and the next begins like one.
     """
     lines = text.split("\n")
     width = sorted(map(len, filter(None, lines)))[int(0.9 * sum(map(bool, lines)))] if text else 0
@@ -212,17 +216,17 @@ def join_lines(text: str) -> tuple[str, int]:
 
 
 def mask_emails(text: str) -> tuple[str, int]:
-    """E-mail addresses as one character each; how many."""
+    """Replace each e-mail address by one character; count them."""
     return EMAILS.subn(EMAIL, text)
 
 
 def mask_urls(text: str) -> tuple[str, int]:
-    """Addresses of the web as one character each; how many."""
+    """Replace each web address by one character; count them."""
     return URLS.subn(URL, text)
 
 
 def mask_telephones(text: str) -> tuple[str, int]:
-    """Telephone numbers as one character each, a word such as "Tel:" before them stays; how many."""
+    """Replace each telephone number by one character, but keep a word such as "Tel:" before it; count them."""
     text, plain = TELEPHONES.subn(TELEPHONE, text)
     text, labelled = LABELLED.subn(rf"\1{TELEPHONE}", text)
     return text, plain + labelled

@@ -1,13 +1,13 @@
-"""Documents made ready for training: read, cleaned, split by family, and cut into characters.
+"""Prepared documents: read, cleaned, divided by family, and encoded as characters.
 
-<folder>/           Arrow: a row per document, or per block of one: name, family, part, text, tokens
+<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens
 <folder>/corpus.json   the vocabulary and the facts
 """
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +20,13 @@ from models.char_lstm import MASKS, UNKNOWN, Characters
 from pipelines.workloads.bep import documents, families
 from pipelines.workloads.bep.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents import Document
-from pipelines.workloads.bep.families import PARTS, SPAN
+from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_overlap, check_sizes, divide
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config, Data
 
 EMBEDDED = Path(__file__).with_name("corpus")
-FEWEST_CHARACTERS = 10_000  # of a corpus: with less there is neither a language to learn nor one to be judged by
-FEWEST_PER_PART = 500
-FEWEST_FAMILIES = 3  # one for each part
-WORST = 5  # documents that a refusal names
+FEWEST_CHARACTERS = 10_000  # a smaller corpus is too little to learn from and to be judged by
 
 
 @dataclass(frozen=True)
@@ -44,36 +41,30 @@ class Text:
 class Corpus:
     """Prepared documents."""
 
-    vocabulary: tuple[str, ...]  # characters of the training text, sorted; ids go on from SPECIAL_TOKENS'
+    vocabulary: tuple[str, ...]  # sorted characters of the training text; their ids follow those of SPECIAL_TOKENS
     parts: dict[str, list[Text]]  # "train", "validation" and "test"
     facts: Mapping[str, Any]
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
-    """Write the documents and their tokens; returns facts for the manifest.
+    """Write the documents and their tokens; return facts for the manifest.
 
-    Raises UserError for files that cannot be used, for a corpus too small to hold some of it out, and where training
-    has more of the held-out text than `data.maximum_overlap`.
+    Raises UserError for files that cannot be used, for a corpus too small to hold some of it out, and if training
+    contains more of the held-out text than `data.maximum_overlap`.
     """
     data = config.data
     source = f"folder or file {data.sources}" if data.sources else "embedded documents"
     found = documents.find(data.sources or str(EMBEDDED))
     files, cleaned, bad = _texts(found, data)
-    if bad and not data.skip_bad:
-        listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
-        raise UserError(
-            f"{source}: {len(bad)} of {len(found.files) + len(found.refused)} files cannot be used; mend or remove "
-            f"them, or leave them out with data.skip_bad=true:{listed}"
-        )
+    if not data.skip_bad:
+        _check_files(bad, found, source)
     texts = {name: each.text for name, each in cleaned.items()}
     _check_size(texts, source, found)
     groups, pairs = families.group(texts, data.duplicates)
     family = {name: group[0] for group in groups for name in group}
-    parts, how, note = _split(texts, groups, data)
-    _check_parts(parts, data, source)
-    share, by_document = families.overlap(parts)
-    if share > data.maximum_overlap and not data.force:
-        raise UserError(_too_much_overlap(share, by_document, parts, data))
+    parts, how, note = divide(texts, groups, data)
+    check_sizes(parts, data, source)
+    share, worst = check_overlap(parts, data)
     characters = Characters(_alphabet(parts["train"]), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
     held_out = np.concatenate([*tokens["validation"], *tokens["test"]])
@@ -103,7 +94,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
             }
             for part, rows in parts.items()
         },
-        "overlap": {"share": share, "span": SPAN, "worst": _worst(by_document)},
+        "overlap": {"share": share, "span": SPAN, "worst": worst},
         "vocabulary": len(characters),
         "unknown_share": float((held_out == UNKNOWN).mean()),
     }
@@ -111,16 +102,16 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     return facts
 
 
-def inputs(config: "Config") -> list[Path]:
-    """The user's files that the texts come from, those skipped too; none for the embedded ones and what is missing."""
-    sources = config.data.sources
+def inputs(data: "Data") -> list[Path]:
+    """Return the user's files that the texts come from, skipped ones too; none for embedded or missing documents."""
+    sources = data.sources
     if sources is None or not Path(sources).exists():
         return []
     return [path for path in documents.find(sources).files.values() if os.access(path, os.R_OK)]
 
 
 def load(folder: Path) -> Corpus:
-    """What `prepare` has written."""
+    """Read what `prepare` wrote."""
     import datasets
 
     table = datasets.load_from_disk(folder).data.table.combine_chunks()
@@ -135,8 +126,10 @@ def load(folder: Path) -> Corpus:
 
 
 def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[str, Cleaned], dict[str, str]]:
-    """Of each file the report, of each that can be used the text, and of the others why not, by name."""
-    files, cleaned, bad = {}, {}, dict(found.refused)
+    """Read the files: by name, a report and the text of each usable file, and the reason for each unusable one."""
+    files: dict[str, Any] = {}
+    cleaned: dict[str, Cleaned] = {}
+    bad = dict(found.refused)
     for name, path in found.files.items():
         try:
             document = documents.read(path, name, data.maximum_bytes)
@@ -155,81 +148,36 @@ def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[s
 
 
 def _prose(document: Document, data: "Data") -> Cleaned:
-    """The document's text as it is trained on. Raises UserError where nothing is left of it."""
+    """Return the document's text as it is trained on. Raises UserError if nothing is left of it."""
     cleaned = clean(document.text, data.mask, wrapped=document.pages is not None)
     if not cleaned.text:
-        raise UserError("has no text but page headers, footers and tables of contents")
+        raise UserError("has no text besides page headers, footers and tables of contents")
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned
+
+
+def _check_files(bad: Mapping[str, str], found: documents.Found, source: str) -> None:
+    if bad:
+        listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
+        raise UserError(
+            f"{source}: {len(bad)} of {len(found.files) + len(found.refused)} files cannot be used; repair or remove "
+            f"them, or leave them out with data.skip_bad=true:{listed}"
+        )
 
 
 def _check_size(texts: Mapping[str, str], source: str, found: documents.Found) -> None:
     if not texts:
         ignored = f" (ignored: {', '.join(list(found.ignored)[:WORST])})" if found.ignored else ""
-        raise UserError(f"{source}: there are no documents in it that can be read{ignored}; {documents.WAYS}")
+        raise UserError(f"{source}: it contains no documents that can be read{ignored}; {documents.WAYS}")
     characters = sum(map(len, texts.values()))
     if characters < FEWEST_CHARACTERS:
         raise UserError(
-            f"{source}: {characters:,} characters are too few to learn from and to be judged by; "
+            f"{source}: {characters:,} characters are too few to train on and to evaluate with; "
             f"give documents with {FEWEST_CHARACTERS:,} or more"
         )
 
 
-def _split(
-    texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: "Data"
-) -> tuple[dict[str, list[tuple[str, str]]], str, str | None]:
-    """{part: (name, text)}, how they were split, and what a user should know of it."""
-    if len(groups) >= FEWEST_FAMILIES:
-        sizes = [sum(len(texts[name]) for name in group) for group in groups]
-        chosen = families.split(sizes, data.validation, data.test, data.seed)
-        parts: dict[str, list[tuple[str, str]]] = {part: [] for part in PARTS}
-        for group, part in zip(groups, chosen, strict=True):
-            parts[part] += [(name, texts[name]) for name in group]
-        return parts, f"by family of documents, seed {data.seed}", None
-    kept = [max(group, key=lambda name: len(texts[name])) for group in groups]
-    left_out = sorted(set(texts) - set(kept))
-    note = (
-        f"families of documents: {len(groups)}, fewer than the {FEWEST_FAMILIES} parts; so training, validation and "
-        "test are successive blocks of the same text, and the figures do not speak for a document the model has not "
-        "seen: give more documents"
-    )
-    note += f" (left out as versions of others: {', '.join(left_out)})" if left_out else ""
-    rows = [(name, texts[name]) for name in kept]
-    parts = families.blocks(rows, data.validation, data.test, data.guard)
-    return parts, f"successive blocks, {data.guard} characters left out between them", note
-
-
-def _check_parts(parts: Mapping[str, Sequence[tuple[str, str]]], data: "Data", source: str) -> None:
-    for part, rows in parts.items():
-        characters = sum(len(text) for _, text in rows)
-        if characters < FEWEST_PER_PART and (part != "test" or data.test):
-            raise UserError(
-                f"{source}: {characters:,} characters for {part} are too few, {FEWEST_PER_PART} are needed; give more "
-                f"text, or change data.validation={data.validation}, data.test={data.test} or data.guard={data.guard}"
-            )
-
-
-def _too_much_overlap(
-    share: float, by_document: Mapping[str, float], parts: Mapping[str, Sequence[tuple[str, str]]], data: "Data"
-) -> str:
-    held_out = dict([*parts["validation"], *parts["test"]])
-    worst = [
-        f"{name} {part:.1%} (most of it in {families.most_alike(held_out[name], parts['train'])})"
-        for name, part in _worst(by_document).items()
-    ]
-    return (
-        f"{share:.1%} of the held-out text stands in training in pieces of {SPAN} characters, more than "
-        f"data.maximum_overlap={data.maximum_overlap}: {', '.join(worst)}; remove what is copied, make such documents "
-        f"one family by a lower data.duplicates={data.duplicates}, or go on in spite of it with data.force=true"
-    )
-
-
-def _worst(by_document: Mapping[str, float]) -> dict[str, float]:
-    order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
-    return {name: share for name, share in order[:WORST] if share > 0}
-
-
-def _alphabet(rows: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The characters that occur, sorted, without those that stand for what was masked."""
+def _alphabet(rows: Rows) -> tuple[str, ...]:
+    """Return the characters that occur, sorted, without those that stand for masked text."""
     return tuple(sorted(set().union(*(text for _, text in rows)) - set(MASKS)))
 
 
@@ -240,14 +188,14 @@ def _encode(characters: Characters, text: str) -> np.ndarray:
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for each in counts:
-        total.update(each)  # unlike +, keeps what is 0
+        total.update(each)  # unlike +, this keeps counts of 0
     return dict(total)
 
 
 def _save(
     folder: Path,
-    parts: Mapping[str, Sequence[tuple[str, str]]],
-    tokens: Mapping[str, Sequence[np.ndarray]],
+    parts: Mapping[str, Rows],
+    tokens: Mapping[str, list[np.ndarray]],
     family: Mapping[str, str],
     characters: Characters,
     facts: Mapping[str, Any],

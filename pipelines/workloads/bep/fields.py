@@ -1,4 +1,4 @@
-"""The fields of a BIM Execution Plan form, each with the beginning of the text that a model is asked to go on with."""
+"""The fields of a BIM Execution Plan form, each with the beginning of a text for a model to complete."""
 
 FIELDS: dict[str, str] = {
     "projectName": "The project is known as ",

@@ -1,45 +1,49 @@
-"""The workload's part of report.html: what it writes for each field, and how prediction settles in."""
+"""The workload's sections of report.html: completions of each field, and prediction by characters read."""
 
 import csv
-import json
+import io
+from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
 from models.char_lstm import CharLSTM
-from pipelines.engine.runs import Run
-from pipelines.report.page import svg, table
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import svg
+from pipelines.report.tables import table
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
 
 
-def sections(config: "Config", model: CharLSTM, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML)."""
-    summaries = {path.stem: json.loads(path.read_text()) for path in sorted(run.evaluations.glob("*.json"))}
+def sections(
+    config: "Config", models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, str]]:
+    """Return the sections as (heading, HTML)."""
+    summaries = {evaluation.split: evaluation.summary for evaluation in evaluations}
     parts = [("Bits per character by characters read", svg(_by_position(summaries)))]
-    for path in sorted(run.evaluations.glob("*.completions.csv")):
-        parts.append(("Completions of the fields", _completions(path)))
+    for evaluation in evaluations:
+        written = evaluation.files.get(f"{evaluation.split}.completions.csv")
+        if written is not None:
+            parts.append(("Completions of the fields", _completions(evaluation.summary["completions"], written)))
     return parts
 
 
-def _completions(path: Path) -> str:
-    """The figures of each temperature, then prompt and completion of every field."""
-    judged = json.loads(path.with_name(f"{path.name.split('.')[0]}.json").read_text())["completions"]
+def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> str:
+    """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
     html = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()])
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            html += (
-                f"<p><b>{escape(row['field'])}</b>, temperature {escape(row['temperature'])}<br>"
-                f"<i>{escape(row['prompt'])}</i>{escape(row['completion'])}</p>\n"
-            )
+    for row in csv.DictReader(io.StringIO(written, newline="")):
+        html += (
+            f"<p><b>{escape(row['field'])}</b>, temperature {escape(row['temperature'])}<br>"
+            f"<i>{escape(row['prompt'])}</i>{escape(row['completion'])}</p>\n"
+        )
     return html
 
 
-def _by_position(summaries: dict[str, dict[str, Any]]) -> Figure:
-    """Bits per character from the zero state on; a last-step-only loss shows as a high beginning and a late rise."""
+def _by_position(summaries: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Plot bits per character from the zero state on; a loss on the last step only begins high and rises late."""
     figure = Figure(figsize=(6, 3), layout="constrained")
     axis = figure.subplots()
     for split, summary in summaries.items():

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.text import token_nats
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.bep import data
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Windows:
-    """Pieces of a stream of tokens, `length` inputs and the target of the last one; one begins every `stride` tokens.
+    """Windows over a stream of tokens: `length` inputs and the last one's target, with a window every `stride` tokens.
 
-    The stream is kept in a byte or two per token, on the device unless there are workers, and a batch is one gather.
+    The stream takes one or two bytes per token, on the device unless there are workers, and a batch is one gather.
     """
 
     def __init__(self, tokens: Tensor, length: int, stride: int, device: torch.device, workers: int = 0):
@@ -31,34 +32,34 @@ class Windows:
         self.tokens = F.pad(tokens, (0, padding), value=PAD).to("cpu" if workers else device)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """window (b, length + 1) of small integers; first (b,): whether it is the stream's first one."""
+        """Return window (b, length + 1) of small integers, and first (b,) bool: whether it begins the stream."""
         items = items.to(self.tokens.device)
         places = items[:, None] * self.stride + torch.arange(self.length + 1, device=items.device)
         return {"window": self.tokens[places], "first": items == 0}
 
 
 def stream_of(texts: Sequence["data.Text"]) -> Tensor:
-    """All documents behind each other (N,) uint8 or int16, <end> before, between and after them."""
+    """Return all documents as one stream (N,) uint8 or int16, with <end> before, between and after them."""
     end = np.array([END])
     tokens = np.concatenate([end, *(part for text in texts for part in (text.tokens, end))])
     return torch.from_numpy(tokens.astype(np.uint8 if tokens.max() < 256 else np.int16))
 
 
 def held_out(texts: Sequence["data.Text"], sequence: int, device: torch.device, workers: int = 0) -> Windows:
-    """Every target once after at least `sequence` characters, but for those at the beginning of the stream."""
+    """Return windows with at least `sequence` characters before each target, except at the stream's beginning."""
     return Windows(stream_of(texts), 2 * sequence, sequence, device, workers)
 
 
 def scored(batch: Mapping[str, Tensor], stride: int) -> tuple[Tensor, Tensor]:
-    """Targets (b, S) of held-out windows, and which of them count: new ones, as far as they are text."""
+    """Return the targets (b, S) of held-out windows, and (b, S) bool: whether each is new, and text."""
     targets = batch["window"][:, 1:].long()
     length = targets.shape[1]
     new = (torch.arange(length, device=targets.device) >= length - stride) | batch["first"][:, None]
     return targets, new & (targets != END) & (targets != PAD)
 
 
-class CharTask:
-    """The loss covers each character and the end of each document; `legacy` has that of a window's last step alone."""
+class CharTask(Task):
+    """Next-character prediction of documents and their ends; `legacy` learns only from each window's last step."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         training, corpus = config.training, data.load(folder)
@@ -81,41 +82,26 @@ class CharTask:
             self.notes.append("legacy: for comparison only; training.carry has no effect, a window is one sequence")
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Cross-entropy in nats, summed over the targets; the state of a sequence is the start of the next one."""
+        """Return the cross-entropy in nats, summed over the targets; a sequence starts from the last one's state."""
         window = batch["window"].long()
         if self.unknown and not self.legacy:
-            # Held-out text has characters that training never saw: without this, each would cost a dozen bits or more.
+            # Held-out text has characters that training never saw. Without this, each would cost a dozen bits or more.
             chosen = torch.rand(window.shape, device=window.device) < self.unknown
             window = window.masked_fill(chosen & (window != PAD) & (window != END), UNKNOWN)
         tokens, targets = window[:, :-1], window[:, 1:]
         if self.legacy:
-            nats = token_nats(model(tokens)[0][:, -1:], targets[:, -1:])
+            nats = token_nats(model(tokens)[0][:, -1:], targets[:, -1:], PAD)
             return Loss(nats.sum(), (targets[:, -1] != PAD).sum())
         state, nats = None, torch.zeros((), device=tokens.device)
         for inputs, wanted in zip(tokens.split(self.sequence, 1), targets.split(self.sequence, 1), strict=True):
             logits, state = model(inputs, state)
             state = tuple(part.detach() for part in state)
-            nats = nats + token_nats(logits, wanted).sum()
+            nats = nats + token_nats(logits, wanted, PAD).sum()
         return Loss(nats, (targets != PAD).sum())
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Nats and bits over the text of each window; divided by `count`, those per character."""
+        """Return nats and bits over the text of each window; divided by `count`, they are per character."""
         targets, counted = scored(batch, self.validation.stride)
         logits, _ = model(batch["window"][:, :-1].long())
-        nats = (token_nats(logits, targets) * counted).sum(1)
+        nats = (token_nats(logits, targets, PAD) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
-
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-
-def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
-    """(B, S) cross-entropy of each target under `logits` (B, S, V); 0 where the target is <pad>."""
-    nats = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="none")
-    return nats.view(targets.shape)

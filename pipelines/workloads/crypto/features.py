@@ -1,9 +1,9 @@
 """Features of candles, in named and ordered sets.
 
-A feature of row t is a function of the candles up to t, and of no more than the last `memory(name)` of them:
-exponential averages are cut off where the weight that remains falls below TAIL. So what was computed in training is
-what a service computes that holds only that many candles. Nothing crosses a gap: rows with too few candles since the
-last one are NaN.
+A feature of row t depends on the candles up to t, and on no more than the last `memory(name)` of them: exponential
+averages are cut off where the remaining weight falls below TAIL. So a service that keeps only that many candles
+computes the same features as training did. No feature crosses a gap: rows with too few candles since the last gap are
+NaN.
 """
 
 import math
@@ -14,15 +14,15 @@ import numpy as np
 from common.errors import UserError
 from pipelines.workloads.crypto.candles import Candles
 
-TAIL = 1e-3  # weight of the past that an exponential average leaves out
+TAIL = 1e-3  # total weight of the past that an exponential average leaves out
 HOUR, DAY = 3_600_000, 86_400_000
 Columns = dict[str, np.ndarray]
 
 
 def compute(candles: Candles, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Features (N, F) float64 of the set `name` and their names in order; NaN in rows without full warm-up.
+    """Return features (N, F) float64 of the set `name` and their names in order; NaN in rows without full warm-up.
 
-    Raises UserError for a set that is not known.
+    Raises UserError for an unknown set.
     """
     names, function = _set(name)
     table = np.full((len(candles), len(names)), np.nan)
@@ -35,7 +35,7 @@ def compute(candles: Candles, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def memory(name: str) -> int:
-    """How many candles a row's features depend on, its own included; fewer than that since a gap give NaN."""
+    """Return the number of candles that a row's features depend on, including its own; NaN with fewer since a gap."""
     _set(name)
     return {"default": _cut(2 / 51), "legacy": _cut(2 / 51)}[name]
 
@@ -47,7 +47,7 @@ def _set(name: str) -> tuple[tuple[str, ...], Callable[[Candles], Columns]]:
 
 
 def _default(candles: Candles) -> Columns:
-    """Free of scale: multiply the prices or the volume by any number and nothing changes."""
+    """Compute features without a scale: multiplying all prices or all volumes by a number changes nothing."""
     close, high, low = candles.close, candles.high, candles.low
     averages = {span: _ema(close, 2 / (span + 1)) for span in (12, 26, 50)}
     macd = averages[12] - averages[26]
@@ -77,7 +77,7 @@ def _default(candles: Candles) -> Columns:
 
 
 def _legacy(candles: Candles) -> Columns:
-    """Nine of these are in units of the price, so a model learns the price level; kept to compare with."""
+    """Compute the set kept for comparison; nine of these are in units of the price, so a model learns its level."""
     close = candles.close
     macd = _ema(close, 2 / 13) - _ema(close, 2 / 27)
     signal = _ema(macd, 2 / 10)
@@ -117,12 +117,12 @@ SETS = {
 
 
 def _cut(share: float) -> int:
-    """How many candles an exponential average that gives `share` to the newest one takes."""
+    """Return the number of candles in an exponential average that gives weight `share` to the newest one."""
     return math.ceil(math.log(TAIL) / math.log(1 - share))
 
 
 def _ema(values: np.ndarray, share: float) -> np.ndarray:
-    """(N,) average with weights (1 - share)^k of the value k rows before, NaN until the cut-off is reached."""
+    """Return averages (N,) with weight (1 - share)^k for the value k rows before, NaN until the cut-off is reached."""
     weights = (1 - share) ** np.arange(_cut(share))
     return _windowed(values, len(weights), lambda finite: np.convolve(finite, weights / weights.sum(), "valid"))
 
@@ -131,18 +131,18 @@ def _mean(values: np.ndarray, rows: int) -> np.ndarray:
     return _windowed(values, rows, lambda finite: np.lib.stride_tricks.sliding_window_view(finite, rows).mean(1))
 
 
-def _deviation(values: np.ndarray, rows: int, lost: int = 0) -> np.ndarray:
-    """(N,) standard deviation of the last rows, over rows - lost; exactly 0 where they are all equal."""
+def _deviation(values: np.ndarray, rows: int, ddof: int = 0) -> np.ndarray:
+    """Return the standard deviation (N,) of the last `rows` values; exactly 0 where they are all equal."""
 
     def deviation(finite: np.ndarray) -> np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(finite, rows)
-        return np.where(windows.max(1) == windows.min(1), 0.0, windows.std(1, ddof=lost))
+        return np.where(windows.max(1) == windows.min(1), 0.0, windows.std(1, ddof=ddof))
 
     return _windowed(values, rows, deviation)
 
 
 def _windowed(values: np.ndarray, rows: int, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """`function` of every stretch of `rows` values after the leading NaN; where there is none, NaN."""
+    """Apply `function` to all windows of `rows` values after the leading NaN; rows without a whole window are NaN."""
     result = np.full(len(values), np.nan)
     start = int(np.isnan(values).sum())
     if len(values) - start >= rows:
@@ -156,20 +156,20 @@ def _change(values: np.ndarray, lag: int) -> np.ndarray:
     return result
 
 
-def _ratio(above: np.ndarray, below: np.ndarray, otherwise: float) -> np.ndarray:
-    """above / below, `otherwise` where that is zero; NaN stays."""
-    return np.where(below == 0, otherwise, above / np.where(below == 0, 1.0, below))
+def _ratio(numerator: np.ndarray, denominator: np.ndarray, otherwise: float) -> np.ndarray:
+    """Return numerator / denominator, `otherwise` where the denominator is 0; NaN stays."""
+    return np.where(denominator == 0, otherwise, numerator / np.where(denominator == 0, 1.0, denominator))
 
 
 def _true_range(candles: Candles) -> np.ndarray:
-    """(N,) Wilder 1978; the first row has no close before it."""
+    """Return true ranges (N,) (Wilder 1978); NaN in the first row, which has no close before it."""
     before = np.concatenate([[np.nan], candles.close[:-1]])
     spread = candles.high - candles.low
     return np.maximum(spread, np.maximum(np.abs(candles.high - before), np.abs(candles.low - before)))
 
 
 def _rsi(close: np.ndarray, average: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """(N,) from 0 to 100 (Wilder 1978), 50 where the price has not moved."""
+    """Return the relative strength index (N,), 0 to 100 (Wilder 1978); 50 where the price has not moved."""
     moves = _change(close, 1)
     gains, losses = average(np.maximum(moves, 0)), average(np.maximum(-moves, 0))
     return 100 * _ratio(gains, gains + losses, 0.5)

@@ -1,4 +1,4 @@
-"""What came after: SHORT, NO_TRADE or LONG for every row whose whole future is known."""
+"""Labels: SHORT, NO_TRADE or LONG for every row whose whole future is known."""
 
 import numpy as np
 
@@ -7,30 +7,30 @@ from pipelines.workloads.crypto.candles import Candles
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
 SHORT, NO_TRADE, LONG = range(3)
-UNKNOWN = -1  # without a full future, or without the past that the rule needs; in no class
+UNKNOWN = -1  # the future is incomplete, or the past that the rule needs; the row belongs to no class
 RULES = ("fixed", "volatility", "triple_barrier")
 FEE, SLIPPAGE = 0.001, 0.0005  # of the notional, per side
-VOLATILITY_ROWS = 50
-VOLATILITY_SCALE = 0.5
+VOLATILITY_ROWS = 50  # log returns whose standard deviation is the volatility
+VOLATILITY_SCALE = 0.5  # share of the volatility over the horizon that a move must exceed
 
 
 def round_trip_cost(fee: float = FEE, slippage: float = SLIPPAGE) -> float:
-    """Share of the notional that entering and leaving together cost."""
+    """Return the cost of entering and leaving together, as a share of the notional."""
     return 2 * (fee + slippage)
 
 
 def check_threshold(threshold: float, fee: float = FEE, slippage: float = SLIPPAGE) -> None:
-    """Raises UserError for a threshold that a correct prediction could reach without earning its cost."""
+    """Raise UserError for a threshold so low that a trade on a correct label can lose money."""
     cost = round_trip_cost(fee, slippage)
     if threshold < cost * (1 - 1e-9):
         raise UserError(
             f"data.threshold={threshold:g} is below the cost of a trade, 2 x (fee {fee:g} + slippage {slippage:g}) = "
-            f"{cost:g}: a label could be right and lose money; give data.threshold={cost:g} or more"
+            f"{cost:g}: a trade on a correct label could lose money; give data.threshold={cost:g} or more"
         )
 
 
 def check_rule(rule: str, horizon: int, threshold: float, stop: float | None = None) -> None:
-    """Raises UserError for what `label` cannot do."""
+    """Raise UserError for settings that `label` cannot use."""
     if rule not in RULES:
         raise UserError(f"data.label={rule} is not known; give one of {', '.join(RULES)}")
     if horizon < 1:
@@ -38,7 +38,7 @@ def check_rule(rule: str, horizon: int, threshold: float, stop: float | None = N
     if not threshold > 0:
         raise UserError(f"data.threshold={threshold} must be above 0")
     if stop is not None and not 0 < stop <= threshold:
-        raise UserError(f"the stop {stop:g} must be above 0 and no further away than data.threshold={threshold:g}")
+        raise UserError(f"the stop {stop:g} must be above 0 and at most data.threshold={threshold:g}")
 
 
 def label(
@@ -50,17 +50,17 @@ def label(
     scale: float = VOLATILITY_SCALE,
     stop: float | None = None,
 ) -> np.ndarray:
-    """Labels (N,) int8 of the moves that start at each row's close; UNKNOWN where the future is not complete.
+    """Return labels (N,) int8 of the moves that start at each row's close; UNKNOWN where the future is incomplete.
 
-    fixed: the return to the close `horizon` rows on, beyond +-threshold or not.
-    volatility: the same, against the larger of the threshold and `scale` times the standard deviation of the last 50
-    log returns times sqrt(horizon).
+    fixed: LONG or SHORT if the return from this close to the one `horizon` rows later is beyond +-threshold.
+    volatility: the same with the larger of the threshold and `scale` times the standard deviation of the last 50 log
+    returns times sqrt(horizon).
     triple_barrier: LONG if a buyer's target +threshold is touched before its stop -`stop` (by default the threshold),
-    SHORT likewise for a seller, NO_TRADE if neither is within `horizon` rows (Lopez de Prado 2018). A bar that touches
-    both has touched the stop first, so it is nobody's.
+    SHORT if a seller's is, NO_TRADE if neither is touched within `horizon` rows (Lopez de Prado 2018). A candle that
+    touches both counts as having touched the stop first, so neither side wins it.
 
     Rows whose future crosses a gap or the end are UNKNOWN. Raises UserError for a rule, horizon, threshold or stop
-    that cannot be.
+    that is not allowed.
     """
     stop = threshold if stop is None else stop
     check_rule(rule, horizon, threshold, stop)
@@ -90,7 +90,7 @@ def _moved(close: np.ndarray, horizon: int, limits: np.ndarray) -> np.ndarray:
 
 
 def _past_volatility(close: np.ndarray) -> np.ndarray:
-    """(N,) of log returns up to and including each row."""
+    """Return the standard deviation (N,) of the last log returns up to and including each row."""
     result = np.full(len(close), np.nan)
     if len(close) > VOLATILITY_ROWS:
         windows = np.lib.stride_tricks.sliding_window_view(np.diff(np.log(close)), VOLATILITY_ROWS)
@@ -110,7 +110,7 @@ def _touched(candles: Candles, horizon: int, target: float, stop: float) -> np.n
     long_target, long_stop = first(highs >= entry * (1 + target)), first(lows <= entry * (1 - stop))
     short_target, short_stop = first(lows <= entry * (1 - target)), first(highs >= entry * (1 + stop))
     found = np.full(len(entry), NO_TRADE, np.int8)
-    # With a stop no further than the target the two exclude each other: one's target lies beyond the other's stop.
+    # The stop is at most as far as the target, so one side's target lies beyond the other's stop: both cannot hold.
     found[long_target < long_stop] = LONG
     found[short_target < short_stop] = SHORT
     return found

@@ -1,8 +1,8 @@
-"""A market made up: candles that look like those of coins, with as much predictability as is asked for.
+"""Simulated market: candles that resemble those of real coins, with an adjustable amount of predictability.
 
-Per candle a coin's log return is sigma_t z_t, less sigma_t^2 / 2 so that the price is a martingale. z_t mixes the
-market's shock with the coin's own, both of Student's t distribution. sigma_t is the product of a GARCH(1, 1)
-(Bollerslev 1986), of the market's regime (a Markov chain, Hamilton 1989) and of the hour of the day.
+The log return of a coin in candle t is sigma_t z_t - sigma_t^2 / 2, which makes the price a martingale. z_t mixes the
+market's shock with the coin's own, both drawn from Student's t distribution. sigma_t is the product of a GARCH(1, 1)
+process (Bollerslev 1986), the market's regime (a Markov chain, Hamilton 1989) and the hour of the day.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ DAY = 86_400_000
 DEGREES_OF_FREEDOM = 5
 LARGEST_SHOCK = 8.0  # standard deviations
 ARCH, GARCH = 0.07, 0.90
-# calm, normal, wild: volatility, mean candles it lasts, drift in standard deviations (times the signal)
+# calm, normal, wild: volatility, mean duration in candles, drift in standard deviations (times the signal)
 REGIMES = ((0.6, 600, 0.02), (1.0, 800, 0.0), (1.9, 150, -0.04))
 HOURS_AMPLITUDE = 0.25
-PATH = 8  # trades within a candle that its high and low come from
-GAPS_PER_CANDLE = 1 / 12_000  # each, of the whole market and of one coin
+PATH = 8  # simulated trades within a candle, which give its high and low
+GAPS_PER_CANDLE = 1 / 12_000  # of the whole market, and again of each coin
 MEAN_GAP = 4  # candles
 # The planted signal: expected shock = signal PULL tanh(u_t), u_t = sum over k > 0 of DECAY^k sin(2 pi k / PERIOD)
-# z_(t-k-DELAY), scaled to variance 1. It turns within the window and leaves out the newest candles, so the last row's
-# returns and averages show less of it than the window does.
+# z_(t-k-DELAY), scaled to variance 1. The weights change sign within the window and leave out the newest candles, so
+# the returns and averages of the last row show less of the signal than the window does.
 PULL = 0.5
 PERIOD = 16  # candles
 DELAY = 8  # candles
@@ -39,11 +39,11 @@ DECAY = 0.9
 def simulate(
     symbols: Sequence[str], candles: int, timeframe: str, seed: int, signal: float = 0.0
 ) -> dict[str, Candles]:
-    """Candles of each coin over a time of `candles` candles, of which a few are missing.
+    """Return the candles of each coin over a period of `candles` candles, a few of them missing.
 
-    With `signal` 0 past candles say nothing about the direction of the next; 1 makes about a tenth of the variance of
-    a return a function of the 30 candles before it. A coin depends on (seed, symbol) and the market's course on the
-    seed alone, so neither the other coins nor their order matter, and a longer market begins with the shorter one.
+    With `signal` 0 past candles say nothing about the direction of the next one; with 1 about a tenth of the variance
+    of a return is a function of the 30 candles before it. A coin depends on (seed, symbol) and the course of the market
+    on the seed alone, so neither the other coins nor their order matter, and a longer market begins with the shorter.
     """
     step = milliseconds(timeframe)
     time = START + step * np.arange(candles, dtype=np.int64)
@@ -77,7 +77,7 @@ def _coin(
 
     path = np.cumsum(_generator(seed, "path", symbol).standard_normal((num, PATH)), 1) / math.sqrt(PATH)
     position = np.arange(1, PATH + 1) / PATH
-    path += position * (shock - path[:, -1])[:, None]  # a bridge that ends where the candle closes
+    path += position * (shock - path[:, -1])[:, None]  # a Brownian bridge that ends at the close
     path = path * sigma[:, None] - position * (sigma**2 / 2)[:, None]
     close = math.log(first_price) + np.cumsum(path[:, -1])
     start = np.concatenate([[math.log(first_price)], close[:-1]])
@@ -90,7 +90,7 @@ def _coin(
 
 
 def _recursion(noise: np.ndarray, drift: np.ndarray, pull: float) -> tuple[np.ndarray, np.ndarray]:
-    """Shocks with what the past adds to them, and their GARCH volatility around 1; both (N,)."""
+    """Return the shocks including the planted signal, and their GARCH volatility around 1; both (N,)."""
     turn = 2 * math.pi / PERIOD
     lags = np.arange(1, 200)
     gain = 1 / math.sqrt(float(((DECAY**lags * np.sin(turn * lags)) ** 2).sum()))
@@ -114,7 +114,7 @@ def _shocks(generator: np.random.Generator, num: int) -> np.ndarray:
 
 
 def _regimes(generator: np.random.Generator, num: int) -> np.ndarray:
-    """(N,) row numbers of REGIMES; from an end either of the other two follows."""
+    """Return row numbers (N,) of REGIMES; when one ends, either of the other two follows."""
     state, states = 1, []
     for chance, other in generator.random((num, 2)).tolist():
         states.append(state)
@@ -124,7 +124,7 @@ def _regimes(generator: np.random.Generator, num: int) -> np.ndarray:
 
 
 def _gaps(generator: np.random.Generator, num: int) -> np.ndarray:
-    """(N,) bool, which candles are missing."""
+    """Return the missing candles as a mask (N,) bool."""
     draws = generator.random((num, 2))
     missing = np.zeros(num, bool)
     for start in np.flatnonzero(draws[:, 0] < GAPS_PER_CANDLE):
@@ -134,6 +134,6 @@ def _gaps(generator: np.random.Generator, num: int) -> np.ndarray:
 
 
 def _generator(seed: int, *names: str) -> np.random.Generator:
-    """A stream of its own for each name: drawing more from one leaves the others alone."""
+    """Return a random stream for these names; drawing more from one stream leaves the others unchanged."""
     key = hashlib.sha256("\0".join([str(seed), *names]).encode()).digest()
     return np.random.default_rng(int.from_bytes(key[:16], "little"))

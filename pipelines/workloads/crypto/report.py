@@ -1,4 +1,4 @@
-"""The workload's part of report.html: all coins by evidence, then each with its curves, matrices and accounts."""
+"""Sections of report.html: all coins by evidence, then each with its curves, matrices and equity."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,28 +9,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import nn
 
-from pipelines.engine.runs import Run
-from pipelines.report.page import shown, svg, table
-from pipelines.workloads.crypto.evaluation import SPLIT, TRADING
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import svg
+from pipelines.report.tables import shown, table
+from pipelines.workloads.crypto.evaluation import SPLIT
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
+from pipelines.workloads.crypto.pages import TRADING
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
+
+Logged = Mapping[str, Sequence[Mapping[str, Any]]]  # member -> the records of its metrics.jsonl
 
 MOST_OPEN = 12  # coins whose details are unfolded
 COLOURS = {SKILL: "tab:green", NO_SKILL: "tab:gray", LEAK: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
 
 
-def sections(config: "Config", models: Any, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML), from the files of the evaluation and what the members logged while they were trained."""
-    summary = json.loads((run.evaluations / f"{SPLIT}.json").read_text())
-    ranked = [row["coin"] for row in summary["table"] if row["coin"] in summary]
-    pages = [json.loads((run.evaluations / SPLIT / f"{symbol}.json").read_text()) for symbol in ranked]
+def sections(
+    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, str]]:
+    """Return (heading, HTML) pairs, from the evaluation and what the members logged in training."""
+    (test,) = (evaluation for evaluation in evaluations if evaluation.split == SPLIT)
+    summary = test.summary
+    ranked = [row["coin"] for row in test.table if row["coin"] in summary]
+    pages = [json.loads(test.files[f"{SPLIT}/{symbol}.json"]) for symbol in ranked]
     parts = [("Coins by evidence", _ranking(summary, pages, run))]
     unfolded = len(pages) <= MOST_OPEN
-    return [*parts, ("Coin by coin", "\n".join(_coin(page, run, unfolded) for page in pages))]
+    logged = {
+        fold["member"]: (run if config.model.coins else run.member(fold["member"])).metrics()
+        for page in pages
+        for fold in page["folds"]
+    }
+    return [*parts, ("Coin by coin", "\n".join(_coin(page, logged, unfolded) for page in pages))]
 
 
 def _ranking(summary: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], run: Run) -> str:
@@ -52,7 +66,7 @@ def _ranking(summary: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], run
 
 
 def _gains(pages: Sequence[Mapping[str, Any]]) -> Figure:
-    """Nats gained on the prior, with intervals, a line per coin: of everything, and of the direction alone."""
+    """Plot nats gained on the prior, with intervals, a line per coin: in all, and for the direction alone."""
     figure = Figure(figsize=(11, 0.9 + 0.28 * len(pages)), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for axis, which, what in zip(panels, (0, -1), ("log loss", "log loss of SHORT against LONG"), strict=True):
@@ -70,7 +84,7 @@ def _gains(pages: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _coin(page: Mapping[str, Any], run: Run, unfolded: bool) -> str:
+def _coin(page: Mapping[str, Any], logged: Logged, unfolded: bool) -> str:
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in page["reasons"])
     traded = [{"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in TRADING]
     luck = page["random_trades"]
@@ -88,7 +102,7 @@ def _coin(page: Mapping[str, Any], run: Run, unfolded: bool) -> str:
     predictors = [{key.replace("_", " "): value for key, value in row.items()} for row in page["predictors"]]
     return (
         f"<details{' open' if unfolded else ''}><summary><b>{escape(title)}</b></summary><ul>{reasons}</ul>"
-        f"{svg(_pictures(page, run))}{_wide(table(predictors))}{table(traded)}{_wide(table(folds))}</details>"
+        f"{svg(_pictures(page, logged))}{_wide(table(predictors))}{table(traded)}{_wide(table(folds))}</details>"
     )
 
 
@@ -100,14 +114,14 @@ def _day(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _pictures(page: Mapping[str, Any], run: Run) -> Figure:
+def _pictures(page: Mapping[str, Any], logged: Logged) -> Figure:
     figure = Figure(figsize=(11, 7))
     figure.subplots_adjust(0.1, 0.08, 0.98, 0.95, 0.2, 0.35)  # a layout engine takes half the time of a page
     (matrix, calibration), (equity, training) = figure.subplots(2, 2)
     _confusion(matrix, page)
     _calibration(calibration, page)
     _accounts(equity, page)
-    _training(training, page, run)
+    _training(training, page, logged)
     for axis in (matrix, calibration, equity, training):
         axis.tick_params(labelsize=8)
         axis.title.set_fontsize(10)
@@ -132,7 +146,7 @@ def _confusion(axis: Axes, page: Mapping[str, Any]) -> None:
 
 
 def _calibration(axis: Axes, page: Mapping[str, Any]) -> None:
-    """Of the predicted class; a point's area is the number of windows."""
+    """Plot the calibration of the predicted class; a point's area is the number of windows."""
     bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
     most = max((row["n"] for row in bins), default=1)
     axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
@@ -163,10 +177,10 @@ def _accounts(axis: Axes, page: Mapping[str, Any]) -> None:
     axis.tick_params(axis="x", rotation=20)
 
 
-def _training(axis: Axes, page: Mapping[str, Any], run: Run) -> None:
-    """The losses that the coin's members logged, a colour each."""
+def _training(axis: Axes, page: Mapping[str, Any], logged: Logged) -> None:
+    """Plot the losses that the coin's members logged, one colour each."""
     for number, fold in enumerate(page["folds"]):
-        metrics, colour = run.member(fold["member"]).metrics(), f"C{number}"
+        metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):
             points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
             if points:

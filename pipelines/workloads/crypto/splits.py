@@ -1,9 +1,9 @@
-"""Which rows teach, which select and which are reported, so that no part has seen anything of the next.
+"""Division of time into training, validation and test, such that no part has seen anything of the next.
 
 A window ends at row t, holds the rows t - lookback + 1 to t, and its label is about the rows t + 1 to t + horizon. All
-coins are cut at the same times. At every cut the windows before it whose future reaches it are left out (purge), and so
-are the first max(horizon, lookback) candles after it as ends of windows (embargo): no candle of one part's windows or
-labels is in another's (Lopez de Prado 2018, chapter 7).
+coins are cut at the same times. Two kinds of windows are left out at every cut: those before it whose label reaches it
+(purge), and those that end within the first max(horizon, lookback) candles after it (embargo). So no candle of the
+windows or labels of one part is in those of another (Lopez de Prado 2018, chapter 7).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,27 +18,26 @@ from pipelines.workloads.crypto.candles import Candles
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)
-FOLDS = 5
-VALIDATION_SHARE = 0.15  # of the time before a fold's test, its last part
+VALIDATION_SHARE = 0.15  # of the time before a fold's test; the latest part of it
 KINDS = ("chronological", "walk_forward")
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One division of time. `indices[symbol][part]` (n,) int64 are positions in that coin's ends of windows."""
+    """One division of time. `indices[symbol][part]` (n,) int64 are positions among the coin's windows."""
 
     cuts: tuple[int, int, int, int]  # ms: start, validation from, test from, end
     indices: dict[str, dict[str, np.ndarray]]
 
     def span(self, part: str) -> tuple[int, int]:
-        """From when to when a part goes, ms."""
+        """Return the beginning and the end of a part, ms."""
         return self.cuts[PARTS.index(part)], self.cuts[PARTS.index(part) + 1]
 
 
 def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback: int) -> np.ndarray:
-    """Rows (M,) int64 at which a window can end: no gap in it, its features (N, F) finite, its label known (>= 0)."""
+    """Return the rows (M,) int64 where a window can end: no gap in it, all features (N, F) finite, its label >= 0."""
     good = np.isfinite(features).all(1)
-    run = np.zeros(len(candles), np.int64)  # good rows up to here since the last gap or bad row
+    run = np.zeros(len(candles), np.int64)  # number of good rows up to here since the last gap or bad row
     for segment in candles.segments():
         row = np.arange(segment.stop - segment.start)
         run[segment] = row - np.maximum.accumulate(np.where(good[segment], -1, row))
@@ -46,14 +45,14 @@ def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback:
 
 
 def windows(ends: np.ndarray, lookback: int) -> np.ndarray:
-    """Row numbers (B, lookback) of the windows that end at `ends` (B,); the last one is the end itself."""
+    """Return the row numbers (B, lookback) of the windows that end at `ends` (B,), the end itself included."""
     return np.asarray(ends)[:, None] + np.arange(1 - lookback, 1)
 
 
 def divide(
     times: Mapping[str, np.ndarray], kind: str, folds: int, horizon: int, lookback: int, timeframe_ms: int
 ) -> list[Fold]:
-    """`chronological` as the only fold, or `walk_forward`. Raises UserError for a kind that is not known."""
+    """Return the one fold of `chronological` or those of `walk_forward`. Raises UserError for an unknown kind."""
     if kind == "chronological":
         return [chronological(times, FRACTIONS, horizon, lookback, timeframe_ms)]
     if kind == "walk_forward":
@@ -64,9 +63,9 @@ def divide(
 def chronological(
     times: Mapping[str, np.ndarray], fractions: Sequence[float], horizon: int, lookback: int, timeframe_ms: int
 ) -> Fold:
-    """Training, validation and test in shares of the calendar time from the first to the last end of a window.
+    """Return a fold whose parts are shares of the calendar time from the first to the last end of a window.
 
-    `times` (M,) int64 ms, ascending, per coin: when the last candles of its windows open.
+    `times` holds per coin (M,) int64 ms, ascending: the opening times of the last candles of its windows.
     Raises UserError if there are no windows or the three fractions do not add up to 1.
     """
     if len(fractions) != len(PARTS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
@@ -79,9 +78,9 @@ def chronological(
 def walk_forward(
     times: Mapping[str, np.ndarray], folds: int, horizon: int, lookback: int, timeframe_ms: int
 ) -> list[Fold]:
-    """Folds whose tests are equal blocks of time, one after the other; each trains on all time before its own.
+    """Return folds whose tests are consecutive blocks of time of equal length; each trains on all time before its test.
 
-    The last 15 % of the time before a test are its validation. Raises UserError for fewer than 2 folds.
+    The last 15 % of the time before a test are the fold's validation. Raises UserError for fewer than 2 folds.
     """
     if folds < 2:
         raise UserError(f"data.folds={folds} must be 2 or more with data.split=walk_forward")
@@ -107,7 +106,7 @@ def _range(times: Mapping[str, np.ndarray], timeframe_ms: int) -> tuple[int, int
 
 
 def _cut(start: int, stop: int, share: float, timeframe_ms: int) -> int:
-    """The opening of a candle."""
+    """Return the opening time of the candle at `share` of the time from `start` to `stop`."""
     return start + round((stop - start) * share / timeframe_ms) * timeframe_ms
 
 
@@ -127,7 +126,7 @@ def _fold(
 def assert_disjoint(
     times: Mapping[str, np.ndarray], fold: Fold, horizon: int, lookback: int, timeframe_ms: int
 ) -> None:
-    """AssertionError if a window or label of one part, of any coin, shares a candle's time with a later part's."""
+    """Raise AssertionError if windows or labels of two parts, of any coins, share the time of a candle."""
     spans = {}
     for part in PARTS:
         ends = np.concatenate([each[fold.indices[symbol][part]] for symbol, each in times.items()])
@@ -135,13 +134,13 @@ def assert_disjoint(
             spans[part] = (ends.min() - (lookback - 1) * timeframe_ms, ends.max() + horizon * timeframe_ms)
     for earlier, later in pairwise(part for part in PARTS if part in spans):
         assert spans[earlier][1] < spans[later][0], (
-            f"{earlier} knows candles up to {spans[earlier][1]}, {later} begins with {spans[later][0]}"
+            f"{earlier} uses candles up to {spans[earlier][1]}, but {later} begins with {spans[later][0]}"
         )
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of each feature by name, so that another order or number of features is refused."""
+    """Mean and standard deviation of each feature by name; another order or number of features is refused."""
 
     names: tuple[str, ...]
     mean: np.ndarray  # (F,) float64
@@ -149,7 +148,10 @@ class Scaler:
 
     @classmethod
     def fit(cls, names: Sequence[str], features: np.ndarray, ends: np.ndarray, lookback: int) -> "Scaler":
-        """From the rows of `features` (N, F) that lie in windows ending at `ends`, each row counted once."""
+        """Fit on the rows of `features` (N, F) in windows that end at `ends`, counting each row once.
+
+        Raises UserError if there are none.
+        """
         edges = np.zeros(len(features) + 1, np.int64)
         np.add.at(edges, np.asarray(ends) - lookback + 1, 1)
         np.add.at(edges, np.asarray(ends) + 1, -1)
@@ -161,26 +163,26 @@ class Scaler:
         return cls(tuple(names), np.where(constant, rows[0], mean), np.where(constant, 1.0, std))
 
     def transform(self, names: Sequence[str], features: np.ndarray) -> np.ndarray:
-        """(..., F) float32, scaled. Raises UserError unless `names` are those it was fitted on, in their order."""
+        """Return scaled features (..., F) float32. Raises UserError unless `names` are the fitted ones, in order."""
         if tuple(names) != self.names or features.shape[-1] != len(self.names):
             raise UserError(
-                f"the scaler knows the features {', '.join(self.names)} in this order; given were "
+                f"the scaler was fitted on the features {', '.join(self.names)} in this order; given were "
                 f"{features.shape[-1]} columns named {', '.join(names)}"
             )
         return ((features - self.mean) / self.std).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, exact."""
+        """Return plain values for JSON, without rounding."""
         return {"names": list(self.names), "mean": self.mean.tolist(), "std": self.std.tolist()}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Scaler":
-        """Raises UserError for what `to_dict` cannot have written."""
+        """Return the scaler that `to_dict` wrote. Raises UserError for anything else."""
         try:
             names = tuple(map(str, plain["names"]))
             mean, std = np.array(plain["mean"], np.float64), np.array(plain["std"], np.float64)
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"this is no scaler: {error!r}; prepare the data anew") from error
+            raise UserError(f"this is not a scaler: {error!r}; prepare the data again") from error
         if mean.shape != (len(names),) or std.shape != mean.shape or not np.isfinite(mean).all() or not (std > 0).all():
-            raise UserError(f"a scaler of {len(names)} features needs as many finite means and positive deviations")
+            raise UserError(f"a scaler of {len(names)} features needs a finite mean and a positive deviation for each")
         return cls(names, mean, std)

@@ -1,10 +1,10 @@
-"""Which way the next move goes, from windows gathered out of tables that live on the device."""
+"""Classification of the next move, from windows gathered out of tables that live on the device."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.errors import UserError
+from common.prepared import MANIFEST
 from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
-from pipelines.engine.data import MANIFEST
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.crypto import data, splits
 from pipelines.workloads.crypto.labels import CLASSES
 
@@ -26,16 +26,16 @@ POOLED = "all"
 
 @dataclass(frozen=True)
 class Member:
-    """What one model learns: the coins and the fold."""
+    """Coins and fold that one model learns."""
 
     symbols: tuple[str, ...]
     fold: int
 
 
 def members(config: "Config", folder: Path) -> dict[str, Member]:
-    """Each coin, or all of them together, in each fold: BTCUSDT, or BTCUSDT-1, BTCUSDT-2, ... of a walk-forward.
+    """Return the members: each coin, or all together, in each fold (BTCUSDT, or BTCUSDT-1, BTCUSDT-2, ...).
 
-    A coin that could not be prepared is one of them, so that its training can say why.
+    A coin that could not be prepared is among them, so that its training can say why.
     """
     facts = json.loads((folder / MANIFEST).read_text())
     groups = {symbol: (symbol,) for symbol in data.symbols(config.data)}
@@ -45,6 +45,17 @@ def members(config: "Config", folder: Path) -> dict[str, Member]:
     if len(folds) == 1:
         return {name: Member(symbols, 0) for name, symbols in groups.items()}
     return {f"{name}-{fold + 1}": Member(symbols, fold) for name, symbols in groups.items() for fold in folds}
+
+
+def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
+    """Return the config of each member; {} if model.coins names what the run's only model learns."""
+    if config.model.coins:
+        return {}
+    found = {}
+    for name, member in members(config, folder).items():
+        model = config.model.model_copy(update={"coins": member.symbols, "fold": member.fold})
+        found[name] = config.model_copy(update={"model": model})
+    return found
 
 
 class Windows:
@@ -62,7 +73,7 @@ class Windows:
         self.past = torch.arange(1 - lookback, 1, device=device)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """windows (b, L, F), labels (b,) and coins (b,) of `items` (b,)."""
+        """Return windows (b, L, F), labels (b,) and coins (b,) for `items` (b,)."""
         items = items.to(self.device)
         ends = self.ends.index_select(0, items)
         rows = (ends[:, None] + self.past).flatten()
@@ -75,12 +86,12 @@ class Windows:
 
 
 def windows(coin: data.Coin, fold: int, part: str, device: torch.device, number: int = 0) -> Windows:
-    """A coin's windows of a part, in the order of time; `number` is the coin's among those of a pooled model."""
+    """Return a coin's windows of a part in order of time; `number` is the coin's number in a pooled model."""
     return pooled([coin], fold, part, device, number)
 
 
 def pooled(coins: Sequence[data.Coin], fold: int, part: str, device: torch.device, first: int = 0) -> Windows:
-    """The windows of several coins, one coin after the other; they are numbered from `first`."""
+    """Return the windows of several coins, one coin after the other, numbered from `first`."""
     # A row that no window holds may lack features; it must not be NaN times 0 in some later gather.
     tables = [np.nan_to_num(coin.scaled(fold)) for coin in coins]
     starts = np.cumsum([0, *map(len, tables)])
@@ -96,21 +107,22 @@ def pooled(coins: Sequence[data.Coin], fold: int, part: str, device: torch.devic
     )
 
 
-class SignalTask:
+class SignalTask(Task):
     """Cross-entropy of the three classes, weighted by how rare they are in training.
 
     The weights are taken out of the probabilities again: what is weighted is the softmax of the logits plus the log
     weights, so the softmax of the logits themselves tends to the classes' true frequencies.
     """
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device, member: str):
-        chosen = members(config, folder)[member]
-        failed = json.loads((folder / MANIFEST).read_text())["failed"]
-        for symbol in chosen.symbols:
-            if symbol in failed:
-                raise UserError(failed[symbol])
-        coins = [data.load(folder, symbol) for symbol in chosen.symbols]
-        fold = chosen.fold
+    def __init__(self, config: "Config", folder: Path, device: torch.device):
+        facts = json.loads((folder / MANIFEST).read_text())
+        symbols, fold = config.model.coins or (), config.model.fold
+        for symbol in symbols:
+            if symbol in facts["failed"]:
+                raise UserError(facts["failed"][symbol])
+        if fold >= len(facts["folds"]):
+            raise UserError(f"model.fold={fold} must be below {len(facts['folds'])}, the number of folds of these data")
+        coins = [data.load(folder, symbol) for symbol in symbols]
         self.train = pooled(coins, fold, "train", device)
         self.validation = pooled(coins, fold, "validation", device)
         self.model = CNNLSTM(model_config(config, coins, fold)).to(device)
@@ -143,18 +155,9 @@ class SignalTask:
             "accuracy": (logits.argmax(-1) == labels).float(),
         }
 
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
 
 def model_config(config: "Config", coins: Sequence[data.Coin], fold: int) -> CNNLSTMConfig:
-    """The network's config with everything that using it needs."""
+    """Return the network's config, with everything needed to use it."""
     first = coins[0]
     scalers = [coin.scalers[fold].to_dict() for coin in coins]
     return CNNLSTMConfig(

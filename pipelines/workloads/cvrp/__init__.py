@@ -1,29 +1,33 @@
 """Capacitated vehicle routing: neural solvers trained by reinforcement learning."""
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from common.config import Choice, Section
+from common.lazy import lazily
 from models.routing.policy import KINDS, PRESETS, RoutingConfig
-from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from models.routing.search import DECODES
+from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.workload import Metric, Workload
+from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
+from pipelines.workloads.cvrp.heuristics import HEURISTICS
 
-HEURISTICS = ("greedy", "savings")
-CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # Kool et al. 2019, by number of customers
-LARGEST_DEMAND = {"uniform": 9, "grid": 10, "clustered": 9}
 
+class Data(DataSection):
+    """The distribution of instances; a policy can be evaluated on others than it was trained on."""
 
-class Data(Section):
-    """The distribution of instances."""
+    settled: ClassVar[bool] = False
 
     customers: int = Field(20, ge=2, le=10_000, description="customers per instance")
-    capacity: int | None = Field(None, ge=1, description="of a vehicle, in units of demand; null: Kool et al.'s")
-    distribution: Literal["uniform", "grid", "clustered"] = Field(
-        "uniform",
-        description="uniform: Kool et al. 2019; grid: coordinates k/100, demand 1 to 10; clustered: around seeds",
+    capacity: int | None = Field(
+        None, ge=1, description="capacity of a vehicle, in units of demand; null: as in Kool et al. 2019"
     )
-    validation_instances: int = Field(1000, ge=1, description="instances that pick the best model")
-    test_instances: int = Field(1000, ge=1, le=10_000, description="instances that are evaluated")
+    distribution: Annotated[str, Choice(DISTRIBUTIONS)] = Field(
+        "uniform", description="; ".join(f"{name}: {entry.description}" for name, entry in DISTRIBUTIONS.items())
+    )
+    validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
+    test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
@@ -32,7 +36,7 @@ class Data(Section):
                 f"data.capacity must be given for data.customers={self.customers}; "
                 f"it is known for {', '.join(map(str, CAPACITY))} customers only"
             )
-        largest = LARGEST_DEMAND[self.distribution]
+        largest = DISTRIBUTIONS[self.distribution].largest_demand
         if self.vehicle_capacity < largest:
             raise ValueError(
                 f"data.capacity={self.capacity} is below the largest demand {largest} of "
@@ -42,21 +46,25 @@ class Data(Section):
 
     @property
     def vehicle_capacity(self) -> int:
-        """The capacity, given or by the number of customers."""
+        """The capacity that is given, else the usual one for the number of customers."""
         return self.capacity or CAPACITY[self.customers]
 
 
 class Model(Section):
     """A policy network, or a heuristic that needs no training."""
 
-    kind: Literal["gat", "gt", "dgt", "greedy", "savings"] = Field(
+    kind: Annotated[str, Choice((*KINDS, *HEURISTICS))] = Field(
         "gt", description="gat, gt, dgt: networks; greedy (nearest neighbour), savings (Clarke-Wright): heuristics"
     )
-    preset: Literal["small", "medium", "large"] = Field("small", description="size; the keys below override it")
-    width: int | None = Field(None, ge=8, description="channels of a node state; null: the preset's")
-    heads: int | None = Field(None, ge=1, description="attention heads; null: the preset's")
-    layers: int | None = Field(None, ge=1, description="encoder layers; null: the preset's")
-    neighbors: int = Field(0, ge=0, description="k of the nearest-neighbour graph of kind gat; 0: complete graph")
+    preset: Annotated[str, Choice(PRESETS)] = Field(
+        "small", description="size of the network; model.width, model.heads and model.layers override it"
+    )
+    width: int | None = Field(None, ge=8, description="channels of a node state; null: as in the preset")
+    heads: int | None = Field(None, ge=1, description="attention heads; null: as in the preset")
+    layers: int | None = Field(None, ge=1, description="encoder layers; null: as in the preset")
+    neighbors: int = Field(
+        0, ge=0, description="neighbours of each node in the graph of kind gat; 0: the complete graph"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Model":
@@ -69,7 +77,7 @@ class Model(Section):
         return self
 
     def resolved(self) -> RoutingConfig:
-        """The network's config, preset and overrides together."""
+        """Return the config of the network: the preset with its overrides."""
         sizes = {**PRESETS[self.preset], **{k: v for k in ("width", "heads", "layers") if (v := getattr(self, k))}}
         return RoutingConfig(kind=self.kind, neighbors=self.neighbors, **sizes)
 
@@ -79,24 +87,35 @@ class CvrpTraining(Training):
 
     baseline: Literal["multistart", "rollout"] = Field(
         "multistart",
-        description="multistart: mean over starts (Kwon et al. 2020); rollout: greedy copy (Kool et al. 2019)",
+        description="multistart: mean cost over the starts of an instance (Kwon et al. 2020); "
+        "rollout: greedy tour of a frozen copy (Kool et al. 2019)",
     )
-    starts: int | None = Field(None, ge=2, description="tours per instance with multistart; null: one per customer")
-    significance: float = Field(0.05, gt=0, lt=1, description="p-value below which the rollout baseline is replaced")
-    challenge_instances: int = Field(2000, ge=100, description="instances on which the replacement is decided")
+    starts: int | None = Field(
+        None, ge=2, description="tours per instance with baseline multistart; null: one per customer"
+    )
+    significance: float = Field(
+        0.05, gt=0, lt=1, description="p-value below which the model replaces the rollout baseline"
+    )
+    challenge_instances: int = Field(2000, ge=100, description="instances on which that replacement is tested")
 
 
 class EvaluationSettings(Section):
-    """What is solved, how, and beside what."""
+    """The instances to solve, the way to solve them, and the solvers to compare with."""
 
-    instances: str = Field("test", description="test, or a .npz or .vrp file, or a folder of them")
-    decode: Literal["greedy", "sampling", "multistart"] = Field("multistart", description="how tours are built")
+    instances: str = Field("test", description="test (the test set), or a .npz or .vrp file, or a folder of such files")
+    decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
     samples: int = Field(128, ge=1, description="tours per instance with decode=sampling")
-    augment: bool = Field(True, description="solve each instance in the 8 symmetries of the square, keep the best")
-    compare: bool = Field(True, description="also evaluate the cheaper ways to decode, for the cost-time curve")
-    polish_seconds: float = Field(0, ge=0, description="seconds of PyVRP per instance, started from the model's tour")
-    reference_seconds: float = Field(0.5, ge=0, description="seconds of PyVRP per instance from scratch; 0: none")
-    reference_instances: int = Field(100, ge=1, description="on how many of the instances that reference is solved")
+    augment: bool = Field(
+        True, description="solve each instance in the 8 symmetries of the square and keep the best tour"
+    )
+    compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
+    polish_seconds: float = Field(
+        0, ge=0, description="seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
+    )
+    reference_seconds: float = Field(
+        0.5, ge=0, description="seconds per instance for PyVRP to find a reference tour from scratch; 0: no reference"
+    )
+    reference_instances: int = Field(100, ge=1, description="number of instances that get a reference tour")
 
 
 class Config(BaseConfig):
@@ -106,6 +125,11 @@ class Config(BaseConfig):
     model: Model = Model()
     training: CvrpTraining = CvrpTraining(steps=2000)
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def trains(self) -> bool:
+        """Whether model.kind is a network; heuristics have nothing to learn."""
+        return self.model.kind not in HEURISTICS
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":
@@ -124,6 +148,5 @@ WORKLOAD = Workload(
     task=lazily(f"{_package}.task:CvrpTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    untrained=lambda config: config.model.kind in HEURISTICS,
-    select="val/cost",
+    metric=Metric("val/cost"),
 )

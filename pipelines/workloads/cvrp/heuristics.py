@@ -1,21 +1,23 @@
-"""What a trained policy is measured against: nearest neighbour, savings and a state-of-the-art solver.
+"""Methods that a trained policy is measured against: nearest neighbour, savings and a state-of-the-art solver.
 
-Each takes a problem and returns its routes: lists of customers 1..n without the depot.
+Each takes a problem and returns its routes: lists of customers 1..n without the depot. A new heuristic is a function
+here and its entry in HEURISTICS, by which configs name it.
 """
 
 import time
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from models.routing.environment import Routes
 from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
-
-Routes = list[list[int]]
 
 
 def nearest_neighbour(problem: Problem) -> Routes:
-    """Always on to the nearest customer that still fits; back to the depot when none does."""
+    """Go on to the nearest customer that still fits, and back to the depot when none does."""
     dist = distances(problem)
     demand = problem.demand
     waiting = np.ones(len(demand), bool)
@@ -36,22 +38,23 @@ def nearest_neighbour(problem: Problem) -> Routes:
 
 
 def savings(problem: Problem) -> Routes:
-    """Clarke & Wright 1964 ("Scheduling of Vehicles from a Central Depot to a Number of Delivery Points"), parallel.
+    """Join routes by the parallel savings algorithm.
 
-    Every customer starts on a route of its own. Going down the list of pairs by what driving straight from one to the
-    other saves over returning to the depot, two routes are joined when the pair are their ends and the load fits.
+    Clarke and Wright 1964 (Scheduling of Vehicles from a Central Depot to a Number of Delivery Points): every customer
+    begins on a route of its own. Pairs of customers are taken in the order of the saving of driving straight from one
+    to the other instead of through the depot; two routes are joined where the pair are ends of them and the load fits.
     """
     dist = distances(problem)
     to_depot = dist[0]
     first, second = np.triu_indices(len(dist), 1)
     first, second = first[first > 0], second[first > 0]
     saving = to_depot[first] + to_depot[second] - dist[first, second]
-    # Stable, so that ties (common in the rounded metric) fall the same way on every machine.
+    # A stable sort breaks ties, which are common in the rounded metric, in the same way on every machine.
     order = np.argsort(-saving, kind="stable")
     order = order[: np.count_nonzero(saving > 0)]
 
     route_of: Routes = [[node] for node in range(len(dist))]
-    load_of = problem.demand.tolist()  # read at the customer at either end of a route
+    load_of = problem.demand.tolist()  # valid at the customers at both ends of a route
     capacity = problem.capacity
     for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
         left, right = route_of[i], route_of[j]
@@ -74,20 +77,35 @@ def savings(problem: Problem) -> Routes:
     return list(routes.values())
 
 
-def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
-    """Routes from PyVRP within `seconds` of wall time, never costlier than `start`, the routes to improve if given.
+class Heuristic(NamedTuple):
+    """A method that needs no training."""
 
-    The clock starts at the call. What cannot be interrupted is its first local search, about half a second at 1,000
-    customers and less with `start`. Small problems stop early, once long without improvement.
+    label: str
+    solve: Callable[[Problem], Routes]
+
+
+HEURISTICS = {
+    "greedy": Heuristic("nearest neighbour", nearest_neighbour),
+    "savings": Heuristic("savings (Clarke-Wright)", savings),
+}
+
+
+def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
+    """Return routes from PyVRP within `seconds` of wall time, never costlier than `start`, the routes to improve.
+
+    The clock starts at the call. Only its first local search cannot be interrupted, which takes about half a second at
+    1,000 customers and less with `start`. Small problems stop early, after many iterations without improvement. Large
+    ones without `start` may end behind savings: 0.5 % after half a second at 400 customers.
     """
     import pyvrp as solver
     from pyvrp.stop import MultipleCriteria, NoImprovement
 
     deadline = time.perf_counter() + seconds
     data, params = _pyvrp_model(problem)
+    initial = solver.Solution(data, [[node - 1 for node in route] for route in start]) if start else None
     patience = max(500, 3 * problem.customers**2)
     with warnings.catch_warnings():
-        # Said when feasible routes are rare for a while; whether there are any at the end is asked below.
+        # The warning says that feasible routes are rare for a while; whether the result is feasible is checked below.
         warnings.simplefilter("ignore", solver.exceptions.PenaltyBoundWarning)
         result = solver.solve(
             data,
@@ -96,30 +114,35 @@ def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = No
             collect_stats=False,
             display=False,
             params=params,
-            initial_solution=start and solver.Solution(data, [[node - 1 for node in route] for route in start]),
+            initial_solution=initial,
         )
     candidates = [start] if start else []
     if result.is_feasible():
         best = result.best.routes()
         # Activities count clients from 0.
         candidates.append([[activity.idx + 1 for activity in route if activity.is_client()] for route in best])
-    # The solver compares whole numbers; which routes are shorter is decided by our own metric, `start` winning ties.
+    # The solver compares whole numbers; our own metric decides which routes are shorter, and `start` wins ties.
     return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
 
 
-def _pyvrp_model(problem: Problem):
-    """PyVRP's data and parameters. Built directly: its Model class would make an object of each of the n**2 edges."""
+def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
+    """Return the factor from distances (n + 1, n + 1) to the whole numbers, held in int64, that PyVRP counts in.
+
+    In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
+    """
+    return 1.0 if problem.rounded else float(1e6 / max(1.0, dist.max()))
+
+
+def _pyvrp_model(problem: Problem) -> tuple[Any, Any]:
+    """Return PyVRP's data and parameters, without its Model class, which makes an object of each of the n**2 edges."""
     import pyvrp as solver
     from pyvrp.solve import SolveParams
 
     dist = distances(problem)
-    if not problem.rounded:
-        # PyVRP counts in int64. A millionth of the unit square, or of the longest distance in a larger one.
-        dist = dist * (1e6 / max(1.0, dist.max()))
-    dist = np.rint(dist).astype(np.int64)
+    dist = np.rint(dist * pyvrp_scale(problem, dist)).astype(np.int64)
     demand = problem.demand.tolist()
     data = solver.ProblemData(
-        locations=[solver.Location(0, 0) for _ in demand],  # only the matrix counts
+        locations=[solver.Location(0, 0) for _ in demand],  # PyVRP reads distances from the matrix only
         clients=[solver.Client(location=node, delivery=[demand[node]]) for node in range(1, len(demand))],
         depots=[solver.Depot(location=0)],
         vehicle_types=[solver.VehicleType(num_available=problem.customers, capacity=[problem.capacity])],
@@ -127,13 +150,13 @@ def _pyvrp_model(problem: Problem):
         duration_matrices=[np.zeros_like(dist)],
     )
     # The price of a unit of overload starts at half its maximum and must be in proportion to distances and demands.
-    # PyVRP's own maximum, 100,000, suits neither whole-number files nor distances of a million: the search drifts
-    # among overloaded routes or freezes. Measured at 20 to 100 customers: 8 is too little for demands near the
-    # capacity, 16 to 100 are alike.
+    # PyVRP's own maximum, 100,000, suits neither files in whole numbers nor distances of a million: the search drifts
+    # among overloaded routes or freezes. Measured at 20 to 100 customers: a factor of 8 is too small for demands near
+    # the capacity, 16 to 100 make no difference.
     max_penalty = max(1.0, 40 * dist.mean() / max(1.0, problem.demand[1:].mean()))
     return data, SolveParams(penalty=solver.PenaltyParams(max_penalty=max_penalty))
 
 
 def pyvrp_label() -> str:
-    """Name, version and method: since version 0.13 PyVRP is no longer the genetic algorithm it is known for."""
+    """Return name, version and method: since version 0.13 PyVRP is no longer the genetic algorithm it is known for."""
     return f"PyVRP {version('pyvrp')} (iterated local search)"

@@ -1,4 +1,4 @@
-"""Instances made up: training ones on the device as they are needed, validation and test ones on disk."""
+"""Generated instances: training ones are made on the device as they are needed, the others are stored on disk."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,55 +10,24 @@ import torch
 from torch import Tensor
 
 from common.random import derive_key, uniform
+from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data
 
-MOST_CLUSTERS = 7
-CLUSTER_SPREAD = 0.07  # standard deviation around a cluster's seed, in sides of the square
-
 
 def stream_key(seed: int, split: str) -> int:
-    """The random stream of a split. Validation and test have streams of their own, the same for every run's seed."""
+    """Return the key of a split's random stream; validation and test are the same whatever the run's seed."""
     return derive_key(seed if split == "train" else 0, "cvrp", split)
 
 
 def generate(data: "Data", key: int, items: Tensor) -> dict[str, Tensor]:
-    """Instances `items` (B,) of the stream `key`, each a pure function of (key, item), as fields of Instances.
-
-    uniform: Kool et al. 2019. grid: coordinates k/100 with k from 0 to 100, demand 1 to 10. clustered: customers
-    scatter around 3 to 7 seeds of their own instance, reflected into the square.
-    """
-    num_nodes = data.customers + 1
-    drawn = uniform(key, items, 5 * num_nodes + 1 + 2 * MOST_CLUSTERS)
-    locs = drawn[:, : 2 * num_nodes].reshape(-1, num_nodes, 2)
-    share = drawn[:, 2 * num_nodes : 3 * num_nodes]
-    rest = drawn[:, 3 * num_nodes :]
-    largest = 9
-    if data.distribution == "grid":
-        largest = 10
-        locs = (locs * 101).floor() / 100
-    elif data.distribution == "clustered":
-        locs = torch.cat([locs[:, :1], _clustered(locs, rest)[:, 1:]], 1)
-    demand = (share * largest).floor() + 1
-    demand[:, 0] = 0
+    """Return the fields of Instances for `items` (B,) of the stream `key`, each a pure function of (key, item)."""
+    distribution, num_nodes = DISTRIBUTIONS[data.distribution], data.customers + 1
+    numbers = uniform(key, items, distribution.numbers(num_nodes))
+    locs, demand = distribution.instances(numbers, num_nodes)
     capacity = torch.full_like(demand[:, 0], data.vehicle_capacity)
     return {"locs": locs, "demand": demand, "capacity": capacity}
-
-
-def _clustered(noise: Tensor, rest: Tensor) -> Tensor:
-    """(B, N, 2) points around seeds; `noise` (B, N, 2) and `rest` are uniform numbers."""
-    batch, num_nodes, _ = noise.shape
-    seeds = rest[:, : 2 * MOST_CLUSTERS].reshape(batch, MOST_CLUSTERS, 2)
-    clusters = 3 + (rest[:, 2 * MOST_CLUSTERS, None] * (MOST_CLUSTERS - 2)).floor()
-    choice = (rest[:, -num_nodes:] * clusters).floor().long()
-    centre = seeds.gather(1, choice[..., None].expand(-1, -1, 2))
-    # Box and Muller 1958
-    radius = CLUSTER_SPREAD * (-2 * torch.log1p(-noise[..., 0])).sqrt()
-    angle = 2 * torch.pi * noise[..., 1]
-    point = centre + radius[..., None] * torch.stack([angle.cos(), angle.sin()], -1)
-    point = point.abs()
-    return torch.where(point > 1, 2 - point, point)
 
 
 class Generated:
@@ -70,13 +39,13 @@ class Generated:
         self.data, self.key, self.device, self.size = data, key, device, size
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """Fields of Instances, and `item` (B,) the item numbers."""
+        """Return the fields of Instances, and the item numbers (B,) as `item`."""
         items = items.to(self.device)
         return {**generate(self.data, self.key, items), "item": items}
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
-    """Write the validation and test instances as Arrow tables; returns facts for the manifest."""
+    """Write the validation and test instances as Arrow tables and return facts for the manifest."""
     datasets.disable_progress_bars()
     sizes = {"validation": config.data.validation_instances, "test": config.data.test_instances}
     for split, size in sizes.items():
@@ -89,7 +58,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
 
 
 def load(folder: Path, split: str) -> dict[str, Tensor]:
-    """Fields of Instances for a prepared split, converted once: Arrow is for keeping, tensors are for use."""
+    """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
     table = datasets.load_from_disk(folder / split).with_format("numpy")
     fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
     fields["locs"] = fields["locs"].unflatten(1, (-1, 2))

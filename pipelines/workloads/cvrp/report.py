@@ -1,31 +1,35 @@
 """The workload's part of report.html: cost against time, and tours as pictures."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from torch import nn
 
-from pipelines.engine.runs import Run
-from pipelines.report.page import svg
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import svg
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 
-def sections(config: "Config", model: nn.Module | None, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML) for every evaluation of the run."""
+def sections(
+    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, str]]:
+    """Return (heading, HTML) pairs for every evaluation of the run."""
     parts = []
-    for path in sorted(run.evaluations.glob("*.tours.jsonl")):
-        split = path.name.removesuffix(".tours.jsonl")
-        summary = json.loads((run.evaluations / f"{split}.json").read_text())
-        parts.append((f"Cost against time: {split}", svg(_cost_against_time(summary["table"]))))
-        parts.append((f"Tours: {split}", svg(_tours([json.loads(line) for line in path.read_text().splitlines()]))))
+    for evaluation in evaluations:
+        split = evaluation.split
+        drawings = [json.loads(line) for line in evaluation.files[f"{split}.tours.jsonl"].splitlines()]
+        parts.append((f"Cost against time: {split}", svg(_cost_against_time(evaluation.table))))
+        parts.append((f"Tours: {split}", svg(_tours(drawings))))
     return parts
 
 
-def _cost_against_time(table: list[dict[str, Any]]) -> Figure:
-    """Every method's mean gap, or cost where there is no reference, over its seconds per instance."""
+def _cost_against_time(table: Sequence[Mapping[str, Any]]) -> Figure:
+    """Plot every method's mean gap, or its mean cost without a reference, over its time per instance."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     axis = figure.subplots()
     key = "gap %" if all("gap %" in row for row in table) else "cost"
@@ -40,7 +44,7 @@ def _cost_against_time(table: list[dict[str, Any]]) -> Figure:
 
 
 def _tours(drawings: list[dict[str, Any]]) -> Figure:
-    """The best, median and worst instance by gap."""
+    """Draw the tours of the best, median and worst instance by gap."""
     figure = Figure(figsize=(4.2 * len(drawings), 4.4), layout="constrained")
     for axis, drawing in zip(figure.subplots(1, len(drawings), squeeze=False)[0], drawings, strict=True):
         locs = drawing["locs"]

@@ -9,30 +9,21 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from common.errors import UserError
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
-from pipelines.engine.workload import Loss, MapItems
-from pipelines.workloads.cvrp import HEURISTICS
+from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.cvrp.instances import Generated, load, stream_key
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 
-class CvrpTask:
-    """Tours are sampled, and made likelier by how much shorter they are than a baseline's."""
-
-    notes = ()
+class CvrpTask(Task):
+    """Training that makes sampled tours likelier the shorter they are compared with a baseline."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
-        if config.model.kind in HEURISTICS:
-            raise UserError(
-                f"model.kind={config.model.kind} is a heuristic and needs no training; evaluate it with: python "
-                f"pipelines/evaluate.py --workload cvrp --name {config.model.kind} model.kind={config.model.kind}"
-            )
         self.config, self.device = config, device
         self.model = RoutingPolicy(config.model.resolved()).to(device)
         self.train = Generated(config.data, stream_key(config.seed, "train"), device)
@@ -45,11 +36,11 @@ class CvrpTask:
 
     @property
     def starts(self) -> int:
-        """Tours per instance while training."""
+        """Number of tours per instance while training."""
         return 1 if self.baseline is not None else self.config.training.starts or self.config.data.customers
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """REINFORCE (Williams 1992): advantage times log-probability, summed over instances, averaged over starts."""
+        """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances."""
         instances, items = _instances(batch), batch["item"]
         most_steps = 2 * self.config.data.customers
         noise = uniform(self.noise_key, items, self.starts * most_steps).view(len(items), self.starts, most_steps)
@@ -63,7 +54,7 @@ class CvrpTask:
         return Loss(value, len(items), {"cost": rollout.cost.mean(1).sum()})
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Cost of greedy tours, the best over the starts used in training."""
+        """Return the cost of greedy tours, the best over the starts used in training."""
         cost = model(_instances(batch), num_starts=self.starts).cost.min(1).values
         if self.config.data.distribution == "grid":
             return {"cost": cost, "cost_per_customer": cost / self.config.data.customers}
@@ -74,7 +65,7 @@ class CvrpTask:
         if self.baseline is None:
             return {}
         settings = self.config.training
-        # Drawn anew after each replacement, or the winner would be the one that happens to suit the set.
+        # A fresh set after each replacement, or the winner could be the one that happens to suit the set.
         key = derive_key(self.config.seed, "cvrp", "challenge", self.replacements)
         challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
         costs = map_items(

@@ -1,5 +1,8 @@
-"""Judge of finished solutions. It shares no code with the models, their environment or the heuristics, and counts in
-Python's whole numbers, so that a mistake in any of them cannot excuse itself here."""
+"""Independent check of finished solutions.
+
+It shares no code with the models, their environment or the heuristics, and counts in Python's whole numbers, so that
+a mistake in any of them cannot hide itself here.
+"""
 
 import operator
 from collections.abc import Sequence
@@ -8,13 +11,13 @@ from pipelines.workloads.cvrp.problems import Problem
 
 
 class InvalidTour(Exception):
-    """The routes are no solution of the problem; the message names the instance and the first thing wrong."""
+    """The routes are not a solution of the problem; the message names the instance and the first fault."""
 
 
 def check(problem: Problem, routes: Sequence[Sequence[int]]) -> None:
-    """Raise InvalidTour unless each customer 1..n is on exactly one route and no route carries above the capacity.
+    """Raise InvalidTour unless each customer 1..n is on exactly one route and no route carries more than the capacity.
 
-    Routes list customers only: the depot, which is where each begins and ends, must not appear, nor may a route be
+    Routes list customers only: the depot, where each of them begins and ends, must not appear, and no route may be
     empty.
     """
 
@@ -31,17 +34,17 @@ def check(problem: Problem, routes: Sequence[Sequence[int]]) -> None:
             try:
                 node = operator.index(entry)
             except TypeError:
-                refuse(f"route {number} visits {entry!r}, which is no node number")
+                refuse(f"route {number} visits {entry!r}, which is not a node number")
             if node == 0:
                 refuse(f"route {number} visits the depot between customers")
             if not 0 < node < len(demand):
-                refuse(f"route {number} visits node {node}, the customers are 1 to {len(demand) - 1}")
+                refuse(f"route {number} visits node {node}; the customers are 1 to {len(demand) - 1}")
             if node in served_by:
                 refuse(f"customer {node} is visited twice, by route {served_by[node]} and by route {number}")
             served_by[node] = number
             load += demand[node]
         if load > problem.capacity:
-            refuse(f"route {number} carries {load}, the capacity is {problem.capacity}")
+            refuse(f"route {number} carries {load}; the capacity is {problem.capacity}")
     for customer in range(1, len(demand)):
         if customer not in served_by:
             refuse(f"customer {customer} is on no route ({len(served_by)} of {len(demand) - 1} are)")

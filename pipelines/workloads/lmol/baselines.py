@@ -1,4 +1,4 @@
-"""What answers comparisons without a network, all fitted to the training part alone."""
+"""Baselines that answer comparisons without a network, all fitted to the training part alone."""
 
 import itertools
 import math
@@ -19,10 +19,10 @@ from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.pairs import label, natural_shares
 
 SHARPNESS = "sharpness rule"
-FEW_SCORES = 20  # at most so many different ones are classes to a classifier
-LINEAR_PAIRS = 10_000  # that the linear siamese is fitted to, each in both orders
+FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
+LINEAR_PAIRS = 10_000  # to which the linear siamese is fitted, each in both orders
 ROUNDS = 100  # of logistic regression
-LINEAR_SIDE = 8  # images are averaged down to this for the linear models
+LINEAR_SIDE = 8  # pixels a side, to which images are averaged down for the linear models
 
 Answer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # numbers of images (P,), (P,) -> probabilities (P, 3)
 
@@ -33,14 +33,17 @@ class Baseline:
 
     name: str
     answer: Answer
-    scores: np.ndarray | None = None  # (all images,) where it has scores
-    soft: bool = True  # whether its probabilities are meant as such
+    scores: np.ndarray | None = None  # (N,) of all images, if it gives scores
+    soft: bool = True  # False if its probabilities are 0 and 1 only
 
 
 def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
-    """Those that the scores allow. With shuffled labels a fit must come out at chance, or the test part leaks."""
+    """Return the baselines that the scores allow.
+
+    One is fitted to shuffled labels and must come out at chance; otherwise the test part leaks.
+    """
     train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
-    pixels = np.stack([_pixels(image) for image in comparisons.images])  # one by one: they may be many
+    pixels = np.stack([_pixels(image) for image in comparisons.images])  # all at once might not fit in memory
     shares = natural_shares(comparisons.scores[train], comparisons.theta)
     sharpness = np.array([math.log1p(laplace(image.mean(-1, dtype=np.float32)).var()) for image in comparisons.images])
     known = comparisons.scores * comparisons.unit
@@ -61,7 +64,7 @@ def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
 
 
 def _pixels(image: np.ndarray) -> np.ndarray:
-    """uint8 (S, S, C) -> (F,) float, averaged over blocks so that a side has at most LINEAR_SIDE."""
+    """Average an image (S, S, C) uint8 over blocks, to at most LINEAR_SIDE a side; returns (F,) float."""
     block = math.ceil(len(image) / LINEAR_SIDE)
     side = len(image) // block
     cut = image[: side * block, : side * block].astype(np.float64)
@@ -69,7 +72,10 @@ def _pixels(image: np.ndarray) -> np.ndarray:
 
 
 def _threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
-    """The larger of two values ranks higher, or the smaller, unless they are near; both settled by training pairs."""
+    """Return the rule that the image with the larger (or smaller) value ranks higher, unless the values are near.
+
+    The direction and the threshold are fitted to training pairs.
+    """
     first, second, labels = comparisons.pairs["train"].T
     thresholds = np.unique(np.quantile(np.abs(values[first] - values[second]), np.linspace(0, 1, 101)))
     weights = _weights(comparisons, labels)
@@ -81,13 +87,13 @@ def _threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
 
 
 def _weights(comparisons: Comparisons, labels: np.ndarray) -> np.ndarray:
-    """(P,) of training pairs, by which their answers are as frequent as those of any two training images."""
+    """Return weights (P,) of training pairs that make labels as frequent as among all pairs of training images."""
     natural = np.array(natural_shares(comparisons.scores[comparisons.parts["train"]], comparisons.theta))
     return (natural * len(labels) / np.maximum(np.bincount(labels, minlength=len(CLASSES)), 1))[labels]
 
 
 def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.ndarray, seed: int) -> Answer:
-    """Logistic regression on the difference of two images and its size."""
+    """Fit a logistic regression on the difference of two images and its absolute value."""
     pairs = comparisons.pairs["train"]
     drawn = np.random.default_rng(seed).permutation(len(pairs))[:LINEAR_PAIRS]
     first, second, labels = pairs[drawn, 0], pairs[drawn, 1], labels[drawn]
@@ -103,7 +109,10 @@ def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.nda
 
 
 def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Baseline:
-    """Which score an image has, by logistic regression; a pair's answer has the chance of all scores that give it."""
+    """Predict the scores of both images by logistic regression, and from these the answer.
+
+    The probability of an answer is the sum over all pairs of scores that lead to it.
+    """
     train = comparisons.parts["train"]
     values, classes = np.unique(comparisons.scores[train], return_inverse=True)
     chances = _all_classes(_logistic_regression(pixels[train], classes), pixels, len(values))
@@ -118,12 +127,12 @@ def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Base
 def _logistic_regression(features: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Any:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # so many tell what a linear model can do
+        warnings.simplefilter("ignore", ConvergenceWarning)  # so many rounds show what a linear model can do
         return model.fit(features, labels, logisticregression__sample_weight=weights)
 
 
 def _all_classes(model: Any, features: np.ndarray, num: int) -> np.ndarray:
-    """(N, num) probabilities, 0 for classes that training lacked."""
+    """Return probabilities (N, num), 0 for classes that do not occur in training."""
     found = np.zeros((len(features), num))
     found[:, model.classes_] = model.predict_proba(features)
     return found

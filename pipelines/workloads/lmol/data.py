@@ -1,8 +1,8 @@
-"""Images and pairs made ready for training: decoded, split by group, paired within each part.
+"""Prepared images and pairs: decoded, split by group, paired within each part.
 
-<folder>/images/            Arrow: a row per image: name, group, family, part, reference, score
-<folder>/images.npy         (N, S, S, C) uint8, apart from them to be read where they lie
-<folder>/pairs/             Arrow: a row per pair: part, first, second, label
+<folder>/images/            Arrow, a row per image: name, group, family, part, reference, score
+<folder>/images.npy         (N, S, S, C) uint8, a file of its own so that it can be mapped into memory
+<folder>/pairs/             Arrow, a row per pair: part, first, second, label
 <folder>/comparisons.json   unit, theta, attribute, facts
 """
 
@@ -21,11 +21,11 @@ from torch import Tensor
 
 from common.errors import UserError
 from common.files import write_json
-from models import images as files
+from models import images as image_files
 from models.ranking import SIMILAR
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.sources import Source
+from pipelines.workloads.lmol.sources.image_set import ImageSet
 
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config, Data
@@ -39,22 +39,22 @@ HISTOGRAM = 10  # bins
 class Comparisons:
     """Prepared images and pairs: N images of S pixels a side with C channels."""
 
-    images: np.ndarray  # (N, S, S, C) uint8, mapped from the file: rows are read when they are asked for
+    images: np.ndarray  # (N, S, S, C) uint8, mapped from the file, so that a row is read when it is used
     scores: np.ndarray  # (N,) int64
     unit: float  # of the scores and theta, on the user's scale
-    groups: list[str]  # one for each image; none is in two parts
+    groups: list[str]  # of each image; no group is in two parts
     names: list[str]
     families: list[str]
     parts: dict[str, np.ndarray]  # "train", "validation" and "test": (n,) int64, image numbers
     pairs: dict[str, np.ndarray]  # by part: (P, 3) int64, columns first, second, label
-    theta: int  # scores that differ by no more are similar
-    attribute: str  # what ranks higher has more of it
+    theta: int  # images whose scores differ by at most this are similar
+    attribute: str  # the image that ranks higher has more of it
     references: np.ndarray  # (R,) int64, numbers of training images that cover the scale
     facts: Mapping[str, Any]
 
 
 class Images:
-    """Some of the images (U, C, S, S), read from their file as they are asked for, by worker processes if there are."""
+    """Some of the images, read from their file when they are used, by worker processes if there are any."""
 
     def __init__(self, images: np.ndarray, rows: np.ndarray, workers: int = 0):
         self.images, self.rows, self.workers, self.size = images, rows, workers, len(rows)
@@ -63,56 +63,51 @@ class Images:
         return self.size
 
     def __getitem__(self, items: Tensor) -> Tensor:
-        """(b, C, S, S) uint8 of `items` (b,), on the CPU."""
+        """Return images (b, C, S, S) uint8 for `items` (b,), on the CPU."""
         return torch.from_numpy(self.images[self.rows[items.cpu().numpy()]]).movedim(-1, 1).contiguous()
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """image (b, C, S, S)."""
+        """Return {"image": (b, C, S, S)}."""
         return {"image": self[items]}
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     """Write images and pairs; returns facts for the manifest.
 
-    Raises UserError for a source that cannot be used, and for one too small or too uniform to be asked about.
+    Raises UserError for a source that cannot be used, and for one that is too small or too uniform to compare.
     """
     data = config.data
-    source = sources.read(data)
-    groups, merged = _grouped(source)
+    found = sources.read(data)
+    groups, merged = _grouped(found)
     parts = pairs.split(groups, data.folds, data.fold, data.seed)
-    _check(source, parts, data)
-    found = {
-        "train": pairs.training(source.scores, parts["train"], source.theta, data.train_pairs, data.degree, data.seed)
+    _check(found, parts, data)
+    drawn = {
+        "train": pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
     }
     for part in ("validation", "test"):
-        found[part] = pairs.evaluation(source.scores, parts[part], source.theta, data.evaluation_pairs, data.seed)
-    references = parts["train"][pairs.references(source.scores[parts["train"]], REFERENCES_PER_BIN)]
+        drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
+    references = parts["train"][pairs.references(found.scores[parts["train"]], REFERENCES_PER_BIN)]
     comparisons = Comparisons(
-        images=source.images,
-        scores=source.scores,
-        unit=float(source.unit),
+        images=found.images,
+        scores=found.scores,
+        unit=float(found.unit),
         groups=groups,
-        names=source.names,
-        families=source.families,
+        names=found.names,
+        families=found.families,
         parts=parts,
-        pairs=found,
-        theta=source.theta,
-        attribute=source.attribute,
+        pairs=drawn,
+        theta=found.theta,
+        attribute=found.attribute,
         references=references,
         facts={},
     )
-    facts = {**source.facts, "unit": str(source.unit), "near_duplicates": merged, **_counts(comparisons)}
+    facts = {**found.facts, "unit": str(found.unit), "near_duplicates": merged, **_counts(comparisons)}
     _save(folder, comparisons, facts)
     return facts
 
 
-def inputs(config: "Config") -> list[Path]:
-    """The user's files that the images come from; none for the embedded ones and what is missing."""
-    return sources.inputs(config.data.source)
-
-
 def load(folder: Path) -> Comparisons:
-    """What `prepare` has written."""
+    """Return the images and pairs that `prepare` wrote."""
     import datasets
 
     stored = json.loads((folder / "comparisons.json").read_text())
@@ -121,7 +116,9 @@ def load(folder: Path) -> Comparisons:
     part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
     rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
     return Comparisons(
-        images=np.asarray(np.load(folder / "images.npy", mmap_mode="c")),  # of "r" torch takes no views
+        images=np.asarray(
+            np.load(folder / "images.npy", mmap_mode="c")
+        ),  # torch takes no views of an array in mode "r"
         scores=table["score"].to_numpy().copy(),
         unit=stored["unit"],
         groups=table["group"].to_pylist(),
@@ -136,35 +133,35 @@ def load(folder: Path) -> Comparisons:
     )
 
 
-def _grouped(source: Source) -> tuple[list[str], list[list[str]]]:
-    """The group of each image, near duplicates together; and what was brought together so, by name."""
-    _, number = np.unique(source.groups, return_inverse=True)
-    near = files.near_duplicates(source.images)
+def _grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
+    """Return the group of each image, and the names of near duplicates that were put into one group."""
+    _, number = np.unique(found.groups, return_inverse=True)
+    near = image_files.near_duplicates(found.images)
     near = near[number[near[:, 0]] != number[near[:, 1]]]
     edges = (np.ones(len(near)), (number[near[:, 0]], number[near[:, 1]]))
     _, component = connected_components(coo_array(edges, shape=(number.max() + 1,) * 2), directed=False)
     component = component[number]
-    first = {each: source.groups[row] for row, each in reversed(list(enumerate(component)))}
-    merged = [[source.names[i], source.names[j]] for i, j in near]
+    first = {each: found.groups[row] for row, each in reversed(list(enumerate(component)))}
+    merged = [[found.names[i], found.names[j]] for i, j in near]
     return [first[each] for each in component], merged
 
 
-def _check(source: Source, parts: Mapping[str, np.ndarray], data: "Data") -> None:
-    """Raise UserError where a part has no pair, or training never meets one of the answers."""
+def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> None:
+    """Raise UserError if a part has no pair, or if one of the answers never occurs in training."""
     small = next((part for part in PARTS if len(parts[part]) < 2), None)
     if small:
         raise UserError(
-            f"data.source={data.source}: of {len(source.scores)} usable images the {small} part has "
-            f"{len(parts[small])}, two are needed; give more images, or a smaller data.folds={data.folds}"
+            f"data.source={data.source}: of {len(found.scores)} usable images the {small} part has "
+            f"{len(parts[small])}, but two are needed; give more images, or a smaller data.folds={data.folds}"
         )
-    scores = np.sort(source.scores[parts["train"]])
-    similar = pairs.natural_shares(scores, source.theta)[SIMILAR]
-    widest, nearest = (float(units * source.unit) for units in (scores[-1] - scores[0], np.diff(scores).min()))
-    theta = float(source.theta * source.unit) if data.theta is None else data.theta
+    scores = np.sort(found.scores[parts["train"]])
+    similar = pairs.natural_shares(scores, found.theta)[SIMILAR]
+    widest, nearest = (float(units * found.unit) for units in (scores[-1] - scores[0], np.diff(scores).min()))
+    theta = float(found.theta * found.unit) if data.theta is None else data.theta
     if similar == 1:
         raise UserError(
             f"data.source={data.source}: the scores of the {len(scores)} training images differ by {widest:g} at most, "
-            f"and images are similar up to data.theta={theta:g}: no pair has another answer; "
+            f"and images are similar up to data.theta={theta:g}, so every pair is Similar; "
             + (f"give a data.theta below {widest:g}" if widest else "give images with different scores")
         )
     if similar == 0:
@@ -175,7 +172,7 @@ def _check(source: Source, parts: Mapping[str, np.ndarray], data: "Data") -> Non
 
 
 def _counts(found: Comparisons) -> dict[str, Any]:
-    """What the data are like, by part."""
+    """Return counts of images and pairs, overall and by part."""
     facts: dict[str, Any] = {
         "images": len(found.images),
         "size": found.images.shape[1],

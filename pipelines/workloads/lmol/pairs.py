@@ -1,8 +1,8 @@
-"""Which pairs of images are asked about: parts first, then pairs within each, labels from integer scores.
+"""Pairs of images with labels: images are split into parts first, then pairs are drawn within each part.
 
-Two images whose scores differ by no more than `theta` are SIMILAR, else the one with the larger score ranks higher.
-Scores and `theta` are whole numbers of the source's unit, so a difference that is exactly theta is no matter of
-rounding. A pair is drawn once, in one of its two orders.
+Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one with the larger score ranks higher.
+Scores and `theta` are whole numbers of the source's unit, so a difference of exactly theta does not depend on rounding.
+A pair is drawn once, in one of its two orders.
 """
 
 import hashlib
@@ -14,27 +14,27 @@ from common.errors import UserError
 from models.ranking import FIRST, SECOND, SIMILAR
 
 PARTS = ("train", "validation", "test")
-BINS = 10  # of the scale, from each of which references are taken
-CANDIDATES = 4  # drawn for each pair to train on: some have an image that is in enough pairs already
+BINS = 10  # of the scale; references are taken from each
+CANDIDATES = 4  # drawn for each training pair, since some contain an image that is in enough pairs already
 
 
 def label(first: np.ndarray, second: np.ndarray, theta: int) -> np.ndarray:
-    """FIRST, SECOND or SIMILAR for integer scores of any one shape."""
+    """Return FIRST, SECOND or SIMILAR for integer scores; both arrays have the same shape."""
     difference = first - second
     return np.where(np.abs(difference) <= theta, SIMILAR, np.where(difference > 0, FIRST, SECOND))
 
 
 def split(groups: Sequence[str], folds: int, fold: int, seed: int) -> dict[str, np.ndarray]:
-    """{part: image numbers}: fold `fold` is the test, the next one the validation, the others train.
+    """Return {part: image numbers}: fold `fold` is the test part, the next one validation, the others train.
 
-    Groups stand in the order of a hash of (seed, name) and are cut into runs of equally many, so that a group that
-    comes or goes moves few others. UserError for fewer groups than folds.
+    Groups are ordered by a hash of (seed, name) and cut into runs of equal length, so that adding or removing a group
+    moves few others. Raises UserError for fewer groups than folds.
     """
     names = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
     if len(names) < folds:
         raise UserError(
-            f"{len(groups)} usable images in {len(names)} groups cannot be split into data.folds={folds} parts, as "
-            "images of a group or nearly the same stay together; give more images"
+            f"{len(groups)} usable images in {len(names)} groups cannot be split into data.folds={folds} parts, "
+            "because images of a group and near duplicates stay together; give more images"
             + (f", or data.folds={len(names)}" if len(names) >= len(PARTS) else "")
         )
     part = {fold: "test", (fold + 1) % folds: "validation"}
@@ -44,7 +44,7 @@ def split(groups: Sequence[str], folds: int, fold: int, seed: int) -> dict[str, 
 
 
 def natural_shares(scores: np.ndarray, theta: int) -> list[float]:
-    """Shares of FIRST, SECOND and SIMILAR among all pairs of different images with these scores."""
+    """Return the shares of FIRST, SECOND and SIMILAR among all pairs of different images with these scores."""
     ordered = np.sort(scores)
     total = len(scores) * (len(scores) - 1) // 2
     similar = int(_similar_after(ordered, theta).sum()) / total
@@ -52,7 +52,7 @@ def natural_shares(scores: np.ndarray, theta: int) -> list[float]:
 
 
 def widest_theta(scores: np.ndarray, share: float) -> int:
-    """The largest theta under which at most `share` of all pairs are SIMILAR; 0 if that is more already."""
+    """Return the largest theta with at most `share` of all pairs SIMILAR; 0 if no theta keeps it."""
     ordered = np.sort(scores)
     most = share * len(scores) * (len(scores) - 1) / 2
     low, high = 0, int(ordered[-1] - ordered[0])
@@ -66,15 +66,17 @@ def widest_theta(scores: np.ndarray, share: float) -> int:
 
 
 def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degree: int, seed: int) -> np.ndarray:
-    """(P, 3) first, second, label: as many of each label, `each` at most, no image in more than `degree` pairs.
+    """Return pairs (P, 3) first, second, label: at most `each` of each label, equally many of all three.
 
-    `scores` (N,) are of all images, `images` are the numbers of those to pair. None where a label cannot be had.
+    `scores` (N,) are those of all images, `images` the numbers of the ones to pair. No image is in more than `degree`
+    pairs. There are no pairs at all if a label does not occur.
     """
     generator = np.random.default_rng([seed, 0])
     order = images[np.argsort(scores[images], kind="stable")]
-    after = np.arange(len(order)) + 1  # a pair is of an image and one after it in the order of scores:
-    similar = _similar_after(scores[order], theta)  # so many next ones are similar
-    different = len(order) - after - similar  # the rest are not
+    # A pair is of an image and a later one in the order of scores; the nearest later ones are similar, the rest not.
+    after = np.arange(len(order)) + 1
+    similar = _similar_after(scores[order], theta)
+    different = len(order) - after - similar
     most = min(each, len(order) * degree // 6)
     same = _draw(similar, after, most * CANDIDATES, generator)
     other = _draw(different, after + similar, 2 * most * CANDIDATES, generator)
@@ -82,25 +84,25 @@ def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degr
     lower, higher = order[chosen[..., 0]], order[chosen[..., 1]]  # (K, 3)
     labels = np.tile([SIMILAR, FIRST, SECOND], (len(chosen), 1))
     labels[:, 1:] = generator.permuted(labels[:, 1:], axis=1)
-    turned = np.where(labels == SIMILAR, generator.random(labels.shape) < 0.5, labels == FIRST)
-    pairs = np.stack([np.where(turned, higher, lower), np.where(turned, lower, higher), labels], axis=-1)
+    swapped = np.where(labels == SIMILAR, generator.random(labels.shape) < 0.5, labels == FIRST)
+    pairs = np.stack([np.where(swapped, higher, lower), np.where(swapped, lower, higher), labels], axis=-1)
     return generator.permutation(pairs.reshape(-1, 3))
 
 
 def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, seed: int) -> np.ndarray:
-    """(P, 3) first, second, label: `count` pairs at most of all there are of `images`, each as likely as any other."""
+    """Return pairs (P, 3) first, second, label: at most `count`, drawn uniformly from all pairs of `images`."""
     generator = np.random.default_rng([seed, 1])
     after = np.arange(len(images)) + 1
     drawn = images[_draw(len(images) - after, after, count, generator)]
-    turned = generator.random(len(drawn)) < 0.5
-    drawn[turned] = drawn[turned, ::-1]
+    swapped = generator.random(len(drawn)) < 0.5
+    drawn[swapped] = drawn[swapped, ::-1]
     return np.column_stack([drawn, label(*scores[drawn].T, theta)])
 
 
 def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
-    """Rows of `scores` (N,) that cover the scale: up to `per_bin` from each of BINS equal stretches of it, sorted.
+    """Return sorted rows of `scores` (N,) that cover the scale: at most `per_bin` from each of BINS equal parts of it.
 
-    Within a stretch they are spread over its scores.
+    Within a part they are spread over its scores.
     """
     low, high = int(scores.min()), int(scores.max())
     bins = (scores - low) * BINS // (high - low + 1)
@@ -113,14 +115,14 @@ def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
 
 
 def _similar_after(ordered: np.ndarray, theta: int) -> np.ndarray:
-    """(N,) of each of the ascending scores, how many after it are within theta."""
+    """Return, for each of the ascending scores (N,), the number of later ones within theta."""
     return np.searchsorted(ordered, ordered + theta, side="right") - np.arange(len(ordered)) - 1
 
 
 def _draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
-    """(P, 2) in random order: `most` at most, without repetition, of the pairs of i with the counts[i] from starts[i].
+    """Return at most `most` different pairs (P, 2), in random order, of i with one of counts[i] numbers from starts[i].
 
-    All of them are never listed: thousands of images have millions of pairs.
+    The pairs are never all listed: thousands of images have millions of pairs.
     """
     ends = np.cumsum(counts)
     total = int(ends[-1])
@@ -130,13 +132,13 @@ def _draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.rando
 
 
 def _threes(same: np.ndarray, other: np.ndarray, most: int, degree: int, images: int) -> np.ndarray:
-    """(K, 3, 2): up to `most` times one pair of `same` and two of `other`, no image in more than `degree` of them."""
+    """Return (K, 3, 2), K at most `most`: one pair of `same`, two of `other`, no image in more than `degree` pairs."""
     left = [degree] * images
-    same, other = iter(same.tolist()), iter(other.tolist())
+    similar, different = iter(same.tolist()), iter(other.tolist())
     threes: list[list[list[int]]] = []
     while len(threes) < most:
         three = []
-        for pairs in (same, other, other):
+        for pairs in (similar, different, different):
             pair = next((pair for pair in pairs if left[pair[0]] and left[pair[1]]), None)
             if pair is None:
                 return np.array(threes, np.int64).reshape(-1, 3, 2)

@@ -1,6 +1,7 @@
-"""The workload's part of report.html: images in the order of their scores, how far to trust answers, the mistakes."""
+"""Sections of report.html: images in the order of their scores, reliability of the answers, mistakes."""
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -12,8 +13,10 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from models.ranking import Z95
-from pipelines.engine.runs import Run
-from pipelines.report.page import shown, svg
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import svg
+from pipelines.report.tables import shown
 from pipelines.workloads.lmol.data import CLASSES
 
 if TYPE_CHECKING:
@@ -28,15 +31,17 @@ figcaption { overflow-wrap: anywhere; line-height: 1.3 }
 </style>"""
 
 
-def sections(config: "Config", model: nn.Module, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML)."""
-    found = json.loads((run.evaluations / "test.details.jsonl").read_text())
-    with (run.evaluations / "test.scores.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+def sections(
+    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, str]]:
+    """Return (heading, HTML) for each section."""
+    (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
+    found = json.loads(test.files["test.details.jsonl"])
+    rows = list(csv.DictReader(io.StringIO(test.files["test.scores.csv"], newline="")))
     parts = [
         ("Test images by score, the highest first", STYLE + _strip(found["strip"])),
-        ("Scores beside the known ones", svg(_scores(rows))),
-        ("Answers: how sure, how right", svg(_answers(found))),
+        ("Scores against the known ones", svg(_scores(rows))),
+        ("Answers: confidence and accuracy", svg(_answers(found))),
     ]
     if found["families"]:
         parts.append(("Accuracy by family", svg(_families(found["families"]))))
@@ -77,7 +82,7 @@ def _picture(image: Mapping[str, Any], caption: str) -> str:
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
-    """Estimated over known scores, with 95 % intervals."""
+    """Plot estimated over known scores, with 95 % intervals."""
     known, score, error = (np.array([float(row[key]) for row in rows]) for key in ("known", "score", "standard_error"))
     figure = Figure(figsize=(6, 4.2), layout="constrained")
     axis = figure.subplots()
@@ -90,7 +95,7 @@ def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
 
 
 def _answers(found: Mapping[str, Any]) -> Figure:
-    """Reliability, accuracy by margin, confusion matrix."""
+    """Plot reliability, accuracy by margin, and the confusion matrix."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     reliability, margins, confusion = figure.subplots(1, 3)
     _reliability(reliability, found["reliability"])
@@ -106,7 +111,7 @@ def _reliability(axis: Axes, bins: Sequence[Mapping[str, float]]) -> None:
         axis.annotate(
             f"{each['n']}", (each["confidence"], each["accuracy"]), (4, -9), textcoords="offset points", fontsize=7
         )
-    axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has at least a third
+    axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
     axis.set_ylim(0, 1.02)
     axis.set_title("reliability (numbers of pairs)", fontsize=10)
     axis.set_xlabel("probability of the answer given")
@@ -139,7 +144,7 @@ def _confusion(axis: Axes, counts: np.ndarray) -> None:
 
 
 def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Bars per family, one per predictor."""
+    """Plot a group of bars per family, with a bar per predictor."""
     predictors = [key for key in next(iter(families.values())) if key != "n"]
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     axis = figure.subplots()

@@ -1,42 +1,52 @@
 """Tiny transformers that tell stories on a microcontroller."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from common.config import Section
+from common.lazy import lazily
 from models import rp2040
 from models.tiny_transformer import PRESETS, TinyTransformerConfig
-from pipelines.engine.config import BaseConfig, Section, Training
-from pipelines.engine.workload import Workload, lazily
+from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.workload import Metric, Workload
 
 
-class Data(Section):
-    """Which stories."""
+class Data(DataSection):
+    """The stories, and how they are split and tokenized."""
 
     source: str | None = Field(
         None,
         description="a text file, a folder of .txt files, or a Hugging Face dataset id; null: the embedded generator",
     )
-    percent: int = Field(100, ge=1, le=100, description="share of the stories; 20 contains the stories of 10")
-    vocabulary: int = Field(512, ge=4, description="tokens of the tokenizer; set from the model's")
-    seed: int = Field(0, ge=0, description="of the embedded stories and of the split")
-    generated_characters: int = Field(2_200_000, ge=10_000, description="length of the embedded stories")
-    passage_characters: int = Field(2000, ge=100, description="length of the passages that a book is cut into")
+    percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
+    vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
+    seed: int = Field(0, ge=0, description="seed of the embedded stories and of the split")
+    generated_characters: int = Field(2_200_000, ge=10_000, description="total characters of the embedded stories")
+    passage_characters: int = Field(2000, ge=100, description="largest length of the passages that a book is cut into")
+
+    def inputs(self) -> Sequence[Path]:
+        """The files that the stories come from; none for the generator and a dataset id."""
+        from pipelines.workloads.tinystories import data
+
+        return data.inputs(self)
 
 
 class Model(Section):
-    """Sizes by name; the other keys override it."""
+    """Sizes of the network: a preset, and keys that override it."""
 
     preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story"] = Field(
-        "rp2040-story", description="sizes by name; the keys below override it"
+        "rp2040-story", description="named sizes; the keys below override them"
     )
-    vocabulary: int | None = Field(None, ge=4, description="tokens; null: the preset's")
+    vocabulary: int | None = Field(None, ge=4, description="number of tokens; null: the preset's")
     width: int | None = Field(None, ge=4, description="channels of the residual stream; null: the preset's")
-    layers: int | None = Field(None, ge=1, description="blocks; null: the preset's")
-    heads: int | None = Field(None, ge=1, description="attention heads; null: the preset's")
-    hidden: int | None = Field(None, ge=4, description="channels of the feed-forward part; null: the preset's")
-    context: int | None = Field(None, ge=2, description="positions that a position sees; null: the preset's")
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
+    layers: int | None = Field(None, ge=1, description="number of transformer blocks; null: the preset's")
+    heads: int | None = Field(None, ge=1, description="attention heads per block; null: the preset's")
+    hidden: int | None = Field(None, ge=4, description="channels of the feed-forward layer; null: the preset's")
+    context: int | None = Field(None, ge=2, description="attention window in tokens; null: the preset's")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations that are dropped in training")
 
     @model_validator(mode="after")
     def _fits_the_chip(self) -> "Model":
@@ -44,7 +54,7 @@ class Model(Section):
         return self
 
     def resolved(self, tokenizer: dict[str, Any] | None = None) -> TinyTransformerConfig:
-        """The network's config, preset and overrides together."""
+        """Return the network's config: the preset with its overrides."""
         names = ("vocabulary", "width", "layers", "heads", "hidden", "context")
         sizes = {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name))}}
         return TinyTransformerConfig(**sizes, dropout=self.dropout, tokenizer=tokenizer or {})
@@ -53,22 +63,22 @@ class Model(Section):
 class StoriesTraining(Training):
     """Language modelling on packed sequences."""
 
-    sequence: int | None = Field(None, ge=8, description="tokens of a training example; null: twice the context")
+    sequence: int | None = Field(None, ge=8, description="tokens per training example; null: twice the context")
 
 
 class EvaluationSettings(Section):
-    """What is measured on the held-out stories, and beside what."""
+    """Measurements on the held-out stories, and the stories that are told."""
 
-    ngram: int = Field(5, ge=2, le=8, description="order of the Witten-Bell baseline")
-    samples: int = Field(8, ge=1, description="stories to tell")
-    sample_tokens: int = Field(200, ge=1, description="largest length of a told story")
-    temperature: float = Field(0.8, ge=0, description="of the told stories; 0: greedy")
-    top_k: int = Field(40, ge=0, description="of the told stories; 0: all tokens")
-    prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, taken in turn")
+    ngram: int = Field(5, ge=2, le=8, description="order n of the n-gram baseline (Witten-Bell)")
+    samples: int = Field(8, ge=1, description="number of stories to tell")
+    sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
+    temperature: float = Field(0.8, ge=0, description="sampling temperature of the told stories; 0: greedy")
+    top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
+    prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, used in turn")
 
 
 class Config(BaseConfig):
-    """The workload's whole config."""
+    """Config of the workload."""
 
     data: Data = Data()
     model: Model = Model()
@@ -78,12 +88,12 @@ class Config(BaseConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_vocabulary(cls, tree: Any) -> Any:
-        """Prepared data depend on the data section alone, so the model's vocabulary is written into it."""
+        """Copy the model's vocabulary into the data section, on which alone prepared data depend."""
         if not isinstance(tree, dict):
             return tree
         model, data = tree.get("model") or {}, tree.get("data") or {}
         if not isinstance(model, dict) or not isinstance(data, dict):
-            return tree  # refused below, by name
+            return tree  # the fields' own validation names what is wrong
         preset = model.get("preset", Model.model_fields["preset"].default)
         sizes = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
         vocabulary = model.get("vocabulary") or sizes.get("vocabulary")
@@ -92,13 +102,13 @@ class Config(BaseConfig):
         if data.get("vocabulary", vocabulary) != vocabulary:
             raise ValueError(
                 f"data.vocabulary={data['vocabulary']} is not the model's {vocabulary}; leave it out and set "
-                "model.vocabulary (of a run that exists, neither can change: train another --name)"
+                "model.vocabulary (neither can change in an existing run: train under another --name)"
             )
         return {**tree, "data": {**data, "vocabulary": vocabulary}}
 
     @property
     def sequence(self) -> int:
-        """Tokens of a training example."""
+        """Tokens per training example."""
         return self.training.sequence or 2 * self.model.resolved().context
 
     @model_validator(mode="after")
@@ -116,10 +126,8 @@ _package = "pipelines.workloads.tinystories"
 WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
-    inputs=lazily(f"{_package}.data:inputs"),
     task=lazily(f"{_package}.task:StoriesTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
-    settled=("model.", "training.", "seed", "data."),  # tokens mean something in the data they were made from alone
-    select="val/bits_per_character",
+    metric=Metric("val/bits_per_character"),
 )

@@ -1,10 +1,11 @@
-"""How well the held-out stories are predicted, beside what anyone could have without a network, and what is told."""
+"""Evaluation on the held-out stories: network and chip beside baselines that need no network, and stories told."""
 
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,102 +17,69 @@ from models.integer_transformer import IntegerTransformer, quantize
 from models.tiny_transformer import END, UNKNOWN, TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
-from pipelines.workloads.tinystories.task import Windows, held_out, text_only, token_nats
+from pipelines.workloads.tinystories.task import Windows, held_out, text_only
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
 
 Z95 = 1.96  # two-sided 95 % of the normal distribution
 WINDOWS_AT_ONCE = 16
-MOST_CHARACTERS = 100_000_000  # of training text for xz, whose dictionary is limited, and for copied spans
-BITS = 1 / math.log(2)  # in a nat
+MOST_CHARACTERS = 100_000_000  # of training text that xz, whose dictionary is limited, and copied spans look at
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The held-out stories: their texts (n), and their tokens (N,) as a stream with the story (N,) of each token."""
+
+    stories: list[str]
+    tokens: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def characters(self) -> np.ndarray:
+        """Length (n,) of each story."""
+        return np.array([len(story) for story in self.stories])
+
+    @property
+    def num_characters(self) -> int:
+        return int(self.characters.sum())
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens that are text."""
+        return int((self.tokens != END).sum())
 
 
 def evaluate(
-    config: "Config", model: TinyTransformer, folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, TinyTransformer], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """The one split that no update has seen; it picked the best model, so its figures are a little too good."""
+    """Evaluate the one split no update has seen; it picked the best model, so its figures are slightly flattering."""
+    (model,) = models.values()
     began = time.perf_counter()
     data.check_tokenizer(folder, model.config.tokenizer)
-    settings, sizes = config.evaluation, model.config
-    tokens, number = data.tokens(folder, "held_out")
-    stories = data.stories(folder, "held_out")
-    characters = np.array([len(story) for story in stories])
-    windows = held_out(folder, config.sequence, device)
-    integers = quantize(model)
-
-    # Nats of each story's text, by predictor.
+    stories = HeldOut(data.stories(folder, "held_out"), *data.tokens(folder, "held_out"))
     nats = {
-        "float": _by_story(windows, number, map_items, lambda batch: _float_logits(model, batch)),
-        "int8": _by_story(windows, number, map_items, lambda batch: _integer_logits(integers, batch)),
+        **_network_nats(model, held_out(folder, config.sequence, device), stories.numbers, map_items),
+        **_ngram_nats(config, model, folder, stories),
     }
-    sequences = _sequences(*data.tokens(folder, "train"))
-    for order in sorted({1, 2, settings.ngram}):
-        counts = text.NGram(order, sizes.vocabulary).fit(sequences)
-        nats[f"{order}-gram"] = np.array([each[:-1].sum() for each in counts.nats(_sequences(tokens, number))])
     training_text = "\n".join(data.stories(folder, "train"))
-    cut = f" on its last {MOST_CHARACTERS:,} characters" if len(training_text) > MOST_CHARACTERS else ""
-    used = training_text[-MOST_CHARACTERS:]
-    xz = text.xz_bits_per_character(used, "\n".join(stories))
-
-    labels = {
-        "float": f"{config.model.preset}, float32",
-        "int8": f"{config.model.preset}, int8 as on the chip",
-        "1-gram": "unigram (Witten-Bell)",
-        "2-gram": "bigram (Witten-Bell)",
-    }
-    num_tokens = int((tokens != END).sum())
-    table = [
-        {
-            "predictor": labels.get(name, f"{name} (Witten-Bell)"),
-            "bits/character": text.bits_per_character(float(found.sum()), int(characters.sum())),
-            "± 95 %": _half_width(found * BITS, characters),
-            "nats/token": float(found.sum()) / num_tokens,
-        }
-        for name, found in nats.items()
-    ]
-    table += [
-        {"predictor": f"xz -9e, {how}{cut if how != 'alone' else ''}", "bits/character": bits}
-        for how, bits in xz.items()
-    ]
-    bits = {name: text.bits_per_character(float(found.sum()), int(characters.sum())) for name, found in nats.items()}
-    ngram = f"{settings.ngram}-gram"
-    gain = bits[ngram] - bits["int8"]
-    half = _half_width((nats[ngram] - nats["int8"]) * BITS, characters)
     told = _tell(config, model)
-    known = set(text.words(training_text))
-    shares = [share for story in told if (share := text.known_word_share(story, known)) is not None]
-    spans = [text.longest_copied_span(story, used) for story in told]
-    facts = data.facts(folder)
-    summary = {
-        "bits_per_character": bits["float"],
-        "nats_per_token": float(nats["float"].sum()) / num_tokens,
-        "int8_bits_per_character": bits["int8"],
-        "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
-        f"gain_on_{ngram}": gain,
-        f"gain_on_{ngram}_interval": None if half is None else [gain - half, gain + half],
-        "verdict": _verdict(gain, half, ngram),
-        "n": len(stories),
-        "tokens": num_tokens,
-        "characters": int(characters.sum()),
-        "unknown_bytes": int((tokens == UNKNOWN).sum()),
-        "known_words": float(np.mean(shares)) if shares else None,
-        "longest_copied_span": max(map(len, spans), default=0),
-        "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters",
-        "preset": config.model.preset,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "sram_bytes": rp2040.sram_bytes(sizes),
-        "estimated_tokens_per_s": rp2040.tokens_per_second(sizes),
-        "seconds": time.perf_counter() - began,
-    }
     return [
         Evaluation(
             split="held_out",
-            summary=summary,
-            table=table,
+            summary={
+                **_figures(nats, stories, f"{config.evaluation.ngram}-gram"),
+                **_judged(told, training_text),
+                **_described(config, model, folder),
+                "seconds": time.perf_counter() - began,
+            },
+            table=[
+                *_rows(nats, stories, config.model.preset),
+                *text.xz_rows(training_text, "\n".join(stories.stories), MOST_CHARACTERS),
+            ],
             examples={
-                "story": list(range(len(stories))),
-                "characters": characters.tolist(),
+                "story": list(range(len(stories.stories))),
+                "characters": stories.characters.tolist(),
                 **{f"nats_{name}": found.tolist() for name, found in nats.items()},
             },
             files={"held_out.samples.txt": "\n\n".join(told) + "\n"},
@@ -119,19 +87,30 @@ def evaluate(
     ]
 
 
+def _network_nats(
+    model: TinyTransformer, windows: Windows, numbers: np.ndarray, map_items: MapItems
+) -> dict[str, np.ndarray]:
+    """Return the nats (n,) of each story's text under the network in float32, and in int8 as on the chip."""
+    integers = quantize(model)
+    return {
+        "float": _by_story(windows, numbers, map_items, lambda batch: _float_logits(model, batch)),
+        "int8": _by_story(windows, numbers, map_items, lambda batch: _integer_logits(integers, batch)),
+    }
+
+
 def _by_story(
-    windows: Windows, number: np.ndarray, map_items: MapItems, logits: Callable[[Mapping[str, Tensor]], Tensor]
+    windows: Windows, numbers: np.ndarray, map_items: MapItems, logits: Callable[[Mapping[str, Tensor]], Tensor]
 ) -> np.ndarray:
-    """(stories,) nats of each story's text, every token predicted once."""
+    """Return the nats (n,) of each story's text, with every token predicted once."""
 
     def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return {"nats": token_nats(logits(batch), batch["targets"]), "counted": text_only(batch)}
+        return {"nats": text.token_nats(logits(batch), batch["targets"]), "counted": text_only(batch)}
 
     found = map_items(windows, nats, WINDOWS_AT_ONCE)
     counted = found["counted"].numpy()
     # Target j of window i is token i stride + j + 1 of the stream.
     places = (np.arange(windows.size)[:, None] * windows.stride + np.arange(windows.length) + 1)[counted]
-    return np.bincount(number[places], weights=found["nats"].numpy()[counted], minlength=number[-1] + 1)
+    return np.bincount(numbers[places], weights=found["nats"].numpy()[counted], minlength=numbers[-1] + 1)
 
 
 def _float_logits(model: TinyTransformer, batch: Mapping[str, Tensor]) -> Tensor:
@@ -144,13 +123,62 @@ def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> T
     return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
 
 
-def _sequences(tokens: np.ndarray, number: np.ndarray) -> list[np.ndarray]:
-    """The stream cut into its stories, each from its start marker to its end marker."""
-    return np.split(tokens, np.flatnonzero(np.diff(number)) + 1)
+def _ngram_nats(config: "Config", model: TinyTransformer, folder: Path, stories: HeldOut) -> dict[str, np.ndarray]:
+    """Return the nats (n,) of each story's text under n-grams that were fitted to the training stories."""
+    training = _sequences(*data.tokens(folder, "train"))
+    wanted = _sequences(stories.tokens, stories.numbers)
+    nats = {}
+    for order in sorted({1, 2, config.evaluation.ngram}):
+        counts = text.NGram(order, model.config.vocabulary).fit(training)
+        nats[f"{order}-gram"] = np.array([each[:-1].sum() for each in counts.nats(wanted)])  # without the end marker
+    return nats
+
+
+def _sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    """Cut the stream into its stories, each from its start marker to its end marker."""
+    return np.split(tokens, np.flatnonzero(np.diff(numbers)) + 1)
+
+
+def _bits(nats: np.ndarray, stories: HeldOut) -> float:
+    return text.bits_per_character(float(nats.sum()), stories.num_characters)
+
+
+def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str) -> list[dict[str, Any]]:
+    """Return a table row for each predictor."""
+    labels = {"float": f"{preset}, float32", "int8": f"{preset}, int8 as on the chip"}
+    return [
+        {
+            "predictor": labels.get(name) or text.ngram_label(name),
+            "bits/character": _bits(found, stories),
+            "± 95 %": _half_width(found * text.BITS_PER_NAT, stories.characters),
+            "nats/token": float(found.sum()) / stories.num_tokens,
+        }
+        for name, found in nats.items()
+    ]
+
+
+def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut, ngram: str) -> dict[str, Any]:
+    """Return what the summary says about prediction, and the size of the held-out text."""
+    bits = {name: _bits(found, stories) for name, found in nats.items()}
+    gain = bits[ngram] - bits["int8"]
+    half = _half_width((nats[ngram] - nats["int8"]) * text.BITS_PER_NAT, stories.characters)
+    return {
+        "bits_per_character": bits["float"],
+        "nats_per_token": float(nats["float"].sum()) / stories.num_tokens,
+        "int8_bits_per_character": bits["int8"],
+        "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
+        f"gain_on_{ngram}": gain,
+        f"gain_on_{ngram}_interval": None if half is None else [gain - half, gain + half],
+        "verdict": _verdict(gain, half, ngram),
+        "n": len(stories.stories),
+        "tokens": stories.num_tokens,
+        "characters": stories.num_characters,
+        "unknown_bytes": int((stories.tokens == UNKNOWN).sum()),
+    }
 
 
 def _half_width(bits: np.ndarray, characters: np.ndarray) -> float | None:
-    """Of the 95 % interval of a ratio of sums over stories; a single story has none."""
+    """Return half the width of the 95 % interval of a ratio of sums over stories; None for a single story."""
     if len(bits) < 2:
         return None
     residual = bits - bits.sum() / characters.sum() * characters
@@ -166,9 +194,31 @@ def _verdict(gain: float, half: float | None, ngram: str) -> str:
 
 
 def _tell(config: "Config", model: TinyTransformer) -> list[str]:
-    """Stories at fixed seeds; the prompts are taken in turn."""
+    """Tell stories from fixed seeds, with the prompts taken in turn."""
     settings = config.evaluation
     prompts = [settings.prompts[i % len(settings.prompts)] for i in range(settings.samples)]
     return model.complete(
         prompts, settings.sample_tokens, temperature=settings.temperature, top_k=settings.top_k, seed=config.seed
     )
+
+
+def _judged(told: list[str], training_text: str) -> dict[str, Any]:
+    """Return how many words of the told stories are known, and the length of the longest copy from training."""
+    known, searched = set(text.words(training_text)), training_text[-MOST_CHARACTERS:]
+    shares = [share for story in told if (share := text.known_share(text.words(story), known)) is not None]
+    return {
+        "known_words": float(np.mean(shares)) if shares else None,
+        "longest_copied_span": max((len(text.longest_copied_span(story, searched)) for story in told), default=0),
+    }
+
+
+def _described(config: "Config", model: TinyTransformer, folder: Path) -> dict[str, Any]:
+    """Return what the model was trained on, its size, and its speed on the chip."""
+    facts = data.facts(folder)
+    return {
+        "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters",
+        "preset": config.model.preset,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "sram_bytes": rp2040.sram_bytes(model.config),
+        "estimated_tokens_per_s": rp2040.tokens_per_second(model.config),
+    }

@@ -1,6 +1,7 @@
-"""The workload's part of report.html: told stories, and the runs compared by size, speed and quality."""
+"""The workload's sections of report.html: told stories, and the runs compared by size, speed and quality."""
 
 import json
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,18 +9,24 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 
 from models.tiny_transformer import TinyTransformer
-from pipelines.engine.runs import Run
-from pipelines.report.page import svg, table
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Evaluation
+from pipelines.report.plots import svg
+from pipelines.report.tables import table
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
 
 
-def sections(config: "Config", model: TinyTransformer, run: Run) -> list[tuple[str, str]]:
-    """(heading, HTML)."""
-    samples = run.evaluations / "held_out.samples.txt"
-    runs = evaluated_runs(run.folder.parent)
-    parts = [("Stories it tells", f"<pre style='white-space: pre-wrap'>{escape(samples.read_text())}</pre>")]
+def sections(
+    config: "Config", models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, str]]:
+    """Return the sections as (heading, HTML): told stories, and this run beside those in the folders next to it."""
+    (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
+    samples = found.files["held_out.samples.txt"]
+    runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
+    runs.sort(key=lambda each: each["run"])
+    parts = [("Stories it tells", f"<pre style='white-space: pre-wrap'>{escape(samples)}</pre>")]
     if runs:
         columns = ("run", "preset", "parameters", "sram_bytes", "estimated_tokens_per_s", "bits_per_character")
         rows = [{name: run.get(name) for name in columns} for run in runs]
@@ -27,14 +34,14 @@ def sections(config: "Config", model: TinyTransformer, run: Run) -> list[tuple[s
     return parts
 
 
-def evaluated_runs(folder: Path) -> list[dict[str, Any]]:
-    """The summaries of all runs in `folder` that were evaluated, with the run's name."""
+def evaluated_runs(folder: Path, but: str) -> list[dict[str, Any]]:
+    """Return the summaries of all evaluated runs in `folder`, each with its run's name, `but` that of one run."""
     paths = sorted(folder.glob("*/evaluations/held_out.json"))
-    return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths]
+    return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths if path.parts[-3] != but]
 
 
 def _chart(runs: list[dict[str, Any]]) -> Figure:
-    """Bits per character over speed on the chip; a point's area is the SRAM. One panel per training text."""
+    """Plot bits per character over speed on the chip, one panel per training text; a point's area shows the SRAM."""
     texts = list(dict.fromkeys(run["trained_on"] for run in runs))
     figure = Figure(figsize=(9, 3.6 * len(texts)), layout="constrained")
     for axis, name in zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True):

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.text import token_nats
 from models import rp2040
 from models.tiny_transformer import CLAIMED_PARAMETERS, END, PRESETS, TinyTransformer
-from pipelines.engine.workload import Loss, MapItems
+from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.tinystories import data
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Windows:
-    """Pieces of a stream of tokens that lives on the device; a piece is `length` inputs and their targets.
+    """Windows over a stream of tokens that is kept on the device; a window is `length` inputs and their targets.
 
-    With a stride below the length, each piece repeats the end of the one before as context, and `counted` is false
-    there, so that every target counts exactly once.
+    With a stride below the length, each window repeats the end of the previous one as context. There `counted` is
+    false, so that every target counts exactly once.
     """
 
     workers = 0
@@ -31,12 +32,12 @@ class Windows:
         self.size = max(1, math.ceil((len(tokens) - 1 - length) / stride) + 1)
         self.length, self.stride, self.device = length, stride, device
         padding = (self.size - 1) * stride + length + 1 - len(tokens)
-        # Story -1 is padding.
+        # Padding has story number -1.
         self.tokens = F.pad(tokens, (0, padding), value=END).to(device, torch.int32)
         self.stories = F.pad(stories, (0, padding), value=-1).to(device, torch.int32)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """tokens, targets, stories (b, S); counted (b, S): whether a target is of its input's story, and is new."""
+        """Return tokens, targets, stories, counted (b, S); a target counts if it is new and of its input's story."""
         items = items.to(self.device)
         places = items[:, None] * self.stride + torch.arange(self.length + 1, device=self.device)
         tokens, stories = self.tokens[places].long(), self.stories[places]
@@ -46,17 +47,17 @@ class Windows:
 
 
 def held_out(folder: Path, sequence: int, device: torch.device) -> Windows:
-    """The held-out stories; each target sees at least half a sequence of its story before it."""
+    """Return the held-out stories as windows; each target has at least half a sequence of its story as context."""
     return Windows(*map(torch.from_numpy, data.tokens(folder, "held_out")), sequence, sequence // 2, device)
 
 
 def text_only(batch: Mapping[str, Tensor]) -> Tensor:
-    """(b, S): the targets that are text; the ends of stories are not."""
+    """Return (b, S) bool: the targets that count and are text; the ends of stories are not."""
     return batch["counted"] & (batch["targets"] != END)
 
 
-class StoriesTask:
-    """The loss covers the text and the end of each story, never what crosses from one story to the next."""
+class StoriesTask(Task):
+    """Next-token prediction of the text and the end of each story, never from one story into the next."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         sequence = config.sequence
@@ -81,28 +82,14 @@ class StoriesTask:
         return notes
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Cross-entropy in nats, summed over the targets that count."""
+        """Return the cross-entropy in nats, summed over the targets that count."""
         counted = batch["counted"]
         nats = token_nats(model(batch["tokens"], batch["stories"]), batch["targets"])
         return Loss((nats * counted).sum(), counted.sum())
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Nats and bits over the text of each piece; divided by `count`, nats per token and bits per character."""
+        """Return nats and bits over the text of each window; divided by `count`: nats per token, bits per character."""
         counted = text_only(batch)
         nats = (token_nats(model(batch["tokens"], batch["stories"]), batch["targets"]) * counted).sum(1)
         per_character = self.facts["held_out"]["tokens"] / self.facts["held_out"]["characters"] / math.log(2)
         return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
-
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-
-def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
-    """(B, S) cross-entropy of each target under `logits` (B, S, V)."""
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)

@@ -1,4 +1,4 @@
-"""An RP2040 as far as the firmware needs one, on the Cortex-M0 of the package unicorn: no toolchain, no node.
+"""The parts of an RP2040 that the firmware needs, on the Cortex-M0 of the package unicorn: no toolchain, no node.
 
 python tests/exporters/rp2040/chip.py story.uf2 "/temperature 0.8" "Once upon a time"
 """
@@ -20,7 +20,7 @@ UART_DATA, UART_FLAGS = 0x40034000, 0x40034018
 RECEIVE_EMPTY, TRANSMIT_EMPTY = 1 << 4, 1 << 7
 DIVIDEND, DIVISOR, QUOTIENT, REMAINDER = 0xD0000060, 0xD0000064, 0xD0000070, 0xD0000074
 SYSTICK_VALUE = 0xE000E018
-READY = {  # what is polled at boot: crystal stable, clocks selected, out of reset, PLL locked
+READY = {  # bits that the firmware waits for at boot: crystal stable, clocks selected, out of reset, PLL locked
     0x40024004: 1 << 31,
     0x40008038: 1 << 2,
     0x40008044: 3,
@@ -31,14 +31,14 @@ PERIPHERALS = ((0x18000000, 0x1000), (0x40000000, 0x80000), (0xD0000000, 0x1000)
 
 
 class ChipError(Exception):
-    """The firmware did what it must not, or did not come to an end. The message ends with its output so far."""
+    """The firmware did something forbidden, or did not finish. The message ends with its output so far."""
 
 
 def run(uf2: bytes, lines: list[str], timeout: float = 60) -> str:
-    """Output of the UART from the boot to the prompt after the last of `lines`; each is typed when a prompt appears.
+    """Return the output of the UART from boot to the prompt after the last of `lines`.
 
-    Raises ValueError for a UF2 that the boot ROM would not take or start, ChipError if the firmware touches what is not
-    there, halts, or does not finish within `timeout` seconds.
+    Each line is typed when a prompt appears. Raises ValueError for a UF2 that the boot ROM would not accept or start,
+    ChipError if the firmware accesses addresses that do not exist, halts, or takes more than `timeout` seconds.
     """
     chip = _Chip(lines)
     image = read_uf2(uf2)
@@ -52,7 +52,7 @@ def run(uf2: bytes, lines: list[str], timeout: float = 60) -> str:
 
 
 def read_uf2(uf2: bytes) -> bytes:
-    """The flash, 2 MB, erased where the UF2 has nothing."""
+    """The 2 MB of flash, erased where the UF2 has no block."""
     if not uf2 or len(uf2) % 512:
         raise ValueError(f"a UF2 is a multiple of 512 bytes (given {len(uf2)})")
     flash = bytearray(b"\xff" * FLASH_BYTES)
@@ -81,7 +81,7 @@ def _check_stage2(flash: bytes) -> None:
 
 
 class _Chip:
-    """Memory, the peripherals' registers, and a person who types a line whenever there is a prompt."""
+    """Memory, the registers of peripherals, and a person who types a line at every prompt."""
 
     def __init__(self, lines: list[str]):
         self.machine = machine = Uc(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS)
@@ -93,7 +93,7 @@ class _Chip:
         machine.hook_add(UC_HOOK_MEM_INVALID, self._invalid)
         self.lines, self.typed, self.output = list(lines), bytearray(), bytearray()
         self.dividend, self.divisor = 0, 1
-        self.answered = 0  # length of the output when a line was typed last
+        self.answered = 0  # length of the output when the last line was typed
         self.problem: str | None = None
         self.finished = False
 

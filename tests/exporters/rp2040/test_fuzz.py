@@ -1,20 +1,106 @@
-"""Files from anywhere: what the readers made of the inputs that a fuzzer once found worth keeping, and of new ones.
+"""Files from anywhere: changed at random, arbitrary bytes, and inputs that a fuzzer kept for their coverage.
 
-`corpus.tar.xz` has those inputs, each 4 bytes of the model's length, 1 byte of repairs, the model, the vocabulary
-(exporters/rp2040/firmware/fuzz.c).
+The latter are in `corpus.tar.xz`; fuzz.c in exporters/rp2040/firmware says what an input consists of.
 """
 
+import io
+import random
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from exporters.rp2040 import inference, layout, uf2
 from exporters.rp2040.layout import read_model, read_vocabulary
+from tests.exporters.rp2040.files import model, uf2_file, vocabulary, with_sum
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
+
+
+def mutated(data: bytes, draw: random.Random) -> bytes:
+    """A few bytes of `data` changed, of its first ones every other time; now and then cut or longer."""
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 1, 1, 2, 4))):
+        place = draw.randrange(min(48, len(changed)) if draw.random() < 0.5 else len(changed))
+        new = draw.choice((bytes([draw.randrange(256)]), b"\0", b"\xff", b"\xff\xff", b"\0\x80", b"\xff\xff\xff\x7f"))
+        changed[place : place + len(new)] = new
+    kind = draw.random()
+    if kind < 0.05:
+        changed = changed[: draw.randrange(len(changed))]
+    elif kind < 0.1:
+        changed += bytes(draw.randrange(1, 600))
+    return bytes(changed)
+
+
+def endure(data: bytes, kind: str, draw: random.Random) -> bool:
+    """Read a file, which may raise only ValueError, and use it; return True if it was accepted."""
+    read = {"model": lambda data: inference.Model(io.BytesIO(data)), "vocabulary": layout.read_vocabulary}
+    found, reason = tried(read.get(kind, uf2.split), data)
+    if reason:
+        return False
+    if kind == "model":
+        # Sums that leave 32 bits do not fit the arrays, and are an error.
+        tokens = list(found.tokens([2], 2, 256, 3, seed=draw.randrange(2**32)))
+        assert all(0 < token < found.vocabulary for token in tokens)
+        reference, reason = tried(layout.read_model, data)
+        assert "tables" in reason or not reason
+        if reference and draw.random() < 0.1:
+            assert list(found.tokens([3, 4], 3)) == list(reference.decode([3, 4], 3))
+    elif kind == "vocabulary":
+        text = b"The cat  sat\n12\xc3\xa9!"
+        assert found.decode(found.encode(text)) == bytes(byte for byte in text if found.of_byte[byte] != 1)
+    else:
+        assert uf2.join(*found) == data
+    return True
+
+
+def tried(read, data: bytes):
+    """(what `read` gives, "") or (None, why it refuses); any other exception passes."""
+    try:
+        return read(data), ""
+    except ValueError as error:
+        reason = str(error)
+    assert reason.count("\n") == 0
+    return None, reason
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["model", "vocabulary", "uf2"]), st.booleans(), st.integers(0, 2**32))
+def test_a_changed_file_is_refused_or_works(kind, repaired, seed):
+    original = {"model": model, "vocabulary": vocabulary, "uf2": uf2_file}[kind]()
+    draw = random.Random(seed)
+    changed = mutated(original, draw)
+    endure(with_sum(changed) if repaired and kind != "uf2" else changed, kind, draw)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_changed_files_are_refused_or_work():
+    draw = random.Random(0)
+    accepted = dict.fromkeys(("model", "vocabulary", "uf2"), 0)
+    originals = {"model": model(), "vocabulary": vocabulary(), "uf2": uf2_file()}
+    for number in range(100_000):
+        kind = ("model", "vocabulary", "uf2")[number % 3]
+        changed = mutated(originals[kind], draw)
+        if number % 2 and kind != "uf2":
+            changed = with_sum(changed)
+        accepted[kind] += endure(changed, kind, draw)
+    # So that the readers are tested behind their first checks.
+    assert min(accepted.values()) > 1000, accepted
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_in_one_line(data):
+    for start in (b"", b"TTM1\1\0\x28\0", b"TTV1\1\0\x18\0"):
+        for read in (layout.read_model, layout.read_vocabulary, uf2.split):
+            for whole in (start + data, with_sum(start + bytes(8) + data)):
+                with pytest.raises(ValueError, match=r"^[^\n]+$"):
+                    read(whole)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""The four readers of the files choose the same tokens, and the chip is as fast and small as is said.
+"""The four readers of the files choose the same tokens, and the chip is as fast and small as documented.
 
-The UF2 runs on the package unicorn by default. Slow tests add the host program, MicroPython and rp2040js, which counts
-cycles; what they need (cc, node, `npm ci` in tests/exporters/rp2040) is a failure where it is missing.
+By default the UF2 runs on the package unicorn. Slow tests add the host program, MicroPython and rp2040js, which counts
+cycles; they fail if their tools (cc, node, `npm ci` in tests/exporters/rp2040) are missing.
 """
 
 import json
@@ -18,10 +18,10 @@ from exporters.rp2040.layout import read_vocabulary
 from models import io, rp2040
 from models.integer_transformer import quantize
 from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
-from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040.chip import run
-from tests.exporters.rp2040.test_inference import in_micropython
+from tests.exporters.rp2040.micropython import in_micropython
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
@@ -62,7 +62,7 @@ def exported(request, tmp_path_factory):
     """(preset, folder of an export, tokens that the reference chooses for each prompt)."""
     folder = tmp_path_factory.mktemp(request.param)
     sizes = PRESETS[request.param]
-    tokenizer = json.loads(data.train_tokenizer(generate(0, 60_000), sizes["vocabulary"]).to_str())
+    tokenizer = json.loads(train_tokenizer(generate(0, 60_000), sizes["vocabulary"]).to_str())
     torch.manual_seed(1)
     model = TinyTransformer(TinyTransformerConfig(**sizes, tokenizer=tokenizer)).eval()
     with torch.no_grad():  # logits as far apart as a trained model's; and no story ends early
@@ -84,7 +84,7 @@ def told(output):
     return [list(map(int, line.split())) for line in re.findall(r"^(\d+(?: \d+)+) *$", output, re.MULTILINE)]
 
 
-def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is_said(exported):
+def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is_computed(exported):
     preset, folder, chosen = exported
     lines = ["/ids on", f"/tokens {TOKENS}", *PROMPTS, "/sram"]
     output = run((folder / "story.uf2").read_bytes(), lines, timeout=200)

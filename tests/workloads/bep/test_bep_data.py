@@ -2,11 +2,9 @@
 
 import json
 import os
-import random
 import shutil
 import textwrap
 import zipfile
-from types import SimpleNamespace
 
 import datasets
 import docx
@@ -16,72 +14,12 @@ import pytest
 
 from common.errors import UserError
 from common.files import digests, sha256
-from models.char_lstm import MASKS, SPECIAL_TOKENS, Characters
-from pipelines.engine import data as prepared
+from models.char_lstm import MASKS, SPECIAL_TOKENS
+from pipelines import cli
 from pipelines.workloads.bep import data
+from pipelines.workloads.bep.parts import PARTS
 from tests.stages import refused, stage, stage_here
-
-WORDS = "plan model information container status review issue role lead team asset space level zone grid room wall door"
-WORDS = (WORDS + " exchange delivery appointed party client survey cost programme risk method code field").split()
-
-
-def prose(seed, characters=2500):
-    """Sentences that no other seed has."""
-    generator, text = random.Random(seed), ""
-    while len(text) < characters:
-        text += " ".join(generator.choices(WORDS, k=9)).capitalize() + generator.choice([". ", ".\n", ".\n\n"])
-    return text.strip()
-
-
-def config(sources, **fields):
-    section = {
-        "sources": None if sources is None else str(sources),
-        "skip_bad": False,
-        "mask": True,
-        "lower_case": False,
-        "duplicates": 0.8,
-        "validation": 0.1,
-        "test": 0.1,
-        "maximum_overlap": 0.01,
-        "force": False,
-        "guard": 100,
-        "maximum_bytes": 1_000_000,
-        "seed": 0,
-    }
-    return SimpleNamespace(seed=0, data=SimpleNamespace(**{**section, **fields}))
-
-
-def written(folder, texts):
-    """A folder of text files; a key without an ending gets .txt."""
-    for name, text in texts.items():
-        path = folder / (name if "." in name else f"{name}.txt")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder
-
-
-def read(folder):
-    """{name: decoded text}, all blocks of a document in their order."""
-    corpus = data.load(folder)
-    characters = Characters(corpus.vocabulary, corpus.facts["lower_case"])
-    texts = {}
-    for part in data.PARTS:
-        for text in corpus.parts[part]:
-            texts.setdefault(text.name, []).append(characters.decode(text.tokens.tolist()))
-    return texts
-
-
-def part_of(folder):
-    return {text.name: part for part, texts in data.load(folder).parts.items() for text in texts}
-
-
-@pytest.fixture
-def firm(tmp_path):
-    """Ten documents, three of them versions of one."""
-    texts = {f"plan-{letter}": prose(seed) for seed, letter in enumerate("abcdefgh")}
-    texts["plan-a-rev2.md"] = texts["plan-a"].replace("Plan", "Program", 1) + "\n\nA new last sentence."
-    texts["old/plan-a-rev0"] = texts["plan-a"].replace(". ", ".  ")
-    return written(tmp_path / "firm", texts)
+from tests.workloads.bep.firm import config, part_of, prose, read, written
 
 
 def test_documents_come_back_from_their_tokens(firm, tmp_path):
@@ -99,7 +37,7 @@ def test_the_folder_holds_a_dataset_of_names_families_parts_texts_and_tokens(fir
     assert table.features["tokens"] == datasets.List(datasets.Value("uint8"))
     corpus = data.load(tmp_path / "out")
     assert {part: [text.name for text in texts] for part, texts in corpus.parts.items()} == {
-        part: [row["name"] for row in table if row["part"] == part] for part in data.PARTS
+        part: [row["name"] for row in table if row["part"] == part] for part in PARTS
     }
     assert all(text.tokens.dtype == np.uint8 for texts in corpus.parts.values() for text in texts)
 
@@ -205,58 +143,6 @@ def test_a_large_vocabulary_takes_two_bytes(firm, tmp_path):
     assert max(text.tokens.max() for text in texts) > 255
 
 
-def test_one_document_is_cut_into_blocks_and_a_note_says_so(tmp_path):
-    whole = prose(1, 20_000)
-    source = written(tmp_path / "in", {"plan": whole}) / "plan.txt"
-    facts = data.prepare(config(source, validation=0.1, test=0.2), tmp_path / "out")
-    assert "successive blocks" in facts["split"]
-    assert "the figures do not speak for a document the model has not seen: give more documents" in facts["note"]
-    train, validation, test = read(tmp_path / "out")["plan.txt"]
-    assert whole.startswith(train)
-    assert whole.endswith(test)
-    assert whole.index(validation) == len(train) + 100
-    assert whole.index(test) == len(train) + len(validation) + 200
-
-
-def test_of_two_families_only_one_version_each_is_cut_into_blocks(tmp_path):
-    one = prose(1, 9_000)
-    texts = {"a": one, "a-long": f"{one} And more.", "b": prose(2, 6_000)}
-    facts = data.prepare(config(written(tmp_path / "in", texts)), tmp_path / "out")
-    assert facts["note"].endswith("(left out as versions of others: a.txt)")
-    assert set(read(tmp_path / "out")) == {"a-long.txt", "b.txt"}
-    assert facts["overlap"]["share"] == 0
-
-
-@pytest.fixture
-def copied(tmp_path):
-    """Families that share a long passage."""
-    texts = {letter: prose(seed) for seed, letter in enumerate("abcdef")}
-    passage = prose(99, 1000)
-    return written(tmp_path / "copied", {name: f"{text}\n\n{passage}" for name, text in texts.items()})
-
-
-def test_held_out_text_that_training_has_is_refused_with_the_documents(copied, tmp_path):
-    with pytest.raises(UserError) as error:
-        data.prepare(config(copied), tmp_path / "out")
-    said = str(error.value)
-    assert "\n" not in said
-    assert (
-        "of the held-out text stands in training in pieces of 50 characters, more than data.maximum_overlap=0.01"
-        in said
-    )
-    assert "% (most of it in " in said
-    assert "lower data.duplicates=0.8" in said
-    assert "data.force=true" in said
-    assert not (tmp_path / "out").exists()
-
-
-def test_overlap_is_recorded_where_it_is_forced_or_allowed(copied, tmp_path):
-    facts = data.prepare(config(copied, force=True), tmp_path / "forced")
-    assert 0.2 < facts["overlap"]["share"] < 0.4
-    assert set(facts["overlap"]["worst"]) == {*facts["validation"]["names"], *facts["test"]["names"]}
-    assert data.prepare(config(copied, maximum_overlap=0.5), tmp_path / "allowed")["overlap"] == facts["overlap"]
-
-
 def dirty(folder):
     """Ten documents and all that can be wrong; returns {name: what is said}."""
     written(folder.parent, {"outside.txt": "secret"})
@@ -276,8 +162,8 @@ def dirty(folder):
     return {
         "link.txt": "is a symbolic link that leads out of",
         "empty.txt": "is empty",
-        "contents.txt": "has no text but page headers, footers and tables of contents",
-        "drawings.docx": "is a zip archive, but no Word document",
+        "contents.txt": "has no text besides page headers, footers and tables of contents",
+        "drawings.docx": "is a zip archive but not a Word document",
         "locked.pdf": "is encrypted; save it without a password",
         "bomb.docx": "bytes when expanded, more than data.maximum_bytes=1000000",
     }
@@ -300,7 +186,7 @@ def test_files_that_cannot_be_used_are_left_out_on_demand(firm, tmp_path):
     facts = data.prepare(config(firm, skip_bad=True), tmp_path / "out")
     assert set(facts["skipped"]) == set(expected)
     assert all(reason in facts["skipped"][name] for name, reason in expected.items())
-    assert facts["ignored"] == {"table.xlsx": "not a kind of file that is read"}
+    assert facts["ignored"] == {"table.xlsx": "files of this kind cannot be read"}
     assert facts["files"] == clean["files"]
     assert facts["train"] == clean["train"]
 
@@ -329,8 +215,8 @@ def test_lines_of_a_text_with_pages_are_joined(firm, tmp_path):
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({}, r"there are no documents in it that can be read; give a folder of documents"),
-        ({"a.xlsx": "x", ".b.txt": "y"}, r"no documents in it that can be read \(ignored: \.b\.txt, a\.xlsx\)"),
+        ({}, r"it contains no documents that can be read; give a folder of documents"),
+        ({"a.xlsx": "x", ".b.txt": "y"}, r"no documents that can be read \(ignored: \.b\.txt, a\.xlsx\)"),
         ({"a": prose(1, 900)}, r"9\d\d characters are too few .*; give documents with 10,000 or more"),
         ({"a": "x" * 5000, "b": "y" * 4000}, r"9,000 characters are too few"),
     ],
@@ -343,34 +229,21 @@ def test_a_folder_with_too_little_is_refused_in_a_line(tmp_path, texts, message)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("texts", "fields"),
-    [
-        ({"a": prose(1, 12_000)}, {"validation": 0.01}),
-        ({"a": prose(1, 12_000)}, {"guard": 9_800}),
-        ({"a": prose(1, 12_000), "b": prose(2, 3_000), "c": "Short."}, {}),
-    ],
-)
-def test_a_part_with_too_little_is_refused_with_the_keys(tmp_path, texts, fields):
-    with pytest.raises(UserError, match=r"characters for \w+ are too few, 500 are needed; .*data\.guard="):
-        data.prepare(config(written(tmp_path / "in", texts), **fields), tmp_path / "out")
-
-
 def test_the_embedded_documents_are_the_default(tmp_path, monkeypatch, firm):
     monkeypatch.setattr(data, "EMBEDDED", firm)
     facts = data.prepare(config(None), tmp_path / "out")
     assert facts["source"] == "embedded documents"
     assert len(facts["files"]) == 10
-    assert data.inputs(config(None)) == []
+    assert data.inputs(config(None).data) == []
 
 
 def test_inputs_are_the_files_that_are_read(firm):
     dirty(firm)
-    found = {path.relative_to(firm).as_posix() for path in data.inputs(config(firm))}
+    found = {path.relative_to(firm).as_posix() for path in data.inputs(config(firm).data)}
     assert {"plan-a.txt", "old/plan-a-rev0.txt", "empty.txt"} < found
     assert not {"link.txt", "table.xlsx"} & found
-    assert data.inputs(config(firm / "plan-b.txt")) == [firm / "plan-b.txt"]
-    assert data.inputs(config(firm / "gone")) == []
+    assert data.inputs(config(firm / "plan-b.txt").data) == [firm / "plan-b.txt"]
+    assert data.inputs(config(firm / "gone").data) == []
 
 
 def test_a_refusal_exits_with_2_and_leaves_nothing(firm, tmp_path):
@@ -391,9 +264,9 @@ def test_a_file_added_later_is_noticed(firm, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     settings = Config(data=Data(sources="firm"))
-    folder, manifest = prepared.prepare("bep", WORKLOAD, settings)
+    folder, manifest = cli.prepare("bep", WORKLOAD, settings)
     assert manifest["vocabulary"] == data.load(folder).facts["vocabulary"]
-    assert prepared.prepare("bep", WORKLOAD, settings)[1] == manifest
+    assert cli.prepare("bep", WORKLOAD, settings)[1] == manifest
     shutil.copy(firm / "plan-b.txt", firm / "plan-z.txt")
     with pytest.raises(UserError, match=r"plan-z\.txt has changed since"):
-        prepared.prepare("bep", WORKLOAD, settings)
+        cli.prepare("bep", WORKLOAD, settings)

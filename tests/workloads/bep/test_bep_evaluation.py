@@ -8,10 +8,10 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from common.config import build
 from common.errors import UserError
 from models.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
-from pipelines.engine.config import build
-from pipelines.engine.loop import evaluator
+from pipelines.engine.batches import mapper
 from pipelines.workloads.bep import Config, data, evaluation
 from pipelines.workloads.bep.fields import FIELDS
 
@@ -57,7 +57,7 @@ def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
     monkeypatch.setattr(data, "load", lambda folder: corpus(**parts))
     words = ["training.steps=1", "training.sequence=20", "evaluation.characters=30", "evaluation.starts=16", *words]
     config = build(Config, {}, words, "test")
-    return evaluation.evaluate(config, model, tmp_path, CPU, evaluator(Accelerator(cpu=True)))
+    return evaluation.evaluate(config, {"default": model}, tmp_path, CPU, mapper(Accelerator(cpu=True)))
 
 
 def test_a_model_that_knows_nothing_is_told_so_in_exact_figures(monkeypatch, tmp_path):
@@ -110,35 +110,6 @@ def test_every_field_is_completed_at_every_temperature(monkeypatch, tmp_path):
     assert again.files == test.files
 
 
-def test_completions_are_judged_by_words_copies_and_what_was_to_be_masked(monkeypatch):
-    training = SENTENCES * 2
-    leak = "the model. Ask jo@example.com or +44 20 7946 0123. "
-    config = build(Config, {}, ["evaluation.characters=60", "evaluation.temperatures=[0.5]"], "test")
-    model = Uniform(CharLSTMConfig(VOCABULARY, **SIZES))
-    monkeypatch.setattr(evaluation, "FIELDS", {"copied": "Begin: ", "leaking": "See: "})
-    monkeypatch.setattr(model, "complete", lambda prompt, *a, **k: training[5:65] if prompt == "Begin: " else leak)
-    figures = evaluation.complete_fields(config, model, training)[1]["0.5"]
-    assert figures["unmasked_strings"] == 2
-    assert figures["longest_copied_span"] == 60
-    assert figures["copied_share"] == pytest.approx(60 / (60 + len(leak)))
-    assert 0.5 < figures["known_words"] < 1
-    assert figures["characters"] == 60 + len(leak)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "completion", "words"),
-    [
-        ("The mod", "el is here. ", ["model", "is", "here"]),
-        ("The model", " is here. ", ["is", "here"]),
-        ("The model ", "is he", ["is", "he"]),
-        ("The model ", "is here and th", ["is", "here", "and"]),  # cut by the limit
-        ("The model", "", []),
-    ],
-)
-def test_words_are_judged_whole(prompt, completion, words):
-    assert evaluation.whole_words(prompt, completion, 14) == words
-
-
 @pytest.mark.parametrize(
     ("gain", "interval", "told"),
     [
@@ -170,8 +141,8 @@ def test_intervals_shrink_with_evidence_and_hold_the_truth():
 def test_another_vocabulary_than_the_models_is_refused(monkeypatch, tmp_path):
     model = CharLSTM(CharLSTMConfig("xyz", **SIZES))
     monkeypatch.setattr(data, "load", lambda folder: corpus(train=[], validation=[], test=[]))
-    with pytest.raises(UserError, match="other characters than those of"):
-        evaluation.evaluate(Config(), model, tmp_path, CPU, None)
+    with pytest.raises(UserError, match="other characters than those in"):
+        evaluation.evaluate(Config(), {"default": model}, tmp_path, CPU, None)
 
 
 def test_masks_count_as_one_character_each(monkeypatch, tmp_path):

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.config import build
 from common.errors import UserError
 from models.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from pipelines.engine.batches import stream
-from pipelines.engine.config import build
 from pipelines.workloads.bep import Config, data
 from pipelines.workloads.bep.task import CharTask, Windows, scored, stream_of
 

@@ -1,12 +1,10 @@
-"""Versions of a document are one family, and no family is on two sides of a split."""
+"""Versions of a document are one family; other documents are not part of it."""
 
 import random
 import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipelines.workloads.bep import families
 
@@ -107,75 +105,6 @@ def test_repeated_lines_are_counted_over_all_documents():
     texts = {"a": "same line\n\nown", "b": " same line \nother\nother"}
     assert families.duplicate_lines(texts) == {"lines": 5, "repeated": 2, "share_of_characters": 14 / 31}
     assert families.duplicate_lines({"a": ""})["share_of_characters"] == 0
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(1, 50_000), min_size=3, max_size=15), st.integers(0, 5))
-def test_no_part_is_empty_and_the_split_follows_the_seed(sizes, seed):
-    parts = families.split(sizes, 0.1, 0.1, seed)
-    assert len(parts) == len(sizes)
-    assert set(parts) == set(families.PARTS)
-    assert families.split(sizes, 0.1, 0.1, seed) == parts
-
-
-def test_shares_are_as_near_as_families_allow():
-    sizes = [10_000] * 20
-    for seed in range(3):
-        parts = families.split(sizes, 0.1, 0.2, seed)
-        assert [parts.count(part) for part in families.PARTS] == [14, 2, 4]
-    assert len({tuple(families.split(sizes, 0.1, 0.2, seed)) for seed in range(5)}) == 5
-    # A family of half of the corpus is for training, whatever the seed.
-    sizes = [52_000, 11_000, 9_000, 8_000, 10_000, 10_000]
-    for seed in range(5):
-        parts = families.split(sizes, 0.1, 0.1, seed)
-        assert parts[0] == "train"
-        assert [sum(s for s, p in zip(sizes, parts, strict=True) if p == part) for part in ("validation", "test")] == [
-            10_000,
-            10_000,
-        ]
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(300, 900), min_size=1, max_size=2), st.integers(0, 60))
-def test_blocks_follow_one_another_with_a_guard_between(sizes, guard):
-    whole = "".join(chr(0x4E00 + n) for n in range(sum(sizes)))  # each character once
-    texts = [("a", whole[: sizes[0]]), ("b", whole[sizes[0] :])][: len(sizes)]
-    parts = families.blocks(texts, 0.1, 0.2, guard)
-    train, validation, test = ("".join(text for _, text in parts[part]) for part in families.PARTS)
-    assert whole.startswith(train)
-    assert whole.endswith(test)
-    assert whole.index(validation) == len(train) + guard
-    assert whole.index(test) == len(train) + len(validation) + 2 * guard
-    assert len(validation) == round(0.1 * len(whole))
-    assert len(test) == round(0.2 * len(whole))
-    held = dict(texts)
-    assert all(text in held[name] for rows in parts.values() for name, text in rows)
-
-
-def test_without_a_share_there_is_no_test_part():
-    assert set(families.split([10_000] * 10, 0.1, 0, 0)) == {"train", "validation"}
-    parts = families.blocks([("a", "x" * 900 + "y" * 200)], 100 / 1100, 0, 100)
-    assert parts == {"train": [("a", "x" * 900)], "validation": [("a", "y" * 100)], "test": []}
-
-
-def test_overlap_counts_the_characters_of_copied_pieces():
-    copied = prose(8)[:60]
-    held_out, other = "\u0416" * 40 + copied + "\u0416" * 100, "\u0417" * 300
-    parts = {
-        "train": [("t", prose(9)), ("u", f"x{copied}y")],
-        "validation": [("v", held_out)],
-        "test": [("w", other), ("w", copied[:49])],
-    }
-    share, by_document = families.overlap(parts)
-    assert by_document == {"v": 60 / 200, "w": 0.0}
-    assert share == 60 / 549
-    assert families.most_alike(held_out, parts["train"]) == "u"
-
-
-def test_no_piece_is_copied_from_two_documents():
-    text = prose(10)
-    parts = {"train": [("a", text[:40]), ("b", text[40:80])], "validation": [("v", text[:80])], "test": []}
-    assert families.overlap(parts)[0] == 0
 
 
 def test_case_and_punctuation_do_not_change_a_shingle():

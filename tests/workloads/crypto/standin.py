@@ -7,7 +7,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from pipelines.engine.data import MANIFEST
+from common.prepared import MANIFEST
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD
 from pipelines.workloads.crypto.task import members, model_config, pooled
@@ -73,7 +73,7 @@ def fitted(config, folder, labels=lambda labels: labels, only=None):
 
 
 @torch.no_grad()
-def scores(source, score, batch_size):
-    """The engine's evaluator in a single process."""
-    chunks = [score(source.batch(items)) for items in torch.arange(source.size).split(batch_size)]
+def map_items(source, function, batch_size):
+    """Map as the engine does, in a single process."""
+    chunks = [function(source.batch(items)) for items in torch.arange(source.size).split(batch_size)]
     return {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from models import io
-from pipelines.workloads.crypto import candles, features, market
+from pipelines.workloads.crypto import candle_files, features, market
 from tests.stages import command, export, refused, stage, stage_here
 
 COINS = ("AUSDT", "EUSDT", "CUSDT")
@@ -191,7 +191,7 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
         told = json.loads((artifact / "evaluation.json").read_text())
         assert told["test"]["verdict"] == summary[symbol]["verdict"]
         model = io.load(artifact)
-        coin, _ = candles.read(folder / "market" / f"{symbol}-15m.csv", symbol, "15m", minimum_rows=30)
+        coin, _ = candle_files.read(folder / "market" / f"{symbol}-15m.csv", symbol, "15m", minimum_rows=30)
         coin = coin.rows(coin.segments()[-1])
         table, names = features.compute(coin, model.config.about["feature_set"])
         wanted = {int(row["time_ms"]): row for row in rows if row["symbol"] == symbol}

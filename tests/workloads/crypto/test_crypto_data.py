@@ -1,4 +1,4 @@
-"""The data stage as a whole: candles in, tables and facts out, one bad coin alone."""
+"""Preparation as a whole: candles in, tables and facts out, a bad coin left out alone."""
 
 import json
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["chronological", "walk_forward"])
-def test_what_is_prepared_is_loaded_again_with_parts_that_share_nothing(tmp_path, split):
+def test_prepared_coins_are_loaded_again_with_parts_that_share_nothing(tmp_path, split):
     facts = stage.prepare(config(split=split, folds=3, simulated_candles=4000), tmp_path)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["failed"] == {}
@@ -78,7 +78,7 @@ def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_p
     coin = stage.load(tmp_path, "BTCUSDT")
     page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
     assert tuple(page["features"]) == coin.names == coin.scalers[0].names
-    page["features"] = page["features"][::-1]  # as when they are sorted
+    page["features"] = page["features"][::-1]  # as if they had been sorted
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps(page))
     turned = stage.load(tmp_path, "BTCUSDT")
     np.testing.assert_array_equal(turned.features, coin.features[:, ::-1])
@@ -86,7 +86,7 @@ def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_p
         turned.scaled(0)
 
 
-def test_rows_without_a_future_are_counted_and_in_no_part(tmp_path):
+def test_rows_without_a_future_are_counted_and_belong_to_no_part(tmp_path):
     facts = stage.prepare(config(horizon=7), tmp_path)
     for symbol in COINS:
         coin = stage.load(tmp_path, symbol)
@@ -95,7 +95,7 @@ def test_rows_without_a_future_are_counted_and_in_no_part(tmp_path):
         assert (coin.labels[used] >= 0).all()
 
 
-def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_path, files):
+def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
     names = [*COINS, "XRPUSDT", "ADAUSDT", "BNBUSDT", "DOGEUSDT", "LTCUSDT"]
     write(files, MADE["BTCUSDT"], "XRPUSDT-15m.csv", slice(0, 30))
     (files / "ADAUSDT-15m.csv").touch()
@@ -106,7 +106,7 @@ def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_pat
     reasons = {
         "XRPUSDT": "XRPUSDT: 30 rows are too few, 500 are needed",
         "ADAUSDT": "the file is empty",
-        "BNBUSDT": "no parquet file",
+        "BNBUSDT": "not a parquet file",
         "DOGEUSDT": "no window fits: 235 candles without a gap are needed",
         "LTCUSDT": "no file of its 15m candles",
     }
@@ -118,7 +118,7 @@ def test_coins_that_cannot_be_used_are_listed_and_do_not_stop_the_others(tmp_pat
         stage.load(tmp_path / "out", "XRPUSDT")
 
 
-def test_a_coin_of_another_time_is_left_out_and_does_not_move_the_cuts_of_the_others(tmp_path, files):
+def test_a_coin_of_another_period_is_left_out_and_does_not_move_the_cuts_of_the_others(tmp_path, files):
     alone = stage.prepare(config(folder=str(files)), tmp_path / "alone")
     old = MADE["BTCUSDT"].rows(slice(0, 800))
     old.time[:] -= 10_000 * 900_000
@@ -142,8 +142,8 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
     path.write_text(text)
     made = config(symbols=(), symbols_file=str(path), folder=str(files))
     assert stage.symbols(made.data) == ["BTCUSDT", "ETHUSDT"]
-    assert stage.inputs(made) == [path, files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
-    assert stage.inputs(config()) == []
+    assert stage.inputs(made.data) == [path, files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
+    assert stage.inputs(config().data) == []
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
         ({"split": "walk_forward", "folds": 1}, r"data\.folds=1 must be 2 or more"),
         ({"source": "kraken"}, r"data\.source=kraken is not known; give one of simulate, files, ccxt"),
         ({"source": "files"}, r"data\.source=files needs data\.folder"),
-        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no meaning with data\.source=simulate"),
-        ({"folder": "missing"}, r"data\.folder=missing: there is no such folder"),
+        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no effect with data\.source=simulate"),
+        ({"folder": "missing"}, r"data\.folder=missing: no such folder"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_once_and_in_a_line(tmp_path, changed, message):
+def test_invalid_settings_are_refused_once_and_in_one_line(tmp_path, changed, message):
     with pytest.raises(UserError, match=message) as error:
         stage.prepare(config(**changed), tmp_path)
     assert "\n" not in str(error.value)
@@ -176,5 +176,5 @@ def test_candles_that_changed_since_they_were_prepared_are_refused(tmp_path):
     stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
     page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps({**page, "hash": "0" * 64}))
-    with pytest.raises(UserError, match="not the candles that were prepared"):
+    with pytest.raises(UserError, match="the candles have changed since they were prepared"):
         stage.load(tmp_path, "BTCUSDT")

@@ -1,4 +1,4 @@
-"""The evaluation tells skill from noise and leaks, chooses nothing on the test, and leaves nobody out."""
+"""The evaluation tells skill from noise and leaks, chooses nothing on the test, and leaves no coin out."""
 
 import json
 from dataclasses import replace
@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from common.errors import UserError
-from pipelines.workloads.crypto import data, judge, market
+from pipelines.workloads.crypto import baselines, data, market
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
 from pipelines.workloads.crypto.task import windows
-from tests.workloads.crypto.standin import CPU, fitted, prepared, scores
+from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
 
 
 def evaluated(config, models, folder):
-    (found,) = evaluate(config, models, folder, CPU, scores)
+    found, *_ = evaluate(config, models, folder, CPU, map_items)
     assert found.split == "test"
     json.dumps(found.summary, allow_nan=False)
     json.dumps(found.table, allow_nan=False)
@@ -25,8 +25,8 @@ def evaluated(config, models, folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def baselines_fitted_once():
-    """Most of an evaluation's time goes into fitting baselines; the same rows are not fitted twice here."""
-    fit, known = judge.baselines, {}
+    """Fit baselines once for the same rows, since they take most of the time of an evaluation."""
+    fit, known = baselines.fit_and_predict, {}
 
     def remembered(*arrays, seed):
         key = seed, *(array.tobytes() for array in arrays)
@@ -35,13 +35,13 @@ def baselines_fitted_once():
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "baselines", remembered)
+        patch.setattr(baselines, "fit_and_predict", remembered)
         yield
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    """Two coins whose future is known in part, and models that know it."""
+    """Two coins with a planted signal, and models that have found it."""
     folder = tmp_path_factory.mktemp("planted")
     config = prepared(folder, signal=1.0)
     models = fitted(config, folder)
@@ -119,10 +119,10 @@ def test_each_of_many_coins_is_held_to_a_wider_interval(planted, tmp_path):
     assert alone.summary["together"] is None
 
 
-# ---- figures
+# ---- metrics
 
 
-def test_figures_are_those_of_the_probabilities_in_the_per_window_file(planted):
+def test_metrics_follow_from_the_probabilities_in_the_per_window_file(planted):
     config, folder, models, found, pages = planted
     columns = {name: np.array(values) for name, values in found.examples.items()}
     assert list(columns) == ["symbol", "time_ms", "fold", "label", "SHORT", "NO_TRADE", "LONG"]
@@ -146,7 +146,7 @@ def test_figures_are_those_of_the_probabilities_in_the_per_window_file(planted):
     assert found.summary["n"] == len(columns["label"])
 
 
-def test_the_baselines_stand_in_the_models_table(planted):
+def test_the_baselines_are_in_the_same_table_as_the_model(planted):
     _, _, _, _, pages = planted
     rows = {row["predictor"]: row for row in pages["AAAUSDT"]["predictors"]}
     assert list(rows) == [
@@ -165,7 +165,7 @@ def test_the_baselines_stand_in_the_models_table(planted):
     assert pages["AAAUSDT"]["random_trades"]["low"] <= rows["random trades (median)"]["net_return"]
 
 
-def test_the_temperature_that_spoilt_a_model_is_found_and_its_probabilities_are_judged_as_they_are(planted):
+def test_the_temperature_of_a_distorted_model_is_found_but_its_own_probabilities_are_judged(planted):
     config, folder, _, found, _ = planted
     sharp = fitted(config, folder, only="AAAUSDT")
     sharp["AAAUSDT"].linear.weight.data *= 4
@@ -202,7 +202,7 @@ def test_threshold_and_temperature_see_no_test_row(planted, monkeypatch):
     ]
 
 
-def test_the_equity_curve_ends_where_the_figures_say_and_starts_at_one(planted):
+def test_the_equity_curve_starts_at_one_and_ends_at_the_net_return(planted):
     _, _, _, _, pages = planted
     for page in pages.values():
         curve = page["equity"]
@@ -217,7 +217,7 @@ def test_the_folds_of_a_walk_forward_are_judged_together_and_traded_one_by_one(w
     page = pages["AAAUSDT"]
     assert [fold["member"] for fold in page["folds"]] == ["AAAUSDT-1", "AAAUSDT-2", "AAAUSDT-3"]
     assert sum(fold["n"] for fold in page["folds"]) == page["figures"]["n"]
-    # No trade reaches across a seam, so the joined account is the product of the folds' accounts.
+    # No trade reaches from one fold into the next, so the joined account is the product of the folds' accounts.
     for each in pages.values():
         accounts = [1 + fold["net_return"] for fold in each["folds"]]
         assert 1 + each["backtest"]["net_return"] == pytest.approx(np.prod(accounts))
@@ -239,7 +239,7 @@ def test_members_without_a_model_are_listed_with_the_reason(walked):
     assert found.summary["BBBUSDT"]["folds"] == [1, 3]
 
 
-def test_a_coin_that_could_not_be_prepared_stands_in_the_table(tmp_path):
+def test_a_coin_that_could_not_be_prepared_is_in_the_table(tmp_path):
     files = tmp_path / "files"
     files.mkdir()
     made = market.simulate(("AAAUSDT",), 2500, "15m", 0)["AAAUSDT"]
@@ -252,18 +252,20 @@ def test_a_coin_that_could_not_be_prepared_stands_in_the_table(tmp_path):
     assert "30 rows are too few" in found.summary["failed"]["BBBUSDT"]
     assert found.table[-1] == {"coin": "BBBUSDT", "verdict": "not evaluated"}
     with pytest.raises(UserError, match="none of the 2 members has a trained model: AAAUSDT: no trained model; BBB"):
-        evaluate(config, {}, folder, CPU, scores)
+        evaluate(config, {}, folder, CPU, map_items)
 
 
-def test_one_model_of_all_coins_is_asked_with_each_coins_number_and_scaler(tmp_path):
+def test_a_pooled_model_gets_the_number_and_scaler_of_each_coin(tmp_path):
     config = prepared(tmp_path, model={"pooled": True}, signal=1.0, simulated_candles=4000)
     models = fitted(config, tmp_path)
     assert list(models) == ["all"]
     asked = []
     models["all"].register_forward_pre_hook(lambda module, inputs: asked.append(inputs[1].unique().tolist()))
-    found, pages = evaluated(config, models, tmp_path)
-    assert pages["all"] == {symbol: pages[symbol] for symbol in config.data.symbols}
-    assert all(page["folds"][0]["member"] == "all" for page in pages["all"].values())
+    found, of_member = evaluate(config, models, tmp_path, CPU, map_items)
+    pages = {name: json.loads(found.files[f"test/{name}.json"]) for name in config.data.symbols}
+    assert of_member.member == "all"
+    assert of_member.summary == pages
+    assert all(page["folds"][0]["member"] == "all" for page in pages.values())
     assert [numbers for number, numbers in enumerate(asked) if numbers not in asked[:number]] == [[0], [1]]
     assert found.summary["coins"] == 2
 
@@ -273,23 +275,26 @@ def test_a_model_of_other_candles_or_another_order_of_features_is_refused(plante
     model = models["AAAUSDT"]
     known = model.config
     for wrong, message in (
-        (replace(known, features=known.features[::-1]), "in this order, the prepared data of AAAUSDT are log_return_1"),
+        (
+            replace(known, features=known.features[::-1]),
+            "in this order, but the prepared data of AAAUSDT have log_",
+        ),
         (replace(known, about={"data_sha256": {"AAAUSDT": "0"}}), "the candles of AAAUSDT have changed since"),
     ):
         model.config = wrong
         try:
             with pytest.raises(UserError, match=message):
-                evaluate(config, models, folder, CPU, scores)
+                evaluate(config, models, folder, CPU, map_items)
         finally:
             model.config = known
 
 
-def test_a_model_that_is_not_finite_is_refused_by_the_coins_name(planted):
+def test_a_model_whose_outputs_are_not_finite_is_refused_with_the_coins_name(planted):
     config, folder, _, _, _ = planted
     models = fitted(config, folder, only="BBBUSDT")
     models["BBBUSDT"].linear.bias.data[0] = float("nan")
     with pytest.raises(UserError, match="BBBUSDT: the model's outputs are not finite"):
-        evaluate(config, models, folder, CPU, scores)
+        evaluate(config, models, folder, CPU, map_items)
 
 
 def test_the_ranking_follows_the_evidence_and_not_the_return(planted):

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from common.config import build
 from common.errors import UserError
-from pipelines.engine.config import build
-from pipelines.engine.data import MANIFEST
+from common.prepared import MANIFEST
 from pipelines.workloads.crypto import Config, data, task
 
 CPU = torch.device("cpu")
 COINS = ("AUSDT", "BUSDT")
+
+
+def of_member(config, folder, name):
+    return task.SignalTask(task.expand(config, folder)[name], folder, CPU)
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +81,18 @@ def test_members_are_coins_by_folds(prepared):
 
 def test_class_weights_come_from_training_counts(prepared):
     config, folder = prepared
-    made = task.SignalTask(config, folder, CPU, "AUSDT-2")
+    made = of_member(config, folder, "AUSDT-2")
     coin = data.load(folder, "AUSDT")
     counts = np.bincount(coin.labels[coin.folds[1]["train"]], minlength=3)
     np.testing.assert_allclose(made.class_weights, counts.sum() / (3 * counts), rtol=1e-6)
-    unweighted = task.SignalTask(changed(config, "training.class_weights=none"), folder, CPU, "AUSDT-2")
+    unweighted = of_member(changed(config, "training.class_weights=none"), folder, "AUSDT-2")
     assert unweighted.class_weights.tolist() == [1, 1, 1]
 
 
 def test_weights_are_taken_out_of_the_probabilities(prepared):
     """A model that knows no window must end at the classes' shares, however the loss weighs them."""
     config, folder = prepared
-    made = task.SignalTask(config, folder, CPU, "AUSDT-1")
+    made = of_member(config, folder, "AUSDT-1")
     batch = made.train.batch(torch.arange(made.train.size))
     logits = torch.zeros(3, requires_grad=True)
     optimizer = torch.optim.LBFGS([logits], max_iter=100)
@@ -108,7 +112,7 @@ def test_weights_are_taken_out_of_the_probabilities(prepared):
 
 def test_score_is_the_log_loss_without_weights(prepared):
     config, folder = prepared
-    made = task.SignalTask(config, folder, CPU, "AUSDT-1")
+    made = of_member(config, folder, "AUSDT-1")
     batch = made.validation.batch(torch.arange(50))
     found = made.score(made.model.eval(), batch)
     probabilities = made.model(batch["windows"], batch["coins"]).softmax(-1)
@@ -119,7 +123,7 @@ def test_score_is_the_log_loss_without_weights(prepared):
 def test_the_model_knows_what_its_use_needs(prepared):
     config, folder = prepared
     coin = data.load(folder, "BUSDT")
-    known = task.SignalTask(config, folder, CPU, "BUSDT-3").model.config
+    known = of_member(config, folder, "BUSDT-3").model.config
     assert known.features == coin.names
     assert known.coins == ("BUSDT",)
     assert known.scalers["BUSDT"]["mean"] == coin.scalers[2].mean.tolist()
@@ -137,4 +141,4 @@ def test_a_coin_that_could_not_be_prepared_says_why(prepared, tmp_path):
     asked = changed(config, "data.symbols=[AUSDT,CUSDT]")
     assert "CUSDT-1" in task.members(asked, tmp_path)
     with pytest.raises(UserError, match="30 candles are too few"):
-        task.SignalTask(asked, tmp_path, CPU, "CUSDT-1")
+        of_member(asked, tmp_path, "CUSDT-1")

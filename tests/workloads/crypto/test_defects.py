@@ -1,8 +1,9 @@
-"""What per-coin classifiers of market moves were found to get wrong elsewhere, each made impossible by name.
+"""Mistakes that per-coin classifiers of market moves were found to make elsewhere, each ruled out by a test.
 
-Others of the kind stand beside what they are about: batches of one and windows copied 60 times (test_cnn_lstm,
+More of them are tested beside what they concern: batches of one and windows copied 60 times (test_cnn_lstm,
 test_crypto_task), coins that fail or are trained again (test_crypto), the accuracy shown without the majority
-(test_crypto_report), open candles and gaps (test_candles), five of six shipped models (test_judge).
+(test_crypto_report), open candles and gaps (test_candle_checks, test_candles), features in units of the price
+(test_features), stops checked after targets (test_backtest), five of six published models (test_classification).
 """
 
 import json
@@ -16,30 +17,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from common.provenance import ROOT
 from models import io
 from models.cnn_lstm import CNNLSTM
-from pipelines.engine.runs import ROOT
-from pipelines.workloads.crypto import backtest, data, features, judge, market, splits
+from pipelines.workloads.crypto import backtest, classification, data, features, market, splits
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
 from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.task import model_config
-from tests.workloads.crypto.standin import CPU, fitted, prepared, scores
+from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
 
 STEP = 900_000
 COIN = market.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
 
 
 def made(close, volume=None):
-    """Candles that open, stay and close at `close`."""
+    """Return candles whose prices are all `close`."""
     close = np.asarray(close, np.float64)
     volume = np.ones(len(close)) if volume is None else volume
     return Candles("BTCUSDT", STEP, market.START + STEP * np.arange(len(close)), close, close, close, close, volume)
 
 
 def usable(candles, lookback):
-    """Features, their names, labels, and the rows at which windows can end."""
+    """Return features, their names, labels, and the rows at which windows can end."""
     table, names = features.compute(candles, "default")
     labels = label(candles, "fixed", 3, 0.003)
     return table, names, labels, splits.usable(candles, table, labels, lookback)
@@ -52,7 +53,7 @@ def coin(tmp_path_factory):
     return prepared(folder, symbols=("AAAUSDT",), simulated_candles=2500, lookback=20), folder
 
 
-# ---- leaks and what is served
+# ---- leaks and serving
 
 
 def test_the_scaler_is_fitted_on_training_rows_only():
@@ -75,7 +76,7 @@ def test_features_in_another_order_or_number_are_refused_and_not_scaled_by_posit
     names, table = ("a", "b", "c"), np.random.default_rng(0).normal(size=(50, 3))
     scaler = Scaler.fit(names, table, np.arange(9, 50), 10)
     for wrong, columns in ((("b", "a", "c"), table), (("a", "b"), table[:, :2]), (names, table[:, :2])):
-        with pytest.raises(UserError, match="knows the features a, b, c in this order"):
+        with pytest.raises(UserError, match="fitted on the features a, b, c in this order"):
             scaler.transform(wrong, columns)
     again = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
     np.testing.assert_array_equal(again.transform(names, table), scaler.transform(names, table))
@@ -86,9 +87,9 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
     loaded = data.load(folder, "AAAUSDT")
     torch.manual_seed(0)
     model = CNNLSTM(model_config(config, [loaded], 0)).eval()
-    torch.nn.init.normal_(model.network.head[-1].weight)  # it starts at zero, which hides every difference
-    (found,) = evaluate(config, {"AAAUSDT": model}, folder, CPU, scores)
-    # A service holds no more candles than the features of its newest window need.
+    torch.nn.init.normal_(model.network.head[-1].weight)  # at its initial zeros all inputs give the same output
+    found, *_ = evaluate(config, {"AAAUSDT": model}, folder, CPU, map_items)
+    # A service keeps no more candles than the features of its newest window need.
     end = loaded.folds[0]["test"][-1]
     held = features.memory("default") + loaded.lookback - 1
     served = loaded.candles.rows(slice(end + 1 - held, end + 1))
@@ -135,7 +136,7 @@ def test_purge_and_embargo_leave_no_candle_in_two_parts_of_any_coin(horizon, loo
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("horizon", [1, 3, 10])
-def test_labels_without_a_full_future_are_dropped_and_never_no_trade(rule, horizon):
+def test_rows_without_a_full_future_are_unknown_and_never_no_trade(rule, horizon):
     labels = label(COIN, rule, horizon, 0.003)
     for segment in COIN.segments():
         assert (labels[segment][-horizon:] == UNKNOWN).all()
@@ -144,7 +145,7 @@ def test_labels_without_a_full_future_are_dropped_and_never_no_trade(rule, horiz
         assert int((labels != UNKNOWN).sum()) == known
 
 
-def test_no_off_by_one_the_label_starts_at_the_last_candle_of_its_window():
+def test_the_label_starts_at_the_last_candle_of_its_window():
     _, _, labels, ends = usable(COIN, 60)
     assert (splits.windows(ends, 60)[:, -1] == ends).all()
     move = COIN.close[ends + 3] / COIN.close[splits.windows(ends, 60)[:, -1]] - 1
@@ -153,7 +154,7 @@ def test_no_off_by_one_the_label_starts_at_the_last_candle_of_its_window():
 
 
 @pytest.mark.parametrize("lookback", [1, 60])
-def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(lookback):
+def test_no_window_crosses_a_gap_and_every_window_has_the_requested_lookback(lookback):
     candles = COIN.rows(np.delete(np.arange(2900), [700, 701, 1500]))
     table, _, labels, ends = usable(candles, lookback)
     rows = splits.windows(ends, lookback)
@@ -162,7 +163,7 @@ def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(
     assert (np.diff(candles.time[rows], axis=1) == STEP).all()
     assert np.isfinite(table[rows]).all()
     assert (labels[ends] != UNKNOWN).all()
-    # and no end that could be one is missing
+    # Every other row cannot be the end of a window.
     good = np.isfinite(table).all(1)
     for row in set(range(lookback - 1, len(candles))) - set(ends.tolist()):
         window = np.arange(row - lookback + 1, row + 1)
@@ -170,34 +171,34 @@ def test_no_window_crosses_a_gap_and_the_lookback_is_the_one_that_was_asked_for(
         assert apart or not good[window].all() or labels[row] == UNKNOWN
 
 
-def test_the_legacy_label_map_cannot_return_a_fall_is_0_nothing_is_1_and_a_rise_is_2():
+def test_a_fall_is_0_no_move_is_1_and_a_rise_is_2():
     assert label(made([100, 99, 99, 100]), "fixed", 1, 0.003).tolist() == [0, 1, 2, UNKNOWN]
     assert CLASSES == ("SHORT", "NO_TRADE", "LONG")
     for rule in RULES:
         assert set(np.unique(label(COIN, rule, 3, 0.003))) == {UNKNOWN, 0, 1, 2}
 
 
-# ---- what is told
+# ---- reporting
 
 
-def test_confusion_labels_keep_their_order_whatever_classes_occur():
-    found = judge.confusion(np.array([2, 2, 1]), np.array([0, 2, 2]))
+def test_the_confusion_matrix_has_the_same_order_whichever_classes_occur():
+    found = classification.confusion_matrix(np.array([2, 2, 1]), np.array([0, 2, 2]))
     assert found.tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 1]]
-    rows = judge.table_figures(found)["classes"]
+    rows = classification.confusion_metrics(found)["classes"]
     assert [row["class"] for row in rows] == ["SHORT", "NO_TRADE", "LONG"]
     assert ([row["labels"] for row in rows], [row["predictions"] for row in rows]) == ([1, 0, 2], [0, 1, 2])
 
 
-def test_accuracy_is_that_of_predictions_and_never_clipped_or_made_up():
+def test_accuracy_is_computed_from_predictions_and_never_clipped():
     labels = np.array([0, 1, 2] * 20)
     for predicted, accuracy in ((labels, 1.0), ((labels + 1) % 3, 0.0), (np.ones(60, int), 1 / 3)):
-        found = judge.figures(np.eye(3)[predicted], labels, np.full(3, 1 / 3))
+        found = classification.metrics(np.eye(3)[predicted], labels, np.full(3, 1 / 3))
         assert found["accuracy"] == pytest.approx(accuracy)
 
 
-def test_no_figure_decides_without_an_interval(coin):
+def test_every_comparison_has_an_interval(coin):
     config, folder = coin
-    (found,) = evaluate(config, fitted(config, folder), folder, CPU, scores)
+    found, *_ = evaluate(config, fitted(config, folder), folder, CPU, map_items)
     page = json.loads(found.files["test/AAAUSDT.json"])
     assert len(page["comparisons"]) == 5
     assert all(row["low"] < row["gain"] < row["high"] for row in page["comparisons"])
@@ -205,7 +206,7 @@ def test_no_figure_decides_without_an_interval(coin):
     assert low < page["figures"]["directional_hit_rate"] < high
 
 
-def test_a_threshold_below_the_cost_of_a_trade_is_refused_by_name():
+def test_a_threshold_below_the_cost_of_a_trade_names_the_key_and_the_cost():
     assert round_trip_cost() == pytest.approx(0.003)
     check_threshold(0.003)
     check_threshold(0.0025, fee=0.0005)
@@ -215,60 +216,7 @@ def test_a_threshold_below_the_cost_of_a_trade_is_refused_by_name():
         check_threshold(0.0025)
 
 
-# ---- features
-
-
-def test_default_features_are_free_of_scale_and_legacy_ones_are_in_units_of_the_price():
-    candles = COIN.rows(slice(0, 800))
-    prices = {each: getattr(candles, each) * 1000 for each in ("open", "high", "low", "close")}
-    scaled = Candles(candles.symbol, STEP, candles.time, **prices, volume=candles.volume * 7)
-    once, larger = (features.compute(each, "default")[0] for each in (candles, scaled))
-    np.testing.assert_allclose(larger, once, rtol=1e-6, atol=1e-9)
-    ratio = features.compute(scaled, "legacy")[0][-1] / features.compute(candles, "legacy")[0][-1]
-    assert int((ratio > 500).sum()) == 9  # of 15
-
-
-def test_volume_after_none_is_no_infinite_change():
-    volume = np.ones(400)
-    volume[300] = 0
-    table, names = features.compute(made(COIN.close[:400], volume), "legacy")
-    assert table[[300, 301], names.index("volume_change")].tolist() == [-1, 0]
-
-
-def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
-    with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
-        features.compute(COIN, "all")
-    assert [len(names) for names in features.SETS.values()] == [21, 15]
-    assert [features.compute(COIN, name)[0].shape[1] for name in features.SETS] == [21, 15]
-
-
 # ---- backtest
-
-
-def test_stop_is_checked_before_target():
-    market_ = {
-        "open": np.array([100.0, 100, 102]),
-        "high": np.array([100.0, 103, 102]),
-        "low": np.array([100.0, 97, 102]),
-        "close": np.array([100.0, 102, 102]),
-        "gap": np.zeros(3, bool),
-    }
-    for side, price in ((1, 98.0), (-1, 102.0)):
-        signal = np.array([side, 0, 0])
-        trades = backtest.run(**market_, signal=signal, stop=0.02, target=0.02, fee=0.0, slippage=0.0).trades
-        assert trades.reason == ("stop",)
-        assert (trades.entry[0], trades.exit[0], trades.ratio[0]) == (1, 1, pytest.approx(price / 100))
-
-
-def test_each_label_is_traded_to_its_own_side():
-    assert backtest.signals(np.eye(3), 0.5).tolist() == [-1, 0, 1]
-
-
-def test_the_maximum_drawdown_is_computed():
-    close = np.array([10.0, 10, 12, 6, 9])
-    market_ = {"open": close, "high": close, "low": close, "close": close, "gap": np.zeros(5, bool)}
-    result = backtest.run(**market_, signal=np.ones(5, int), fee=0.0, slippage=0.0)
-    assert backtest.figures(result, 1)["max_drawdown"] == 0.5
 
 
 def test_fee_and_slippage_of_the_config_are_paid(coin):
@@ -278,7 +226,7 @@ def test_fee_and_slippage_of_the_config_are_paid(coin):
     returns = []
     for fee, slippage in ((0.0, 0.0), (0.001, 0.0), (0.0, 0.001)):
         costs = config.evaluation.model_copy(update={"fee": fee, "slippage": slippage})
-        (found,) = evaluate(config.model_copy(update={"evaluation": costs}), models, folder, CPU, scores)
+        found, *_ = evaluate(config.model_copy(update={"evaluation": costs}), models, folder, CPU, map_items)
         page = json.loads(found.files["test/AAAUSDT.json"])
         tried = {row["threshold"]: row["net_return"] for row in page["folds"][0]["thresholds_tried"]}
         returns.append(tried[0.5])
@@ -294,7 +242,7 @@ def test_no_trade_is_filled_on_candles_of_another_part(tmp_path, monkeypatch):
         return run(*columns, **named)
 
     monkeypatch.setattr(backtest, "run", spied)
-    evaluate(config, fitted(config, tmp_path, only="AAAUSDT-2"), tmp_path, CPU, scores)
+    evaluate(config, fitted(config, tmp_path, only="AAAUSDT-2"), tmp_path, CPU, map_items)
     loaded = data.load(tmp_path, "AAAUSDT")
     parts = loaded.folds[1]
     for opens, part in ((traded[0], "validation"), (traded[-1], "test")):
@@ -325,7 +273,7 @@ def test_another_timeframe_does_not_overwrite_the_facts_of_a_coin(tmp_path):
     assert json.loads((tmp_path / "AAAUSDT-15m.json").read_text())["timeframe"] == "15m"
 
 
-def test_the_lookback_is_not_sixty_unless_it_is_asked_for(tmp_path):
+def test_the_lookback_is_the_configured_one(tmp_path):
     coins = {}
     for lookback in (20, 60):
         prepared(tmp_path / str(lookback), symbols=("AAAUSDT",), simulated_candles=2500, lookback=lookback)

@@ -1,4 +1,4 @@
-"""Features: known values, nothing from the future, from other coins' scales or from beyond a gap."""
+"""Features: known values, and nothing from the future or from beyond a gap."""
 
 import numpy as np
 import pandas as pd
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.features import SETS, TAIL, compute, memory
@@ -56,7 +57,7 @@ def test_features_do_not_depend_on_where_the_history_begins(name, start):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_row_is_used_once_its_whole_memory_is_there_and_not_before(name):
+def test_a_row_is_used_once_its_whole_memory_exists_and_not_before(name):
     table, _ = compute(candles(COIN.close[:300]), name)
     assert np.isnan(table[: memory(name) - 1]).all()
     assert np.isfinite(table[memory(name) - 1 :]).all()
@@ -102,7 +103,7 @@ def test_a_rise_of_one_percent_per_candle_gives_the_values_by_hand():
     assert last["band_width_20"] == pytest.approx(4 * deviation / mean)
 
 
-def test_wilder_and_exponential_averages_agree_with_the_recursive_ones_up_to_the_cut_tail():
+def test_wilder_and_exponential_averages_agree_with_the_recursive_ones_up_to_the_tail():
     made = COIN.rows(WHOLE)
     close = pd.Series(made.close)
     moves = close.diff().dropna()
@@ -115,7 +116,7 @@ def test_wilder_and_exponential_averages_agree_with_the_recursive_ones_up_to_the
     np.testing.assert_allclose(column(table, names, "close_over_ema_50")[warm], expected[warm], atol=1e-3)
 
 
-def test_the_legacy_set_is_the_seeds_fifteen_by_their_own_formulas():
+def test_the_fifteen_legacy_features_follow_their_formulas():
     made = COIN.rows(WHOLE)
     frame = pd.DataFrame({each: getattr(made, each) for each in ("high", "low", "close", "volume")})
     close, delta = frame.close, frame.close.diff()
@@ -145,7 +146,7 @@ def test_the_legacy_set_is_the_seeds_fifteen_by_their_own_formulas():
     table, names = compute(made, "legacy")
     assert names == tuple(expected)
     for name, values in expected.items():
-        exponential = name.startswith(("macd", "ema"))  # these are cut off; their unit is the price
+        exponential = name.startswith(("macd", "ema"))  # averages that are cut off, in units of the price
         tolerance = {"atol": 1e-3 * made.close.mean()} if exponential else {"rtol": 1e-9, "atol": 1e-9}
         found = column(table, names, name)[memory("legacy") :]
         np.testing.assert_allclose(found, values.to_numpy()[memory("legacy") :], err_msg=name, **tolerance)
@@ -158,3 +159,26 @@ def test_hours_and_weekdays_turn_in_utc():
     warm = slice(memory("default"), None)
     near(column(table, names, "hour_sin")[warm], np.sin(2 * np.pi * hours / 24)[warm])
     near(column(table, names, "weekday_cos")[warm], np.cos(2 * np.pi * days / 7)[warm])
+
+
+def test_default_features_are_free_of_scale_and_legacy_ones_are_in_units_of_the_price():
+    prices = {each: getattr(COIN, each) * 1000 for each in ("open", "high", "low", "close")}
+    scaled = Candles(COIN.symbol, COIN.timeframe_ms, COIN.time, **prices, volume=COIN.volume * 7)
+    once, larger = (compute(each, "default")[0] for each in (COIN, scaled))
+    np.testing.assert_allclose(larger, once, rtol=1e-6, atol=1e-9)
+    ratio = compute(scaled, "legacy")[0][-1] / compute(COIN, "legacy")[0][-1]
+    assert int((ratio > 500).sum()) == 9  # of 15
+
+
+def test_volume_after_a_candle_without_volume_is_no_infinite_change():
+    volume = np.ones(400)
+    volume[300] = 0
+    table, names = compute(candles(COIN.close[:400], volume=volume), "legacy")
+    assert table[[300, 301], names.index("volume_change")].tolist() == [-1, 0]
+
+
+def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
+    with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
+        compute(COIN, "all")
+    assert [len(names) for names in SETS.values()] == [21, 15]
+    assert [compute(COIN, name)[0].shape[1] for name in SETS] == [21, 15]

@@ -1,4 +1,4 @@
-"""Labels: known moves, known barriers, and nothing said about a future that is not there."""
+"""Labels: known moves and barriers, and no label without a full future."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def candles(close, high=None, low=None):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_no_future_reaches_across_a_gap(rule):
+def test_no_label_reaches_across_a_gap(rule):
     rows = np.r_[0:100, 102:200]
     whole = candles(100 * np.exp(np.cumsum(np.random.default_rng(0).normal(0, 0.004, 200))))
     labels = label(whole.rows(rows), rule, 3, 0.003)
@@ -53,7 +53,7 @@ def test_a_move_of_exactly_the_threshold_is_no_trade():
     assert label(candles([1.0, 1.5, 0.75]), "fixed", 1, 0.5).tolist() == [NO_TRADE, NO_TRADE, UNKNOWN]
 
 
-def test_the_volatility_rule_asks_for_more_after_wild_candles_and_never_for_less_than_the_threshold():
+def test_the_volatility_rule_demands_more_after_volatile_candles_and_never_less_than_the_threshold():
     rng = np.random.default_rng(0)
     wild, calm = rng.normal(0, 0.02, 60), rng.normal(0, 1e-5, 60)
     last = 0.01  # beyond the threshold, within half of 0.02 sqrt(3)
@@ -71,13 +71,13 @@ def test_the_volatility_rule_asks_for_more_after_wild_candles_and_never_for_less
         ([100.1, 100.9, 100.2], [99.9, 100.0, 99.9], NO_TRADE),
         ([100.1, 101.0, 100.2], [99.9, 100.0, 99.9], LONG),
         ([100.1, 100.2, 100.2], [99.9, 99.0, 99.9], SHORT),
-        ([101.5, 100.2, 100.2], [99.9, 98.0, 99.9], LONG),  # the first that is touched
+        ([101.5, 100.2, 100.2], [99.9, 98.0, 99.9], LONG),  # the one touched first
         ([100.5, 102.0, 100.2], [98.9, 98.0, 99.9], SHORT),
-        ([101.5, 100.2, 100.2], [98.5, 98.0, 99.9], NO_TRADE),  # both in one bar: the stop of either
+        ([101.5, 100.2, 100.2], [98.5, 98.0, 99.9], NO_TRADE),  # both in one candle: both sides are stopped
         ([100.1, 100.2, 100.2, 105.0], [99.9, 99.9, 99.9, 95.0], NO_TRADE),  # after the horizon
     ],
 )
-def test_the_barrier_that_is_touched_first_decides_and_both_in_one_bar_is_the_stop(highs, lows, expected):
+def test_the_barrier_touched_first_decides_and_within_one_candle_it_is_the_stop(highs, lows, expected):
     close = np.full(len(highs) + 1, 100.0)
     made = candles(close, [100, *highs], [100, *lows])
     assert label(made, "triple_barrier", 3, 0.01)[0] == expected
@@ -89,7 +89,7 @@ def test_a_stop_nearer_than_the_target_takes_trades_away():
     assert label(made, "triple_barrier", 3, 0.01, stop=0.005)[0] == NO_TRADE
 
 
-def test_what_cannot_be_labelled_is_refused():
+def test_invalid_rules_of_labels_are_refused():
     for arguments, message in (
         (("barrier", 3, 0.003), "data.label=barrier is not known; give one of fixed, volatility, triple_barrier"),
         (("fixed", 0, 0.003), "data.horizon=0"),

@@ -1,4 +1,4 @@
-"""The simulated market: reproducible, looking like coins, predictable as much as asked and no more."""
+"""Simulated market: reproducible, similar to real coins, and exactly as predictable as configured."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_every_candle_encloses_its_prices_and_lies_on_the_grid(signal):
         assert (np.diff(candles.time) > 0).all()
 
 
-def test_returns_have_fat_tails_clustered_volatility_and_a_market_in_common(fair):
+def test_returns_have_fat_tails_clustered_volatility_and_a_common_market(fair):
     for candles in fair.values():
         moves = returns(candles)
         assert 0.0015 < moves.std() < 0.006
@@ -70,7 +70,7 @@ def test_returns_have_fat_tails_clustered_volatility_and_a_market_in_common(fair
 
 
 def explained(candles, last_row_only):
-    """Share of the variance of the next three candles' return that a least-squares fit explains out of sample."""
+    """Return the share of the variance of the next three candles' return that a linear fit explains out of sample."""
     table, names = compute(candles, "default")
     close = np.log(candles.close)
     future, moves = np.full(len(close), np.nan), np.full((len(close), 30), np.nan)

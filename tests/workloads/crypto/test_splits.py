@@ -1,4 +1,4 @@
-"""Splits: windows where they may be, parts that share no candle, a scaler that knows training rows only."""
+"""Splits: valid windows, parts that share no candle, and a scaler fitted on training rows only."""
 
 from itertools import pairwise
 
@@ -24,7 +24,10 @@ from pipelines.workloads.crypto.splits import (
 
 STEP = 900_000
 COINS = market.simulate(("BTCUSDT", "ETHUSDT"), 3000, "15m", 2)
-LONG_TIME = {"BTCUSDT": STEP * np.arange(10_000), "ETHUSDT": STEP * np.arange(4000, 10_000)}  # listed later
+LONG_TIME = {
+    "BTCUSDT": STEP * np.arange(10_000),
+    "ETHUSDT": STEP * np.arange(4000, 10_000),
+}  # ETH starts later
 
 
 def prepared(candles, lookback, horizon=3):
@@ -40,15 +43,12 @@ def test_purge_is_the_horizon_and_embargo_the_lookback():
     assert fold.cuts == (0, 7000 * STEP, 8500 * STEP, 10_000 * STEP)
 
 
-def test_without_purge_or_embargo_the_checker_speaks():
+def test_without_purge_or_embargo_the_check_fails():
     times = {"BTCUSDT": LONG_TIME["BTCUSDT"]}
     fold = chronological(times, FRACTIONS, 3, 60, STEP)
     assert_disjoint(times, fold, 3, 60, STEP)
-    for horizon, lookback in (
-        (5, 60),
-        (3, 62),
-    ):  # one candle lies between the parts: 3 + 60 rows are left out, 62 would do
-        with pytest.raises(AssertionError, match="train knows candles up to"):
+    for horizon, lookback in ((5, 60), (3, 62)):  # one candle lies between the parts, and two more are claimed here
+        with pytest.raises(AssertionError, match="train uses candles up to"):
             assert_disjoint(times, fold, horizon, lookback, STEP)
 
 
@@ -76,7 +76,7 @@ def test_walk_forward_trains_on_all_time_before_each_test_and_tests_follow_each_
     assert share == pytest.approx(0.15, abs=1e-3)
 
 
-def test_splits_that_cannot_be_are_refused():
+def test_invalid_splits_are_refused():
     with pytest.raises(UserError, match=r"data\.split=random is not known; give one of chronological, walk_forward"):
         divide(LONG_TIME, "random", 5, 3, 60, STEP)
     with pytest.raises(UserError, match=r"data\.folds=1 must be 2 or more"):
@@ -106,6 +106,6 @@ def test_a_constant_feature_is_scaled_to_zero(value):
         {"names": ["a"], "mean": [float("nan")], "std": [1.0]},
     ],
 )
-def test_what_is_no_scaler_is_refused(plain):
+def test_an_invalid_scaler_is_refused(plain):
     with pytest.raises(UserError, match="scaler"):
         Scaler.from_dict(plain)

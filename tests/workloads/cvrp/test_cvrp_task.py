@@ -1,9 +1,8 @@
-"""Instances as pure functions of (seed, item), and REINFORCE on them."""
+"""REINFORCE on routing policies: the loss, its baselines, and when the rollout baseline is replaced."""
 
 import pytest
 import torch
 
-from common.random import derive_key
 from models.routing.environment import Instances
 from pipelines.workloads.cvrp import Config, instances
 from pipelines.workloads.cvrp.task import CvrpTask
@@ -23,60 +22,8 @@ def task(tmp_path, **training):
     return CvrpTask(config(**training), tmp_path, CPU)
 
 
-@pytest.mark.parametrize(("name", "largest"), [("uniform", 9), ("grid", 10), ("clustered", 9)])
-def test_a_distribution_keeps_its_ranges_and_uses_them(name, largest):
-    data = Config.model_validate({"data": {"distribution": name}}).data
-    fields = instances.generate(data, derive_key(0, "x"), torch.arange(3000))
-    demand = fields["demand"]
-    assert (demand[:, 0] == 0).all()
-    assert torch.equal(demand[:, 1:].unique(), torch.arange(1.0, largest + 1))
-    assert fields["locs"].min() >= 0
-    assert fields["locs"].max() <= 1
-    assert (fields["capacity"] == 30).all()
-    if name == "grid":
-        assert torch.equal((fields["locs"] * 100).round().unique(), torch.arange(101.0))
-    counts = torch.bincount(demand[:, 1:].flatten().long())[1:]
-    assert counts.max() / counts.min() < 1.1
-
-
-def test_clustered_customers_lie_closer_together_than_uniform_ones():
-    spread = {}
-    for name in ("uniform", "clustered"):
-        data = Config.model_validate({"data": {"distribution": name}}).data
-        locs = instances.generate(data, 1, torch.arange(500))["locs"][:, 1:]
-        distance = torch.cdist(locs, locs) + 9 * torch.eye(20)
-        spread[name] = distance.min(-1).values.mean()
-    assert spread["clustered"] < 0.7 * spread["uniform"]
-
-
-def test_an_instance_depends_on_its_item_and_seed_only():
-    data = config().data
-    key = instances.stream_key(3, "train")
-    together = instances.generate(data, key, torch.arange(10))
-    alone = instances.generate(data, key, torch.tensor([7]))
-    for name, tensor in alone.items():
-        assert torch.equal(tensor[0], together[name][7])
-    other = instances.generate(data, instances.stream_key(4, "train"), torch.tensor([7]))
-    assert not torch.equal(other["locs"], alone["locs"])
-
-
-def test_validation_and_test_have_streams_that_no_training_seed_reaches():
-    held_out = {instances.stream_key(seed, split) for seed in range(2000) for split in ("validation", "test")}
-    assert len(held_out) == 2
-    assert held_out.isdisjoint(instances.stream_key(seed, "train") for seed in range(2000))
-
-
-def test_prepared_instances_read_back_as_generated(tmp_path):
-    settings = config()
-    instances.prepare(settings, tmp_path)
-    expected = instances.generate(settings.data, instances.stream_key(0, "validation"), torch.arange(6))
-    loaded = instances.load(tmp_path, "validation")
-    assert loaded.keys() == expected.keys()
-    assert all(torch.equal(loaded[name], expected[name]) for name in expected)
-
-
 def test_the_loss_of_a_batch_is_the_sum_over_its_parts(tmp_path):
-    """So accumulation and processes change nothing: noise goes with the item, not with its place in a batch."""
+    """Noise goes with the item, not with its place in a batch, so accumulation and processes change nothing."""
     subject = task(tmp_path)
     whole = subject.loss(subject.model, subject.train.batch(torch.arange(6)))
     parts = [subject.loss(subject.model, subject.train.batch(items)) for items in torch.arange(6).split(2)]

@@ -31,12 +31,12 @@ def test_a_solution_is_accepted(routes):
         ([], r"customer 1 is on no route \(0 of 5 are\)"),
         ([[1, 2, 3], [4, 5, 1]], "customer 1 is visited twice, by route 1 and by route 2"),
         ([[1, 1, 2, 3], [4, 5]], "customer 1 is visited twice, by route 1 and by route 1"),
-        ([[1, 2, 3], [4, 6]], "route 2 visits node 6, the customers are 1 to 5"),
-        ([[1, 2, 3], [4, -1]], "route 2 visits node -1, the customers are 1 to 5"),
-        ([[1, 2, 3], [4, 5.0]], "route 2 visits 5.0, which is no node number"),
+        ([[1, 2, 3], [4, 6]], "route 2 visits node 6; the customers are 1 to 5"),
+        ([[1, 2, 3], [4, -1]], "route 2 visits node -1; the customers are 1 to 5"),
+        ([[1, 2, 3], [4, 5.0]], "route 2 visits 5.0, which is not a node number"),
         ([[1, 2, 3], [], [4, 5]], "route 2 is empty"),
         ([[1, 2, 0, 3], [4, 5]], "route 1 visits the depot between customers"),
-        ([[1, 2, 3, 5], [4]], "route 1 carries 11, the capacity is 10"),
+        ([[1, 2, 3, 5], [4]], "route 1 carries 11; the capacity is 10"),
     ],
 )
 def test_a_violation_is_named(routes, message):

@@ -1,4 +1,4 @@
-"""Images whose score is their brightness, a comparator that sees it, and a single process that evaluates."""
+"""Images scored by brightness, a comparator that sees it, and a `map_items` of a single process."""
 
 from types import SimpleNamespace
 
@@ -43,16 +43,16 @@ def comparisons(theta=1, levels=10, families=("any",), pairs=300):
 
 
 def labelled(scores, part, theta, count, generator):
-    """(P, 3): pairs of different images of the part, and their labels."""
+    """Pairs of different images of the part, with their labels, (P, 3)."""
     first, second = generator.choice(part, (2, 2 * count))
     first, second = first[first != second][:count], second[first != second][:count]
     return np.stack([first, second, label(scores[first], scores[second], theta)], axis=1)
 
 
 class Brightness(nn.Module):
-    """Knows the score from the mean brightness, and answers by the model of Davidson.
+    """Comparator that reads the score off the mean brightness and answers by Davidson's model.
 
-    `error` of the score that it sees; `lean` is what it adds to the logit of First, whatever it sees.
+    `error` scales the error of the scores it reads; `lean` is added to the logit of First of every pair.
     """
 
     def __init__(self, discrimination=12.0, tie=4.5, error=0.0, lean=0.0):
@@ -63,7 +63,7 @@ class Brightness(nn.Module):
     def encode(self, images):
         self.encoded.append(len(images))
         seen = images.float().mean((1, 2, 3)) / 20 - 1
-        # An error that belongs to the image: a function of what it looks like.
+        # The error is a function of the image, so it is the same in every comparison.
         return (seen + self.error * torch.sin(1000 * seen))[:, None] * 0.5
 
     def compare_encoded(self, encoded, first, second):
@@ -72,7 +72,12 @@ class Brightness(nn.Module):
 
 
 @torch.no_grad()
-def score(source, function, batch_size=64):
-    """As the engine evaluates in a single process."""
+def map_items(source, function, batch_size=64):
+    """Map the source's items as the engine does in a single process."""
     batches = [function(source.batch(items)) for items in torch.arange(source.size).split(batch_size)]
     return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def one_hot(labels):
+    """Answers (P,) as probabilities (P, 3)."""
+    return np.eye(3)[labels]

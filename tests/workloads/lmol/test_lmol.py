@@ -1,12 +1,12 @@
-"""The commands a user types for comparisons, on few and small images."""
+"""The commands that a user types to train and evaluate comparators, on few and small images."""
 
 import json
 
 import pytest
 import torch
 
+from common.config import load
 from models import io
-from pipelines.engine.config import load
 from pipelines.workloads.lmol import WORKLOAD
 from tests import stages, towers
 from tests.stages import ROOT, records, refused, stage, stage_here
@@ -25,7 +25,7 @@ TINY = [
     *FEW,
     "model.width=16",
     "training.steps=12",
-    "training.schedule=constant",  # of one course however long a run is
+    "training.schedule=constant",  # the same course however long a run is
     "training.validation_steps=4",
     "training.checkpoint_steps=4",
 ]
@@ -42,7 +42,7 @@ def succeeded(done):
 
 
 def train_in_two(folder, name, words):
-    """Train under `name` for 7 steps, and then by --resume to the 12th."""
+    """Train under `name` for 7 steps, then with --resume up to step 12."""
     succeeded(stage(folder, "train.py", *words, "training.steps=7", "--name", name))
     done = succeeded(stage(folder, "train.py", *LMOL, "--name", name, "--resume", "training.steps=12"))
     assert "resumed from" in done.stdout + done.stderr
@@ -85,7 +85,7 @@ def test_the_best_model_answers_without_the_pipeline(trained):
 
 
 def export(folder, name, *words):
-    """What the export of a run in `folder` says, and its manifest."""
+    """Export a run in `folder` and return the manifest."""
     said = succeeded(stages.export("safetensors", f"runs/lmol/{name}", *words, folder=folder)).stdout
     assert said.count("equal to model/best in every weight and output") == 1
     return json.loads((folder / "runs/lmol" / name / "exports/safetensors/manifest.json").read_text())
@@ -115,7 +115,7 @@ def test_images_read_by_workers_end_in_the_same_bits_and_figures(trained):
     summaries = []
     for name, loader in (("here", "resident"), ("streamed", "stream")):
         succeeded(stage(trained, "train.py", *TINY, "--name", name, f"data.loader={loader}"))
-        # The other way round for the evaluation: how data are loaded is never settled.
+        # The evaluation uses the other loader, because a run does not fix how data are loaded.
         other = {"resident": "stream", "stream": "resident"}[loader]
         succeeded(stage(trained, "evaluate.py", *LMOL, "--name", name, f"data.loader={other}"))
         summaries.append(json.loads((trained / f"runs/lmol/{name}/evaluations/test.json").read_text()))
@@ -151,7 +151,7 @@ def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_expo
     export(trained, "tower")
     towers.save_tower("dinov2", base, seed=1)
     done = stage(trained, "evaluate.py", *LMOL, "--name", "tower")
-    refused(done, "are not those that this model was trained on")
+    refused(done, "are not the ones that this model was trained on")
 
 
 @pytest.mark.slow
@@ -188,7 +188,8 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
     assert manifest["files"]["merged/model.safetensors"]["bytes"] > manifest["files"]["model.safetensors"]["bytes"]
     assert manifest["maximum_absolute_difference"]["merged_output"] < 1e-3
     assert not any(name.startswith("merged/") for name in export(trained, "unpooled")["files"])
-    assert not list((trained / "runs/lmol/unpooled/exports/safetensors/merged").glob("*"))  # it would be an older one
+    # The second export removed the merged model of the first.
+    assert not list((trained / "runs/lmol/unpooled/exports/safetensors/merged").glob("*"))
 
 
 @pytest.mark.slow
@@ -199,7 +200,7 @@ def test_two_processes_resume_what_is_trained_on_a_base(trained, words):
     both = {"processes": 2, "ACCELERATE_USE_CPU": "true"}
     succeeded(stage(trained, "train.py", *words, "--name", name, **both))
     succeeded(stage(trained, "train.py", *words, "training.steps=7", "--name", f"{name}-resumed", **both))
-    # A run may go on with data loaded the other way.
+    # A run may be resumed with the other loader.
     again = ["--name", f"{name}-resumed", "--resume", "training.steps=12", "data.loader=stream"]
     succeeded(stage(trained, "train.py", *LMOL, *again, **both))
     assert weights(trained / f"runs/lmol/{name}-resumed") == weights(trained / f"runs/lmol/{name}")

@@ -1,4 +1,4 @@
-"""Prepared comparisons: parts without leaks, what was written is what is read, and refusals of what cannot be asked."""
+"""Prepared comparisons: parts without leaks, files read as they were written, refusals of unusable sources."""
 
 import csv
 import json
@@ -14,6 +14,7 @@ from models import images
 from models.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import data, sources
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
+from pipelines.workloads.lmol.sources import photos as photo_source
 
 
 def config(source="digits", **fields):
@@ -46,7 +47,7 @@ def picture(seed, side=24):
 
 
 def user_folder(path, scores):
-    """{name: score}, a picture for each."""
+    """A folder with a picture for each name, and a CSV of {name: score}."""
     for seed, name in enumerate(scores):
         picture(seed).save(path / name)
     with (path / "scores.csv").open("w", newline="") as file:
@@ -66,7 +67,7 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory):
-    """A folder of 40 images with scores in sixtieths, of which the first three are one picture."""
+    """A folder of 40 images with scores in sixtieths, the first three of which show one picture."""
     path = tmp_path_factory.mktemp("mine")
     user_folder(path, {f"{row:02d}.png": f"{(60 + 7 * row) / 60:.6f}" for row in range(40)})
     for row in (1, 2):
@@ -152,10 +153,10 @@ def test_digits_are_split_and_balanced(digits):
 
 def test_photos_are_split_by_photo(photos):
     comparisons, facts = photos
-    assert facts["groups"] == len(sources.PHOTOS)
+    assert facts["groups"] == len(photo_source.PHOTOS)
     assert all(facts[part]["groups"] >= 2 for part in PARTS)
     assert (comparisons.unit, comparisons.theta) == (0.001, 65)
-    assert set(comparisons.families) == {"pristine", *sources.FAMILIES}
+    assert set(comparisons.families) == {"pristine", *photo_source.FAMILIES}
 
 
 def test_what_is_read_is_what_the_source_gave(mine):
@@ -166,7 +167,7 @@ def test_what_is_read_is_what_the_source_gave(mine):
     assert comparisons.names == source.names
     assert (facts["unit"], comparisons.unit, comparisons.theta) == ("1/60", 1 / 60, 12)
     assert comparisons.attribute == "score"
-    comparisons.images[0, 0, 0] = 1  # can be written to, as tensors made of it can
+    comparisons.images[0, 0, 0] = 1  # the memory is writable, as torch expects
 
 
 def test_near_duplicates_are_brought_to_one_side_and_named(mine):
@@ -181,7 +182,7 @@ def test_a_chain_of_duplicates_is_one_group(monkeypatch):
     monkeypatch.setattr(images, "near_duplicates", lambda squares: np.array([[0, 1], [1, 2], [2, 3]]))
     groups, merged = data._grouped(source)
     assert groups == ["a", "a", "a", "a", "d"]
-    assert merged == [["v", "w"], ["x", "y"]]  # w and x are of one group already
+    assert merged == [["v", "w"], ["x", "y"]]  # w and x are in one group already
 
 
 def test_preparing_twice_gives_the_same_bytes_and_another_seed_or_fold_others(tmp_path):
@@ -216,7 +217,7 @@ def test_the_bounds_of_the_config_hold(tmp_path):
     ("scores", "fields", "texts"),
     [
         ([1, 2], {}, ("2 usable images in 2 groups", "data.folds=5")),
-        ([1, 2, 3], {"folds": 3}, ("the train part has 1, two are needed",)),
+        ([1, 2, 3], {"folds": 3}, ("the train part has 1, but two are needed",)),
         ([4] * 20, {}, ("differ by 0 at most", "give images with different scores")),
         (range(20), {"theta": 50}, ("12 training images", "data.theta=50", "give a data.theta below")),
         (
@@ -236,7 +237,7 @@ def test_what_cannot_be_asked_about_is_refused_with_the_remedy(tmp_path, scores,
 
 def test_inputs_are_the_files_of_the_user(mine):
     path, *_ = mine
-    found = data.inputs(config(path))
+    found = sources.inputs(config(path).data.source)
     assert found[0] == path / "scores.csv"
     assert len(found) == 41
-    assert data.inputs(config("photos")) == []
+    assert sources.inputs("photos") == []

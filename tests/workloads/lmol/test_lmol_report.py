@@ -1,4 +1,4 @@
-"""The page of an evaluated run: pictures, plots, no file beside it, no markup from the data."""
+"""The page of an evaluated run: pictures and plots inside it, and no markup from the data."""
 
 import base64
 import io
@@ -12,21 +12,23 @@ import pytest
 import torch
 from PIL import Image
 
-from pipelines.engine.runs import Run
+from pipelines.engine.run import Run
 from pipelines.report import page as engine_report
-from pipelines.workloads.lmol import data, evaluation, report
-from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, score
+from pipelines.workloads.lmol import data, evaluation, intervals, pictures, report
+from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items
 
 
 def page(folder, model, found):
-    """The run of an evaluation that was kept, and its sections by heading."""
+    """The run in which an evaluation was kept, and its sections by heading."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda folder: found)
-        patch.setattr(evaluation, "RESAMPLES", 50)
-        (result,) = evaluation.evaluate(CONFIG, model, Path("unread"), torch.device("cpu"), score)
-        run = Run("lmol", "default", folder / "run")
-        engine_report.keep(run, result)
-        return run, dict(report.sections(CONFIG, model, run))
+        patch.setattr(intervals, "RESAMPLES", 50)
+        (result,) = evaluation.evaluate(CONFIG, {"default": model}, Path("unread"), torch.device("cpu"), map_items)
+        patch.chdir(folder)
+        run = Run("lmol", "default")
+        run.evaluations = folder / "evaluations"  # found from other folders too
+        kept = engine_report.keep(run, [result])
+        return run, dict(report.sections(CONFIG, {"default": model}, kept, run))
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +41,14 @@ def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
     _, parts = shown
     assert list(parts) == [
         "Test images by score, the highest first",
-        "Scores beside the known ones",
-        "Answers: how sure, how right",
+        "Scores against the known ones",
+        "Answers: confidence and accuracy",
         "Accuracy by family",
         "The surest mistakes",
     ]
     strip = parts["Test images by score, the highest first"]
     scores = [float(value) for value in re.findall(r"<b>(-?[\d.e+-]+)</b> ±", strip)]
-    assert len(scores) == evaluation.STRIP
+    assert len(scores) == pictures.STRIP
     assert scores == sorted(scores, reverse=True)
     mistakes = parts["The surest mistakes"]
     assert mistakes.count("<img") == 2 * mistakes.count("labelled")
@@ -61,7 +63,7 @@ def test_pictures_are_the_images_themselves_within_the_page(shown):
     sources = re.findall(r'src="([^"]*)"', "".join(parts.values()))
     found = comparisons()
     originals = {image.tobytes() for image in found.images[found.parts["test"]][..., 0]}
-    assert len(sources) > evaluation.STRIP
+    assert len(sources) > pictures.STRIP
     for source in sources:
         kind, _, code = source.partition(",")
         assert kind == "data:image/png;base64"
@@ -84,7 +86,7 @@ def test_files_beside_the_evaluation_are_complete(shown):
 
 def test_a_model_without_mistakes_and_families_needs_no_section_for_them_and_colours_stay(tmp_path):
     found = comparisons()
-    colour = replace(found, images=found.images + np.array([246, 0, 10], dtype=np.uint8))  # 246: ten less
+    colour = replace(found, images=found.images + np.array([246, 0, 10], dtype=np.uint8))  # 246 is ten less
     _, parts = page(tmp_path, Brightness(), colour)
     assert "The surest mistakes" not in parts
     assert "Accuracy by family" not in parts

@@ -1,4 +1,4 @@
-"""Parts share no group; pairs are drawn once, labelled exactly, balanced for training and natural for evaluation."""
+"""Parts that share no group; pairs drawn once, labelled exactly, balanced for training, natural for evaluation."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -16,13 +16,13 @@ scores_of_few = st.lists(st.integers(-20, 20), min_size=2, max_size=40).map(np.a
 
 
 def labels_of_all(scores, theta):
-    """(First or Second, Similar) counts over all unordered pairs, one by one."""
+    """Count (First or Second, Similar) over all unordered pairs, one by one."""
     similar = sum(abs(int(a) - int(b)) <= theta for a, b in combinations(scores, 2))
     return len(scores) * (len(scores) - 1) // 2 - similar, similar
 
 
 def check(rows, scores, images, theta):
-    """What holds for pairs of any part."""
+    """Check the properties of pairs of any part."""
     assert rows.dtype == np.int64
     assert rows.shape == (len(rows), 3)
     assert set(rows[:, :2].ravel()) <= set(images)
@@ -78,7 +78,7 @@ def test_the_widest_theta_is_the_last_that_keeps_the_share(scores, share):
 
 
 def test_a_difference_of_exactly_theta_is_similar():
-    """Scores in sixtieths, theta a fifth: in floating point one difference in eight falls on the wrong side."""
+    """With scores in sixtieths and theta 0.2, floating point puts one difference in eight on the wrong side."""
     low = np.arange(60, 289)
     assert (pairs.label(low + 12, low, 12) == SIMILAR).all()
     assert (pairs.label(low, low + 12, 12) == SIMILAR).all()
@@ -95,7 +95,7 @@ def test_training_reaches_what_is_asked_for_where_it_can():
     tight = pairs.training(scores, np.arange(600), 0, 3000, 20, 0)
     degrees = np.bincount(tight[:, :2].ravel())
     assert degrees.max() == 20
-    assert len(tight) > 0.9 * 600 * 20 / 2  # nearly all that the bound leaves
+    assert len(tight) > 0.9 * 600 * 20 / 2  # nearly as many as the bound allows
 
 
 def test_either_order_is_as_likely():
@@ -104,7 +104,7 @@ def test_either_order_is_as_likely():
         pairs.training(scores, np.arange(300), 1, 2000, 200, 0),
         pairs.evaluation(scores, np.arange(300), 1, 6000, 0),
     ):
-        # Of image numbers, which say nothing about scores, the smaller is first in half the pairs of each label.
+        # Image numbers are unrelated to scores, so the smaller comes first in half the pairs of each label.
         for label in (FIRST, SECOND, SIMILAR):
             of_label = rows[rows[:, 2] == label]
             share = (of_label[:, 0] < of_label[:, 1]).mean()

@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 
 from pipelines.workloads.tinystories import stories
+from pipelines.workloads.tinystories.grammar import grammar
 
+LISTS, PLOTS = grammar().lists, grammar().plots
 CHARACTERS = 400_000
 
 
@@ -51,8 +53,8 @@ def test_stories_are_short_plain_ascii(told):
 
 def test_every_telling_of_every_plot_can_be_told():
     rng = random.Random(0)
-    for plot in stories.PLOTS:
-        for beat in [stories.OPENINGS, stories.PASTIMES, *plot.beats, stories.AFTERWARDS, stories.ENDINGS]:
+    for plot in PLOTS:
+        for beat in [LISTS["openings"], LISTS["pastimes"], *plot.beats, LISTS["afterwards"], LISTS["endings"]]:
             world = stories.cast(rng, plot)
             for telling in dict.fromkeys(beat):
                 text = stories.phrase(rng, world, telling)
@@ -72,15 +74,15 @@ def test_sentences_begin_with_a_capital_and_articles_agree(told):
 def test_a_hero_is_he_or_she_throughout():
     rng = random.Random(0)
     for _ in range(300):
-        world = stories.cast(rng, rng.choice(stories.PLOTS))
+        world = stories.cast(rng, rng.choice(PLOTS))
         assert (world["he"], world["his"], world["himself"]) in {("he", "his", "himself"), ("she", "her", "herself")}
-        assert world["hero"] in (stories.GIRLS if world["he"] == "she" else stories.BOYS)
-        assert world["friend"] in (stories.GIRLS if world["fhe"] == "she" else stories.BOYS)
+        assert world["hero"] in (LISTS["girls"] if world["he"] == "she" else LISTS["boys"])
+        assert world["friend"] in (LISTS["girls"] if world["fhe"] == "she" else LISTS["boys"])
         assert world["hero"] != world["friend"]
 
 
 def test_the_hero_of_the_first_sentence_comes_back_to_the_end(told):
-    names = re.compile(rf"\b({'|'.join([*stories.GIRLS, *stories.BOYS])})\b")
+    names = re.compile(rf"\b({'|'.join([*LISTS['girls'], *LISTS['boys']])})\b")
     for story in told:
         assert Counter(names.findall(story)).most_common(1)[0][1] >= 3
     heroes = [names.search(story)[1] for story in told]
@@ -94,7 +96,7 @@ def test_the_text_is_varied(told):
     assert len(words) > 1300
     spans = Counter(text[place : place + 40] for place in range(0, len(text) - 40, 7))
     assert sum(count == 1 for count in spans.values()) > 0.8 * sum(spans.values())
-    assert len(stories.PLOTS) >= 8
+    assert len(PLOTS) >= 8
 
 
 def test_few_stories_share_a_row_of_sentences(told):

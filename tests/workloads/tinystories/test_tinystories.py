@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.config import load
 from common.errors import UserError
 from models import io
-from pipelines.engine import data
-from pipelines.engine.config import load
+from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD
 from tests import stages
 from tests.stages import ROOT, records, refused, stage, stage_here
@@ -80,7 +80,8 @@ def test_the_export_is_complete_and_tells_a_story(trained):
     assert done.returncode == 0, done.stderr
     folder = trained / "runs/tinystories/default/exports/rp2040"
     manifest = json.loads((folder / "manifest.json").read_text())
-    names = {"model_256p.bin", "vocab_256p.bin", "config_256p.json", "inference.py", "story.uf2"}
+    code = {"inference.py", "inference_files.py", "inference_model.py"}
+    names = code | {"model_256p.bin", "vocab_256p.bin", "config_256p.json", "story.uf2"}
     assert set(manifest["files"]) == names
     assert names <= {path.name for path in folder.iterdir()}
 
@@ -118,7 +119,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     book.write_text("".join(f"On day {i} the fox and the hen went {i * i} steps to the sea.\n" for i in range(900)))
     words = [*TINY[2:], f"data.source={book}", "data.passage_characters=500", "model.vocabulary=80"]
     config = load(CONFIG, WORKLOAD.config, words)
-    folder, manifest = data.prepare("tinystories", WORKLOAD, config)
+    folder, manifest = cli.prepare("tinystories", WORKLOAD, config)
     assert "the last tenth held out" in manifest["split"]
     task = WORKLOAD.task(config, folder, torch.device("cpu"))
     loss = task.loss(task.model, task.train.batch(torch.arange(4)))
@@ -130,7 +131,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     assert counted == manifest["held_out"]["tokens"]
     book.write_text("Another text.")
     with pytest.raises(UserError, match=re.escape("book.txt has changed since")):
-        data.prepare("tinystories", WORKLOAD, config)
+        cli.prepare("tinystories", WORKLOAD, config)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypat
     Path("latin.txt").write_bytes("Das Märchen war schön.\n".encode("latin-1") * 100)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=re.escape(told)):
-        data.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
+        cli.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
     assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == before
 
 

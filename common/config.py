@@ -1,0 +1,145 @@
+"""YAML and `key.path=value` words -> one frozen, strictly checked object.
+
+Defaults < YAML < words. The resolved object is written into the run folder and is what later stages read.
+"""
+
+import copy
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import core_schema
+
+from common.errors import UserError
+
+Config = TypeVar("Config", bound="Section")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Restricts a `str` field to the keys of a table: `Annotated[str, Choice(TABLE)]`."""
+
+    table: Collection[str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.table))
+
+
+class Section(BaseModel):
+    """Part of a config: unknown keys are refused, values never change.
+
+    A subclass gives inherited keys other defaults by `class Own(Training, defaults={"batch_size": 512})`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    def __init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, value in (defaults or {}).items():
+            cls.model_fields[name] = copy.copy(cls.model_fields[name])
+            cls.model_fields[name].default = value
+        if defaults:
+            cls.model_rebuild(force=True)
+
+
+def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
+    """Read `path`, patch it with `key.path=value` words in order, and check the result against `cls`."""
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read the config {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict | None):
+        raise UserError(f"{path} must hold a mapping of sections, it holds {tree!r}")
+    return build(cls, tree or {}, words, str(path))
+
+
+def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source: str) -> Config:
+    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors."""
+    for word in words:
+        _patch(tree, word)
+    try:
+        return cls.model_validate(tree)
+    except ValidationError as error:
+        problems: dict[str, tuple[list[str], str]] = {}
+        for item in error.errors():
+            key, message, given = _explain(cls, item)
+            problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
+        lines = [f"  {key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
+        raise UserError("\n".join([f"config {source}:", *lines])) from error
+
+
+def dump(config: Section) -> str:
+    """Return the resolved config as YAML, defaults included."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def differences(old: Section, new: Section) -> list[str]:
+    """Return `key: old -> new` for every dotted key whose value differs."""
+    before, after = dict(leaves(old.model_dump(mode="json"))), dict(leaves(new.model_dump(mode="json")))
+    keys = dict.fromkeys([*before, *after])
+    return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys and values of a nested mapping."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _patch(tree: dict[str, Any], word: str) -> None:
+    key, equals, text = word.partition("=")
+    if not equals or not key:
+        raise UserError(f"{word!r} is not of the form key.path=value, as in training.steps=100")
+    *parents, leaf = key.split(".")
+    node = tree
+    for name in parents:
+        node = node.setdefault(name, {})
+        if not isinstance(node, dict):
+            raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
+    try:
+        node[leaf] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{key}: {text!r} is not a YAML value; put it in quotes") from error
+
+
+def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return, for one pydantic error, the dotted key, what is wrong and what to type, and what was given."""
+    known = list(_dotted(cls))
+    # Pydantic appends the names of union members to the location; they are no keys.
+    parts = [str(part) for part in item["loc"]]
+    key = ".".join(parts)
+    given = item["input"]
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, known, 1, 0.5)
+        siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
+        return f"{key}: ", f"unknown key; {hint}", f" (given {given!r})"
+    while parts and key not in known:
+        parts.pop()
+        key = ".".join(parts)
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
+        return "", message, ""
+    if isinstance(given, bool):
+        message += "; YAML reads a bare yes, no, on or off as true or false: quote it"
+    return f"{key}: ", message, f" (given {given!r})"
+
+
+def _dotted(cls: type[Section], prefix: str = "") -> Iterator[str]:
+    for name, field in cls.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _dotted(field.annotation, f"{prefix}{name}.")

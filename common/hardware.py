@@ -1,0 +1,82 @@
+"""Settings of the machine that Accelerate does not have: the config section, and how it is applied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from common.config import Section
+from common.errors import UserError
+from common.machine import cores
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+class Hardware(Section):
+    """Use of the machine. Accelerate has the device, precision and number of processes: `accelerate config`."""
+
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores divided by processes",
+    )
+    memory_fraction: float = Field(
+        1.0, gt=0, le=1, description="largest share of GPU memory for this process"
+    )
+    cudnn_benchmark: bool = Field(
+        True, description="let cuDNN time its kernels; pays with constant shapes"
+    )
+    tf32: bool = Field(True, description="compute matrix products in TensorFloat-32 on GPUs that have it")
+    compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
+    deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
+    gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
+    gradient_checkpointing: bool = Field(
+        False, description="recompute activations to save memory, if the model can"
+    )
+
+
+def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Callable[[str], None]) -> None:
+    """Apply `hardware`; report in one line which of the settings this machine ignores."""
+    import torch
+
+    _set_threads(hardware.threads, device, say)
+    if device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(hardware.memory_fraction, device)
+        torch.backends.cudnn.benchmark = hardware.cudnn_benchmark and not hardware.deterministic
+        torch.set_float32_matmul_precision("high" if hardware.tf32 else "highest")
+    else:
+        only_cuda = {
+            "memory_fraction": hardware.memory_fraction < 1,
+            "cudnn_benchmark": hardware.cudnn_benchmark,
+            "tf32": hardware.tf32,
+        }
+        ignored = [f"hardware.{name}" for name, given in only_cuda.items() if given]
+        if ignored:
+            say(f"without a CUDA device these settings have no effect: {', '.join(ignored)}")
+    if hardware.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
+    torch.use_deterministic_algorithms(hardware.deterministic)
+    if hardware.gradient_checkpointing:
+        if not hasattr(model, "gradient_checkpointing"):
+            raise UserError(f"hardware.gradient_checkpointing: {type(model).__name__} cannot do that; set it to false")
+        setattr(model, "gradient_checkpointing", True)  # noqa: B010 (modules have no such attribute by their type)
+    if hardware.compile:
+        model.compile()
+
+
+def _set_threads(threads: int | None, device: torch.device, say: Callable[[str], None]) -> None:
+    """Set the number of CPU threads of this process."""
+    import torch
+
+    # Without a GPU `accelerate launch` sets OMP_NUM_THREADS=1 unless it is set: all cores but one would idle.
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
+    if threads is None and device.type == "cpu" and launched:
+        threads = cores()
+    if threads is not None and threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
+        say(f"{threads} CPU threads in each process; hardware.threads changes that")

@@ -1,0 +1,18 @@
+"""Imports that wait until they are needed."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+
+def lazily(path: str) -> Callable[..., Any]:
+    """Return a stand-in for `package.module:name` that imports the module when it is called.
+
+    A workload's config can then be read, and refused, without waiting for the libraries that its stages need.
+    """
+    module, _, name = path.partition(":")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    return call

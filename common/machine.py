@@ -1,0 +1,54 @@
+"""Facts about this machine: the CPU cores to use, the processor's name, the memory that this process has used.
+
+psutil is imported inside the functions: the doctor answers on a machine where no package is installed.
+"""
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+
+def cores() -> int:
+    """Return how many CPU cores this process should use: its share of the cores it may run on, at least 1.
+
+    The processes that a launcher started on this machine (LOCAL_WORLD_SIZE) share the cores equally. Two hardware
+    threads of one core count as two.
+    """
+    return max(1, _available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def physical_cores() -> int:
+    """Return how many CPU cores this process may run on; two hardware threads of one core count once."""
+    import psutil
+
+    counted = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
+    return min(counted, _available_cores())
+
+
+def _available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # macOS and Windows: every core of the machine
+
+
+def processor() -> str:
+    """Return the name of the CPU, with the number of its cores where the system tells it (Linux)."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]} ({len(names)} cores)" if names else platform.machine()
+
+
+def peak_memory_bytes() -> int:
+    """Return the largest resident memory that this process has had so far."""
+    if sys.platform == "win32":  # which has no module `resource`
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB on Linux

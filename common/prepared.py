@@ -1,0 +1,49 @@
+"""Prepared data: one folder for each set of values that decides them, complete or absent."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.files import digests, folder_at_once, sha256, write_json
+
+MANIFEST = "manifest.json"
+
+
+def folder_of(name: str, section: Mapping[str, Any], layout: int) -> Path:
+    """Return data/<name>/<hash of the values and of the layout in which they are written>."""
+    text = json.dumps({**section, "layout": layout}, sort_keys=True)
+    return Path("data") / name / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def prepare(
+    folder: Path,
+    section: Mapping[str, Any],
+    write: Callable[[Path], Mapping[str, Any]],
+    inputs: Callable[[], Sequence[Path]],
+) -> dict[str, Any]:
+    """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
+
+    `inputs` lists the user's files that the data come from. Call it on one process at a time. Raises UserError if
+    one of those files has changed since.
+    """
+    if not (folder / MANIFEST).exists():
+        with folder_at_once(folder) as temporary:
+            facts = write(temporary)
+            known = {str(path): sha256(path) for path in inputs()}
+            manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
+            write_json(temporary / MANIFEST, manifest)
+        return json.loads((folder / MANIFEST).read_text())
+    manifest = json.loads((folder / MANIFEST).read_text())
+    # A file that has gone is no contradiction: a run can be evaluated where its source is not.
+    known = manifest.get("inputs", {})
+    changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
+    changed += [str(path) for path in inputs() if str(path) not in known]
+    if changed:
+        raise UserError(
+            f"{changed[0]} has changed since {folder} was prepared; delete that folder to prepare it anew "
+            "(runs trained on it will then no longer match), or give the new file another name"
+        )
+    return manifest

@@ -1,0 +1,43 @@
+"""Requests to stop a process: a signal, or the end of its parent."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import connection
+
+
+class StopRequest:
+    """Holds the number of the signal that asked to stop. A second Ctrl-C stops at once, by KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    @contextmanager
+    def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Within the block, SIGTERM and Ctrl-C set `number` and call `then` instead of ending the process."""
+
+        def remember(number: int, frame: object) -> None:
+            if self.number is not None and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.number = number
+            then()
+
+        before = {number: signal.signal(number, remember) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def end_with_parent() -> None:
+    """Wait for the parent process to end, then end this one. Run it in a thread of its own.
+
+    A process that outlived its run would write into the run's folder while another one resumes it.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this is no child process"
+    connection.wait([parent.sentinel])
+    os._exit(1)

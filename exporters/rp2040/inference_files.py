@@ -1,0 +1,159 @@
+"""Readers of what model and vocabulary files consist of: their first bytes, numbers, matrices and layers.
+
+FORMAT.md defines the files. Part of `inference.py`: it has to lie beside it.
+"""
+
+# mypy: ignore-errors
+# For MicroPython, which has no annotations.
+
+import struct
+from array import array
+
+try:
+    from binascii import crc32
+except ImportError:  # small builds of MicroPython leave it out
+
+    def crc32(data, crc=0):
+        """The CRC-32 of zlib, computed bit by bit."""
+        crc ^= 0xFFFFFFFF
+        for byte in data:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+        return crc ^ 0xFFFFFFFF
+
+
+LARGEST_BIAS = (1 << 24) - 1
+LARGEST_PRE, LARGEST_POST = 24, 30
+LIMITS = (  # name, least, largest, multiple; in the order of the header
+    ("vocabulary", 4, 4096, 2),
+    ("width", 4, 128, 4),
+    ("layers", 1, 16, 1),
+    ("heads", 1, 128, 1),
+    ("hidden", 4, 1024, 4),
+    ("context", 2, 256, 2),
+)
+SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_up", "post_up", "pre_down", "post_down")
+
+
+class Matrix:
+    """Rows of weights, each with a bias and a multiplier; 128 is added to weights, and pairs of rows interleave."""
+
+    def __init__(self, rows, columns):
+        self.rows, self.columns = rows, columns
+
+    def read_bias(self, file):
+        self.bias = numbers(file, "i", self.rows)
+
+    def read_multiplier(self, file):
+        self.multiplier = numbers(file, "H", self.rows)
+
+    def read_weights(self, file):
+        self.weights = bytearray(self.rows * self.columns)
+        fill(file, self.weights, len(self.weights))
+
+    def check(self, where, width=0, pre=0):
+        """Refuse numbers that let sums leave 32 bits; with a width, sums over a normed vector must fit 16 bits."""
+        largest = max(max(self.bias), -min(self.bias))
+        if largest > LARGEST_BIAS:
+            raise ValueError(f"the model file's {where} has a bias of {largest}; the most is {LARGEST_BIAS}")
+        if max(self.multiplier) > 32767:
+            raise ValueError(f"the model file's {where} has a multiplier above 32767")
+        if b"\0" in self.weights:
+            raise ValueError(f"the model file's {where} has a weight of -128; allowed: -127 to 127")
+        if width and ((width << 17) + largest) >> pre > 32767:
+            raise ValueError(f"the model file's {where} has a pre of {pre}, which lets sums leave 16 bits")
+
+    def times(self, x, y):
+        """y[i] = bias[i] + the sum over j of weights[i][j] x[j], for every row i."""
+        weights, bias = self.weights, self.bias
+        excess = sum(x) << 7
+        place = 0
+        for row in range(0, self.rows, 2):
+            even = bias[row] - excess
+            odd = bias[row + 1] - excess
+            for value in x:
+                even += weights[place] * value
+                odd += weights[place + 1] * value
+                place += 2
+            y[row] = even
+            y[row + 1] = odd
+
+
+class Layer:
+    """One block: `shifts` in the order of SHIFTS, four matrices, and `distance_bias`, head after head."""
+
+    def __init__(self, file, width, heads, hidden, context):
+        self.shifts = file.read(12)
+        self.qkv, self.out = Matrix(3 * width, width), Matrix(width, width)
+        self.up, self.down = Matrix(hidden, width), Matrix(width, hidden)
+        matrices = (self.qkv, self.out, self.up, self.down)
+        for matrix in matrices:
+            matrix.read_bias(file)
+        for matrix in matrices:
+            matrix.read_multiplier(file)
+        self.distance_bias = numbers(file, "h", heads * context)
+        for matrix in matrices:
+            matrix.read_weights(file)
+
+    def check(self, where, width):
+        for i, name in enumerate(SHIFTS):
+            check_shift(where + " " + name, self.shifts[i])
+        if self.shifts[10] or self.shifts[11]:
+            raise ValueError(f"the model file's {where} has unused bytes that are not 0")
+        self.qkv.check(where + " qkv", width, self.shifts[0])
+        self.out.check(where + " out")
+        self.up.check(where + " up", width, self.shifts[6])
+        self.down.check(where + " down")
+
+
+def begin(file, magic, header, what):
+    """Check the first 16 bytes of a file and its CRC; return (bytes, CRC) with the file at its 17th byte."""
+    start = file.read(16)
+    if len(start) < 16 or start[:4] != magic:
+        raise ValueError(f"this is not a {what} file: it does not start with {magic.decode()}")
+    version, header_bytes, size, crc = struct.unpack("<HHII", start[4:])
+    if version != 1:
+        raise ValueError(f"the {what} file has version {version}; this reader knows version 1")
+    if header_bytes != header:
+        raise ValueError(f"the {what} file says its header has {header_bytes} bytes; version 1 has {header}")
+    buffer = bytearray(512)
+    view = memoryview(buffer)
+    length, found = 16, 0
+    while True:
+        count = file.readinto(buffer)
+        if not count:
+            break
+        found = crc32(view[:count], found)
+        length += count
+    if length < header:
+        raise ValueError(f"the {what} file ends within its header, after {length} bytes; copy it again")
+    if length != size:
+        raise ValueError(f"the {what} file has {length} bytes, but says it has {size}; copy it again")
+    if found != crc:
+        raise ValueError(f"the {what} file is damaged (its CRC-32 does not match); copy it again")
+    file.seek(16)
+    return size, crc
+
+
+def numbers(file, code, count):
+    """An array of the next `count` numbers in a file; `code` is their type."""
+    size = count * struct.calcsize(code)
+    values = array(code, bytes(size))
+    fill(file, values, size)
+    return values
+
+
+def fill(file, buffer, size):
+    """Read `size` bytes of a file into `buffer`."""
+    if file.readinto(buffer) != size:
+        raise ValueError("the file became shorter while it was being read")
+
+
+def check_shift(name, shift):
+    """Refuse a shift outside the range of its kind, `pre` or `post`."""
+    if name.rsplit(" ", 1)[-1].startswith("pre_"):
+        if shift > LARGEST_PRE:
+            raise ValueError(f"the model file's {name} is {shift}; allowed: 0 to {LARGEST_PRE}")
+    elif not 1 <= shift <= LARGEST_POST:
+        raise ValueError(f"the model file's {name} is {shift}; allowed: 1 to {LARGEST_POST}")

@@ -1,0 +1,324 @@
+"""The transformer in integers: reads a model file and generates tokens.
+
+FORMAT.md defines the arithmetic. Part of `inference.py`: it has to lie beside it.
+"""
+
+# mypy: ignore-errors
+# For MicroPython, which has no annotations.
+
+import struct
+from array import array
+
+if "." in __name__:  # in the repository; on a device the files lie side by side, in no package
+    from .inference_files import LIMITS, Layer, Matrix, begin, check_shift, numbers
+else:
+    from inference_files import LIMITS, Layer, Matrix, begin, check_shift, numbers
+
+END = 0  # the token at the boundary of stories
+EXP_ENTRIES, GELU_ENTRIES = 704, 1024
+LARGEST_RESIDUAL, LARGEST_GELU = 1 << 22, 16383
+
+
+class Model:
+    """The transformer in a model file. It holds the keys and values of one story at a time."""
+
+    def __init__(self, file):
+        """Read an open binary file; a ValueError says in one line why the file is refused."""
+        size, self.crc = begin(file, b"TTM1", 40, "model")
+        sizes = struct.unpack("<6H", file.read(12))
+        for i, (name, least, largest, multiple) in enumerate(LIMITS):
+            if not least <= sizes[i] <= largest or sizes[i] % multiple:
+                raise ValueError(
+                    f"the model file's {name} is {sizes[i]}; allowed: {least} to {largest}, multiples of {multiple}"
+                )
+        self.vocabulary, self.width, self.layers, self.heads, self.hidden, self.context = sizes
+        if self.width % self.heads:
+            raise ValueError(f"the model file's width {self.width} is not a multiple of its heads {self.heads}")
+        needed = model_bytes(*sizes)
+        if size != needed:
+            raise ValueError(f"the model file has {size} bytes, but its sizes need {needed}")
+        self.pre_logits, self.post_logits, self.post_embedding, unused = file.read(4)
+        if unused:
+            raise ValueError("the model file's header has unused bytes that are not 0")
+        check_shift("pre_logits", self.pre_logits)
+        check_shift("post_logits", self.post_logits)
+        check_shift("post_embedding", self.post_embedding)
+        self.vocabulary_bytes, self.vocabulary_crc = struct.unpack("<II", file.read(8))
+
+        self.exp = numbers(file, "H", EXP_ENTRIES)
+        if self.exp[0] != 32768 or max(self.exp) > 32768:
+            raise ValueError("the model file's exp table does not start with its largest entry, 32768")
+        self.gelu = numbers(file, "h", GELU_ENTRIES)
+        if max(self.gelu) > LARGEST_GELU or min(self.gelu) < -LARGEST_GELU:
+            raise ValueError(f"the model file's gelu table has entries beyond {LARGEST_GELU}")
+        self.blocks = []
+        for number in range(self.layers):
+            layer = Layer(file, self.width, self.heads, self.hidden, self.context)
+            layer.check(f"layer {number + 1}", self.width)
+            self.blocks.append(layer)
+        self.embedding = Matrix(self.vocabulary, self.width)
+        self.embedding.read_multiplier(file)
+        self.embedding.read_bias(file)
+        self.embedding.read_weights(file)
+        self.embedding.check("embedding", self.width, self.pre_logits)
+
+        # All memory that a story needs is allocated here, so that a device cannot run out of it during one.
+        cached = bytes(self.layers * self.context * self.width)
+        self._keys, self._values = array("b", cached), array("b", cached)
+        self._x, self._n, self._a = (array("i", bytes(4 * self.width)) for _ in range(3))
+        self._h = array("i", bytes(4 * self.hidden))
+        self._scores = array("i", bytes(4 * self.context))
+        self._y = array("i", bytes(4 * max(self.vocabulary, 3 * self.width, self.hidden)))
+
+    def tokens(self, ids, max_tokens, temperature=0, top_k=0, seed=1):
+        """Generate up to `max_tokens` tokens of a story that starts with `ids`; the token of its end is left out.
+
+        `temperature` is in 256ths, 13 to 2560, or 0 for greedy; a `top_k` of 0 keeps all tokens; `seed` has 32 bits.
+        One story at a time: a second generator overwrites what the first one needs.
+        """
+        if temperature and not 13 <= temperature <= 2560:
+            raise ValueError(f"temperature must be 13 to 2560 in 256ths, or 0 for greedy (given {temperature})")
+        if top_k < 0:
+            raise ValueError(f"top_k must be 1 or more, or 0 for all tokens (given {top_k})")
+        if not 0 <= seed <= 0xFFFFFFFF:
+            raise ValueError(f"seed must be 0 to 4294967295 (given {seed})")
+        for token in ids:
+            if not 0 <= token < self.vocabulary:
+                raise ValueError(f"tokens must be 0 to {self.vocabulary - 1} (given {token})")
+        state = (seed * 0x9E3779B1 & 0xFFFFFFFF) or 1
+        if max_tokens > 0:
+            position = 0
+            token = END
+            for following in ids:
+                self._advance(token, position)
+                position += 1
+                token = following
+        for _ in range(max_tokens):
+            self._advance(token, position)
+            position += 1
+            self._logits()
+            if temperature:
+                state ^= state << 13 & 0xFFFFFFFF
+                state ^= state >> 17
+                state ^= state << 5 & 0xFFFFFFFF
+                token = self._sample(temperature, top_k, state)
+            else:
+                token = self._greedy()
+            if token == END:
+                return
+            yield token
+
+    def _advance(self, token, position):
+        """Run one more token through all layers."""
+        x, n, a, h, y = self._x, self._n, self._a, self._h, self._y
+        width, gelu = self.width, self.gelu
+        weights, multiplier, post = self.embedding.weights, self.embedding.multiplier[token], self.post_embedding
+        first = (token >> 1) * 2 * width + (token & 1)
+        for j in range(width):
+            x[j] = ((weights[first + 2 * j] - 128) * multiplier + (1 << post - 1)) >> post
+        for number in range(self.layers):
+            layer = self.blocks[number]
+            shifts = layer.shifts
+            _norm(x, n)
+            layer.qkv.times(n, y)
+            self._attend(number, position)
+            layer.out.times(a, y)
+            _add(x, y, layer.out.multiplier, shifts[4], shifts[5])
+            _norm(x, n)
+            layer.up.times(n, y)
+            multiplier, pre, post = layer.up.multiplier, shifts[6], shifts[7]
+            half = 1 << post - 1
+            for i in range(self.hidden):
+                gate = ((y[i] >> pre) * multiplier[i] + half) >> post
+                if gate < -512:
+                    h[i] = 0
+                elif gate < 512:
+                    h[i] = gelu[gate + 512]
+                else:
+                    h[i] = gate * 8 if gate < 2047 else 16376
+            layer.down.times(h, y)
+            _add(x, y, layer.down.multiplier, shifts[8], shifts[9])
+
+    def _attend(self, number, position):
+        """Turn the sums of queries, keys and values in `_y` into the attention's output in `_a`."""
+        layer = self.blocks[number]
+        shifts, multiplier, bias = layer.shifts, layer.qkv.multiplier, layer.distance_bias
+        width, context, exp, reach = self.width, self.context, self.exp, len(self.exp)
+        y, a, scores, keys, values = self._y, self._a, self._scores, self._keys, self._values
+        pre = shifts[0]
+        start = number * context * width
+        newest = start + position % context * width
+        for part in range(3):
+            post = shifts[1 + part]
+            half = 1 << post - 1
+            most = 127 if part else 32767
+            for j in range(width):
+                i = part * width + j
+                value = ((y[i] >> pre) * multiplier[i] + half) >> post
+                if value > most:
+                    value = most
+                elif value < -most:
+                    value = -most
+                if part == 0:
+                    y[j] = value
+                elif part == 1:
+                    keys[newest + j] = value
+                else:
+                    values[newest + j] = value
+
+        count = min(position + 1, context)
+        oldest = position + 1 - count
+        size = width // self.heads
+        for head in range(self.heads):
+            first = head * size
+            channels = range(first, first + size)
+            place = (head + 1) * context - count
+            top = -(1 << 30)
+            for u in range(count):
+                row = start + (oldest + u) % context * width
+                score = 0
+                for i in channels:
+                    score += y[i] * keys[row + i]
+                score = (score >> 10) + bias[place + u]
+                scores[u] = score
+                if score > top:
+                    top = score
+            total = 0
+            for u in range(count):
+                below = top - scores[u]
+                weight = exp[below] if below < reach else 0
+                scores[u] = weight
+                total += weight
+            reciprocal = 0x80000000 // total
+            for i in channels:
+                value = 0
+                for u in range(count):
+                    weight = scores[u]
+                    if weight:
+                        value += weight * values[start + (oldest + u) % context * width + i]
+                a[i] = ((value >> 7) * reciprocal) >> 16
+
+    def _logits(self):
+        """Put the logits of what follows the newest position into `_y`."""
+        y, pre, multiplier = self._y, self.pre_logits, self.embedding.multiplier
+        _norm(self._x, self._n)
+        self.embedding.times(self._n, y)
+        for i in range(self.vocabulary):
+            y[i] = (y[i] >> pre) * multiplier[i]
+
+    def _greedy(self):
+        y = self._y
+        best = 0
+        for i in range(1, self.vocabulary):
+            if y[i] > y[best]:
+                best = i
+        return best
+
+    def _sample(self, temperature, top_k, state):
+        """Draw a token by the logits in `_y`, which are overwritten."""
+        y, exp, post, size = self._y, self.exp, self.post_logits, self.vocabulary
+        top = y[self._greedy()]
+        least, ties = self._threshold(top_k) if 0 < top_k < size else (None, 0)
+        sharpness = 65536 // temperature
+        total = 0
+        for i in range(size):
+            logit = y[i]
+            y[i] = 0
+            if least is not None:
+                if logit < least:
+                    continue
+                if logit == least:
+                    if not ties:
+                        continue
+                    ties -= 1
+            place = min((top - logit) >> post, 65535) * sharpness >> 8
+            if place < len(exp):
+                y[i] = exp[place]
+                total += exp[place]
+        drawn = (state >> 8) * total >> 24
+        for i in range(size):
+            drawn -= y[i]
+            if drawn < 0:
+                break
+        return i
+
+    def _threshold(self, top_k):
+        """(least logit among the candidates, number of candidates that have it)."""
+        y = self._y
+        kept = array("i", bytes(4 * top_k))  # descending
+        count = 0
+        for i in range(self.vocabulary):
+            logit = y[i]
+            if count < top_k:
+                count += 1
+            elif logit <= kept[top_k - 1]:
+                continue
+            at = count - 1
+            while at and kept[at - 1] < logit:
+                kept[at] = kept[at - 1]
+                at -= 1
+            kept[at] = logit
+        least = kept[top_k - 1]
+        ties = 0
+        for i in range(top_k):
+            ties += kept[i] == least
+        return least, ties
+
+
+def model_bytes(vocabulary, width, layers, heads, hidden, context):
+    """Bytes of a model file of these sizes."""
+    rows = 5 * width + hidden
+    weights = 4 * width * width + 2 * width * hidden
+    layer = 12 + 6 * rows + 2 * heads * context + weights
+    return 40 + 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + layers * layer + vocabulary * (6 + width)
+
+
+def _norm(x, n):
+    """Set n to x without its mean, scaled to a root mean square of 1024."""
+    width = len(x)
+    total = sum(x)
+    bits = 0
+    for j in range(width):
+        deviation = width * x[j] - total
+        n[j] = deviation
+        bits |= deviation if deviation >= 0 else ~deviation
+    if not bits:
+        return  # all deviations are 0
+    length = 0
+    while bits >> length:
+        length += 1
+    squares = 0
+    for j in range(width):
+        scaled = n[j] >> length - 12 if length >= 12 else n[j] << 12 - length
+        n[j] = scaled
+        squares += scaled * scaled
+    ratio = (_square_root(width << 20) << 12) // _square_root(squares)
+    for j in range(width):
+        n[j] = (n[j] * ratio + 2048) >> 12
+
+
+def _square_root(number):
+    """The square root, rounded down, of a positive number below 2**32, by Newton's method from above."""
+    root = 65536
+    while True:
+        better = (root + number // root) >> 1
+        if better >= root:
+            return root
+        root = better
+
+
+def _add(x, y, multiplier, pre, post):
+    """Add the sums y, limited to 16 bits and scaled, to the residual stream x."""
+    half = 1 << post - 1
+    for i in range(len(x)):
+        value = y[i] >> pre
+        if value > 32767:
+            value = 32767
+        elif value < -32767:
+            value = -32767
+        value = x[i] + ((value * multiplier[i] + half) >> post)
+        if value > LARGEST_RESIDUAL:
+            value = LARGEST_RESIDUAL
+        elif value < -LARGEST_RESIDUAL:
+            value = -LARGEST_RESIDUAL
+        x[i] = value

@@ -1,0 +1,58 @@
+"""Comparators: models that answer which of two images ranks higher.
+
+A comparator encodes each image once, however many pairs it appears in, and answers pairs of encodings by three logits:
+
+    encoded = model.encode(images)                          # (U, ...)
+    logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
+
+    interface   the methods that all comparators share, those of models.llava_comparator included
+    siamese     a convolutional encoder, and a head that swaps its answer bit for bit when the images are swapped
+    cross       a frozen encoder (a dictionary of patches, or the vision tower of a pretrained model), and attention
+                from the cells of one image to the cells of the other
+
+Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, K words of the dictionary, V channels of a
+tower, D width, R reference images.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.comparator.config import ComparatorConfig
+from models.comparator.cross import PATCH, DictionaryCross, TowerCross
+from models.comparator.interface import Comparator
+from models.comparator.siamese import Siamese
+from models.io import config_from
+
+KINDS = ("siamese", "cross")
+
+
+def build(config: Mapping[str, Any]) -> Comparator:
+    """Build an untrained siamese or cross from the fields of ComparatorConfig; ValueError names what does not fit."""
+    sizes = config_from(ComparatorConfig, config)
+    _check(sizes)
+    if sizes.kind == "siamese":
+        return Siamese(sizes)
+    return TowerCross(sizes) if sizes.base else DictionaryCross(sizes)
+
+
+def _check(sizes: ComparatorConfig) -> None:
+    if sizes.kind not in KINDS:
+        raise ValueError(f"kind is {sizes.kind!r}; known kinds: {', '.join(KINDS)}")
+    for name in ("size", "channels", "width", "layers", "heads", "words"):
+        if getattr(sizes, name) < 1:
+            raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
+    if sizes.kind == "siamese" and sizes.size % 2**sizes.layers:
+        raise ValueError(
+            f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
+        )
+    if sizes.texture and sizes.kind != "siamese":
+        raise ValueError(f"texture is for kind 'siamese', but kind is {sizes.kind!r}; set texture=false")
+    if sizes.kind == "cross" and sizes.width % sizes.heads:
+        raise ValueError(f"width {sizes.width} is not a multiple of heads {sizes.heads}")
+    if sizes.base and sizes.kind != "cross":
+        raise ValueError(f"base is for kind 'cross', but kind is {sizes.kind!r}; leave base out")
+    if sizes.base and sizes.channels not in (1, 3):
+        raise ValueError(f"channels is {sizes.channels}; a base takes 1 (grey) or 3 (red, green, blue)")
+    least = PATCH + DictionaryCross.GRID - 1
+    if sizes.kind == "cross" and not sizes.base and sizes.size < least:
+        raise ValueError(f"size is {sizes.size}; kind 'cross' needs {least} pixels a side or more")

@@ -1,0 +1,29 @@
+"""The configs of comparators: the question that all of them answer, and the sizes of the small ones."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The question put to a comparator, and the scale on which its answers become scores."""
+
+    size: int = 32  # S
+    channels: int = 1  # C
+    attribute: str = "score"  # the image that ranks higher has more of it
+    theta: int = 0  # images whose scores differ by this many units or fewer are SIMILAR
+    unit: float = 1.0  # one step of the integer scores, on the user's scale
+    references: int = 0  # R: training images with known scores, against which other images are placed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparatorConfig(Question):
+    """Sizes of a small comparator."""
+
+    kind: str = "siamese"
+    width: int = 64
+    layers: int = 3  # siamese: convolutions, each of which halves the sides; cross: attention blocks
+    heads: int = 4  # of cross
+    words: int = 128  # K, of cross with a dictionary
+    base: str = ""  # of cross: a folder or a hub id, whose vision tower replaces the dictionary
+    revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
+    texture: bool = False  # siamese: judge by fine detail wherever it is, not by shapes

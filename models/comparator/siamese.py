@@ -1,0 +1,89 @@
+"""The siamese comparator: a convolutional encoder and an antisymmetric head."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.comparator.config import ComparatorConfig
+from models.comparator.interface import Comparator, pixels
+
+
+class Siamese(Comparator):
+    """A convolutional encoder with an antisymmetric head.
+
+    Each encoding is projected twice, as the first and as the second image of a pair, and the projections meet in sums:
+    FIRST for (a, b) takes the same additions as SECOND for (b, a), so swapping the images swaps the answer bit for bit.
+    Group norm instead of batch norm keeps an image's encoding independent of the rest of the batch.
+    """
+
+    family = "comparator"
+    config: ComparatorConfig
+
+    def __init__(self, config: ComparatorConfig):
+        super().__init__(config)
+        width = config.width
+        self.encoder: nn.Module
+        if config.texture:
+            self.encoder = Texture(config)
+        else:
+            convolutions, channels = _halving(config.channels, width, config.layers)
+            side = config.size // 2**config.layers
+            self.encoder = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, width), nn.ReLU())
+        self.as_first = nn.Linear(width, width)
+        self.as_second = nn.Linear(width, width, bias=False)
+        self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.similar = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.similar_bias = nn.Parameter(torch.zeros(()))
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return encodings (U, D) of images (U, C, S, S)."""
+        return self.encoder(pixels(images))
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3), by ReLU, sums and products of single rows only.
+
+        A matrix product over pairs could round a row differently depending on its place in the batch.
+        """
+        one, other = self.as_first(encoded), self.as_second(encoded)
+        forwards, backwards = F.relu(one[first] + other[second]), F.relu(one[second] + other[first])
+        similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
+        return torch.stack([(forwards * self.higher).sum(-1), (backwards * self.higher).sum(-1), similar], -1)
+
+
+class Texture(nn.Module):
+    """Encoder of fine detail alone, which blur, noise and compression change in any picture.
+
+    The input is each pixel's difference from its surroundings, both as it is and as a share of the local contrast
+    (Mittal et al. 2012 judge quality by the latter). Convolutions follow; the encoding is made of the mean and the
+    deviation of their responses over all places.
+    """
+
+    def __init__(self, config: ComparatorConfig):
+        super().__init__()
+        convolutions, channels = _halving(2 * config.channels, 2 * config.width, config.layers)
+        self.convolutions = nn.Sequential(*convolutions)
+        self.out = nn.Sequential(
+            nn.LayerNorm(2 * channels), nn.Dropout(0.3), nn.Linear(2 * channels, config.width), nn.ReLU()
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return encodings (U, D) of images (U, C, S, S) with values from 0 to 1."""
+        detail = images - F.avg_pool2d(F.pad(images, (1, 1, 1, 1), mode="replicate"), 3, 1)
+        contrast = (F.avg_pool2d(detail.square(), 7, 1, 3) + 1e-4).sqrt()
+        # The factor 8 brings the difference to about the size of the share.
+        responses = self.convolutions(torch.cat([8 * detail, detail / contrast], 1)).flatten(2)
+        deviation = (responses.var(2, unbiased=False) + 1e-4).sqrt()
+        return self.out(torch.cat([responses.mean(2), deviation], 1))
+
+
+def _halving(channels: int, width: int, layers: int) -> tuple[list[nn.Module], int]:
+    """Return convolutions that halve the sides and double the channels, from a quarter of `width` on.
+
+    The second value is the number of channels that the last one puts out.
+    """
+    modules: list[nn.Module] = []
+    for layer in range(layers):
+        out = max(4, width * 2**layer // 4 // 4 * 4)
+        modules += [nn.Conv2d(channels, out, 4, stride=2, padding=1), nn.GroupNorm(4, out), nn.ReLU()]
+        channels = out
+    return modules, channels

@@ -1,0 +1,32 @@
+"""Findings, the one thing that every check yields, and the small pieces of text that they share."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check: `level` is "ok", "warning" or "problem"; a problem always has a command as its remedy."""
+
+    level: str
+    message: str
+    remedy: str | None = None
+
+
+def ok(message: str) -> Finding:
+    return Finding("ok", message)
+
+
+def warning(message: str, remedy: str | None = None) -> Finding:
+    return Finding("warning", message, remedy)
+
+
+def problem(message: str, remedy: str) -> Finding:
+    return Finding("problem", message, remedy)
+
+
+def dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

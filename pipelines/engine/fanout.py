@@ -1,0 +1,238 @@
+"""Runs of many models: each member is an ordinary run, trained in a process of its own, as many at a time as fit.
+
+The process is the same whether its member is alone or one of hundreds, so the weights are too; and what goes wrong
+with one member ends that process only. Members are dealt to the ranks in turn; a rank's processes share its device.
+They are forked from a server that imports for all of them, once. torch is not imported here, so that this import and
+the server's can run side by side.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import connection
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+from common.durations import clock
+from common.errors import MembersFailed, Stopped, UserError
+from common.files import write_json
+from common.machine import cores
+from common.signals import StopRequest, end_with_parent
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Workload
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+ROOT = Path(__file__).resolve().parents[2]
+PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the last two are imported late otherwise
+# What a launcher tells its processes about each other; a member's process is on its own.
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
+ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
+
+
+@dataclass(frozen=True)
+class Job:
+    """Members of a run, and what they share."""
+
+    run: Run
+    configs: Mapping[str, BaseConfig]
+    folder: Path  # of the prepared data
+    resume: bool
+    find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
+
+    def is_done(self, member: str) -> bool:
+        """Return whether the member was trained to the end under exactly this config."""
+        run, config = self.run.member(member), self.configs[member]
+        outcome = run.outcome()
+        done = outcome is not None and outcome["state"] == "done" and run.best.is_dir()
+        return done and run.config(type(config)) == config
+
+
+def start_server() -> BaseContext:
+    """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
+
+    Its imports take seconds, as the caller's own do: call this before them.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    # It looks for modules where a new interpreter would, and that is not where this project lies.
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in places:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
+    forkserver.ensure_running()
+    return context
+
+
+def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
+    """Train the members in `names`, except those that are done on --resume.
+
+    Raises MembersFailed, after all others are trained, if some could not be, and Stopped after a signal.
+    """
+    # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
+    # are keeps the weights the same.
+    job = replace(job, configs={name: _of_one_thread(config) for name, config in job.configs.items()})
+    done = {name for name in names if job.resume and job.is_done(name)}
+    rank, world = accelerator.process_index, accelerator.num_processes
+    waiting = [name for name in names if name not in done][rank::world]
+    accelerator.wait_for_everyone()  # all have seen what is done before anything changes
+    for name in waiting:
+        job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+    accelerator.wait_for_everyone()  # so that an outcome found from here on is of this training
+    if done:
+        accelerator.print(f"{len(done)} of {len(names)} members are done")
+    number = _Pool(job, accelerator.device).train(waiting)
+    for name in waiting:
+        if number and job.run.member(name).outcome() is None:  # it was never begun
+            write_json(job.run.member(name).outcome_file, {"state": "stopped", "reason": "it was not begun"})
+    # Not by a barrier alone: those give up after minutes, and another rank may train for hours.
+    while not all(job.run.member(name).outcome_file.is_file() for name in names):
+        time.sleep(0.2)
+    accelerator.wait_for_everyone()
+    outcomes = {name: job.run.member(name).outcome() or {} for name in names}
+    if accelerator.is_main_process:
+        write_json(job.run.folder / "members.json", outcomes)
+    if number:
+        raise Stopped(number, "; members that were being trained are saved")
+    failed = {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}
+    if failed:
+        reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
+        raise MembersFailed(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
+
+
+def _of_one_thread(config: BaseConfig) -> BaseConfig:
+    hardware = config.hardware.model_copy(update={"threads": config.hardware.threads or 1})
+    return config.model_copy(update={"hardware": hardware})
+
+
+class _Pool:
+    """Processes of one rank."""
+
+    def __init__(self, job: Job, device: Any):
+        self.job, self.device = job, device
+        threads = max(config.hardware.threads or 1 for config in job.configs.values())
+        self.at_once = max(1, cores() // threads)
+        self.context: Any = start_server()
+        self.running: dict[str, Any] = {}
+        self.stop = StopRequest()
+        self.free = self._free_memory()  # before the first process
+
+    def train(self, names: Sequence[str]) -> int | None:
+        """Train each member; return the number of the signal that stopped it early, or None."""
+        waiting, began, ended = list(names), time.perf_counter(), 0
+        if waiting:
+            _say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")
+            _say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
+        try:
+            with self.stop.listening(then=self._end_all):
+                while self.running or (waiting and not self.stop.number):
+                    while waiting and not self.stop.number and self._has_room():
+                        self._start(waiting.pop(0))
+                    connection.wait([process.sentinel for process in self.running.values()], timeout=1)
+                    for name in [name for name, process in self.running.items() if process.exitcode is not None]:
+                        outcome = self._ended(name)
+                        ended += 1
+                        left = (time.perf_counter() - began) / ended * (len(names) - ended)
+                        _say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
+        finally:
+            for process in self.running.values():
+                process.kill()
+        return self.stop.number
+
+    def _end_all(self) -> None:
+        for process in self.running.values():
+            process.terminate()
+
+    def _start(self, name: str) -> None:
+        process = self.context.Process(target=_work, args=(self.job, name, str(self.device)), name=name)
+        process.start()
+        self.running[name] = process
+
+    def _ended(self, name: str) -> dict[str, Any]:
+        process, run = self.running.pop(name), self.job.run.member(name)
+        process.join()
+        outcome = run.outcome()
+        if outcome is None:  # it had no time to say anything
+            code = process.exitcode
+            reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
+            state = "stopped" if self.stop.number else "failed"
+            outcome = {"state": state, "reason": f"{reason}; see {run.folder / 'train.log'}"}
+            write_json(run.outcome_file, outcome)
+        return outcome
+
+    def _has_room(self) -> bool:
+        if not self.running or len(self.running) >= self.at_once or self.free is None:
+            return len(self.running) < self.at_once
+        # What a process takes is known once it has trained for a while.
+        if not all(self.job.run.member(name).metrics() for name in self.running):
+            return False
+        free = self._free_memory() or 0
+        return free > ROOM * (self.free - free) / len(self.running)
+
+    def _free_memory(self) -> int | None:
+        """Return the free bytes of the GPU; None on a CPU, where cores limit the processes."""
+        if self.device.type != "cuda":
+            return None
+        import torch
+
+        return torch.cuda.mem_get_info(self.device)[0]
+
+
+def _work(job: Job, member: str, device: str) -> None:
+    """Train one member, in its own process."""
+    from pipelines.engine.training import make_accelerator, train
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    for name in LAUNCHER:
+        os.environ.pop(name, None)
+    if device.startswith("cuda"):
+        os.environ["ACCELERATE_TORCH_DEVICE"] = device
+    run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
+    run.folder.mkdir(parents=True, exist_ok=True)
+    with (run.folder / "train.log").open("a") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    outcome: dict[str, Any] = {"state": "failed"}
+    status = 0
+    try:
+        workload = job.find()
+        accelerator = make_accelerator(config, run)
+        facts = {"folder": str(job.folder)}
+        progress = train(workload, config, job.folder, facts, run, accelerator, job.resume)
+        outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+        outcome |= {"best_step": progress.best_step, "step": progress.step}
+    except UserError as error:
+        outcome, status = {"state": "failed", "reason": str(error)}, 2
+    except Stopped as stop:
+        outcome, status = {"state": "stopped", "reason": str(stop)}, 128 + stop.number
+    except Exception as error:
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}; see {run.folder / 'train.log'}"
+        outcome, status = {"state": "failed", "reason": reason}, 1
+    write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
+    print(_told(outcome), flush=True)
+    sys.exit(status)
+
+
+def _told(outcome: dict[str, Any]) -> str:
+    if outcome["state"] != "done":
+        return f"{outcome['state']}: {outcome['reason']}"
+    return f"done: best {outcome['select']} {outcome['best']:.5g} at step {outcome['best_step']} of {outcome['step']}"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

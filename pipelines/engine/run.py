@@ -1,0 +1,85 @@
+"""The run folder: configuration, provenance, metrics, and the paths of everything else."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common import config as configs
+from common.errors import UserError
+from common.files import append_json_line, explained, read_json_lines, write_json, write_text
+from common.provenance import provenance
+from pipelines.engine.config import BaseConfig
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+Config = TypeVar("Config", bound=BaseConfig)
+
+
+class Run:
+    """Paths and records of one run. Only the main process writes.
+
+    The run `default/BTCUSDT` is the member BTCUSDT of the run `default`: an ordinary run in a folder below it.
+    """
+
+    def __init__(self, workload: str, name: str):
+        if not re.fullmatch(f"{NAME}(/{NAME})?", name):
+            raise UserError(
+                f"--name {name!r}: a run's name is letters, digits, '.', '_' and '-', as in dgt-50; a member of a run "
+                "of many models is RUN/MEMBER"
+            )
+        self.workload, self.name = workload, name
+        self.folder = Path("runs") / workload / name.replace("/", "/members/")
+        self.config_file = self.folder / "config.yaml"
+        self.metrics_file = self.folder / "metrics.jsonl"
+        self.checkpoints = self.folder / "checkpoints"
+        self.best = self.folder / "model" / "best"
+        self.last = self.folder / "model" / "last"
+        self.evaluations = self.folder / "evaluations"
+        self.report = self.folder / "report.html"
+        self.outcome_file = self.folder / "outcome.json"
+
+    def member(self, name: str) -> "Run":
+        """Return the run of one member of a run of many models."""
+        return Run(self.workload, f"{self.name}/{name}")
+
+    def outcome(self) -> dict[str, Any] | None:
+        """Return how the training of a member ended, with "state" done, failed or stopped; None if it has not."""
+        return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
+
+    def started(self) -> bool:
+        """Return whether this run was begun."""
+        return self.config_file.exists()
+
+    def config(self, cls: type[Config], words: Sequence[str] = ()) -> Config:
+        """Return the run's resolved config, patched with `words`. Raises UserError where no such run was begun."""
+        if not self.started():
+            command = f"accelerate launch pipelines/train.py --workload {self.workload}"
+            command += f" --name {self.name}" if self.name != "default" else ""
+            raise UserError(f"there is no run {self.folder}; train one with: {command}")
+        return configs.load(self.config_file, cls, words)
+
+    def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
+        """Write the config and the provenance."""
+        with explained(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        path, earlier = self.folder / "provenance.json", []
+        if path.exists():  # a resumed run keeps what is known of its earlier starts
+            last = json.loads(path.read_text())
+            earlier = [*last.pop("earlier"), last]
+        write_json(path, {**provenance(world_size, data), "earlier": earlier})
+        write_text(self.config_file, configs.dump(config))
+
+    def record(self, entry: Mapping[str, Any]) -> None:
+        """Append one object to metrics.jsonl."""
+        append_json_line(self.metrics_file, entry)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the records of metrics.jsonl."""
+        return read_json_lines(self.metrics_file)
+
+    def rewind(self, step: int) -> None:
+        """Delete the records after `step`: those updates are about to be made again."""
+        kept = [json.dumps(entry) for entry in self.metrics() if entry["step"] <= step]
+        write_text(self.metrics_file, "".join(line + "\n" for line in kept))

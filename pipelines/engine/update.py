@@ -1,0 +1,291 @@
+"""One optimizer update after another: micro-batches, gradients, agreement between processes, lack of memory."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedType
+from accelerate.utils.memory import should_reduce_batch_size
+from torch import Tensor, nn
+
+from common.averaging import Average
+from common.errors import UserError
+from common.random import derive_key
+from common.signals import StopRequest
+from pipelines.engine import checkpoints
+from pipelines.engine.batches import Order, check_divides, stream
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.monitor import Monitor
+from pipelines.engine.optim import OPTIMIZERS, learning_rate, total_steps
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Loss, Task
+
+PLAIN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+
+
+@dataclass
+class Progress:
+    """Where training stands; with model, optimizers and task this is everything that resuming needs."""
+
+    step: int = 0  # updates made
+    best: float | None = None  # the best validation mean of the workload's metric
+    best_step: int = 0
+    stale: int = 0  # validations since then
+    sums: dict[str, float] = field(default_factory=dict)  # of all ranks' figures since the last record
+    micro_batch_size: int = 0  # per process, as found
+
+
+@dataclass
+class _Part:
+    """What one rank has of an update before gradients are exchanged."""
+
+    loss: Loss | None = None  # of the last micro-batch, whose backward pass is still to come
+    count: Tensor | int = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    waited: float = 0.0  # seconds for data
+    failed: BaseException | None = None  # memory ran out
+
+
+class OutOfMemory(Exception):
+    """Memory ran out on one rank; all of them know."""
+
+
+class Updater:
+    """Makes the updates of `task.model`; knows nothing of when to log, validate or save.
+
+    Raises UserError for settings that do not fit, for a loss that is not finite, and where one example is too much for
+    the memory. Raises OutOfMemory where a smaller micro-batch may help: call `shrink`, then go on with new `batches`.
+    """
+
+    def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
+        self.task, self.config, self.training = task, config, config.training
+        self.accelerator, self.run = accelerator, run
+        world = accelerator.num_processes
+        check_divides(self.training.batch_size, world, self.training.micro_batch_size)
+        self.local_batch_size = self.training.batch_size // world
+        self.steps = total_steps(self.training, task.train.size)
+        self.order = Order(task.train.size, self.training.batch_size, config.seed)
+        self.progress = Progress()
+        self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
+        optimizers = OPTIMIZERS[self.training.optimizer](task.model, self.training)
+        self.model: nn.Module
+        self.model, *self.optimizers = accelerator.prepare(task.model, *optimizers)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
+        # Where there is neither a scaler nor a sharded gradient, Accelerate's wrappers add nothing but half a
+        # millisecond a step: they look for optional packages on disk.
+        self.plain = accelerator.scaler is None and accelerator.distributed_type in PLAIN
+        self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
+        self.stop = StopRequest()
+
+    def choose_micro_batch_size(self) -> None:
+        """Take the given size, or try a forward and backward pass and halve until it fits on all ranks."""
+        asked, found = self.training.micro_batch_size, self.progress.micro_batch_size
+        if isinstance(asked, int):
+            self.progress.micro_batch_size = asked
+        elif not found or self.local_batch_size % found:
+            self.progress.micro_batch_size = self.local_batch_size
+            while self.accelerator.device.type == "cuda":
+                try:
+                    self._try_micro_batch()
+                    break
+                except OutOfMemory as error:
+                    self.shrink(error)
+        size = self.progress.micro_batch_size
+        self.monitor.say(
+            f"batch {self.training.batch_size} = {self.accelerator.num_processes} process(es) x "
+            f"{self.local_batch_size // size} accumulated x {size} at once"
+        )
+
+    def _try_micro_batch(self) -> None:
+        failed = None
+        try:
+            items, batch = next(self.batches())
+            with self._alone():
+                self._backward(self._loss(items, batch))
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            failed = error
+        self._zero_grad()
+        self._agree(failed)
+
+    def batches(self) -> Iterator[tuple[Tensor, Any]]:
+        """Yield (items, batch) for every micro-batch of this process from the current step on."""
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        size = self.progress.micro_batch_size
+
+        def plan() -> Iterator[Tensor]:
+            for step in range(self.progress.step, self.steps):
+                yield from self.order.items(step, rank, world).split(size)
+
+        return stream(self.task.train, plan(), self.accelerator.device)
+
+    def update(self, batches: Iterator[tuple[Tensor, Any]]) -> int | None:
+        """Make one optimizer update; return the number of a signal that came on any rank.
+
+        Losses are sums. They are divided by the global batch size on the way back, and where the true denominator
+        differs (tokens) the gradient is corrected once before clipping.
+        """
+        progress = self.progress
+        rate = learning_rate(self.training, progress.step, self.steps)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        part = self._accumulate(batches)
+        stop = self._agree(part.failed)
+        self._synchronising_backward(part.loss)
+        norm = self._normalise(part.count)
+        self._check_finite(norm, part.sums["loss"])
+        for optimizer in self.optimizers:
+            (optimizer.optimizer if self.plain else optimizer).step()
+            optimizer.optimizer.zero_grad()
+        progress.step += 1
+        if self.average is not None:
+            self.average.update(progress.step)
+        # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
+        self.figures.append({"grad_norm": norm, "updates": 1, "count": part.count, **part.sums})
+        self.monitor.count(progress.step, self.training.batch_size, part.waited)
+        return stop
+
+    def _accumulate(self, batches: Iterator[tuple[Tensor, Any]]) -> _Part:
+        """This rank's part of an update up to its last backward pass, or to where memory ran out."""
+        part = _Part()
+        for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
+            try:
+                began = time.perf_counter()
+                items, batch = next(batches)
+                part.waited += time.perf_counter() - began
+                with self._alone():
+                    part.loss = self._loss(items, batch)
+                    if remaining:
+                        self._backward(part.loss)
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                part.failed = error
+                break
+            part.count = part.count + part.loss.count
+            for name, value in (("loss", part.loss.value), *part.loss.metrics.items()):
+                value = value.detach()
+                part.sums[name] = part.sums[name] + value if name in part.sums else value
+        return part
+
+    def _normalise(self, count: Tensor | int) -> float:
+        """Correct gradients for the true denominator, `count` summed over ranks, and clip; return the norm before."""
+        accelerator = self.accelerator
+        if not (isinstance(count, int) and count == self.local_batch_size):
+            total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            torch._foreach_mul_(gradients, self.training.batch_size / total)
+        limit = math.inf if self.training.clip_norm is None else self.training.clip_norm
+        clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
+        return float(clip(self.parameters, limit))
+
+    def _zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.optimizer.zero_grad()
+
+    def _alone(self) -> contextlib.AbstractContextManager:
+        """Within it no gradient is exchanged."""
+        return self.accelerator.no_sync(self.model) if self.accelerator.num_processes > 1 else contextlib.nullcontext()
+
+    def _backward(self, loss: Loss) -> None:
+        # DistributedDataParallel averages over ranks, hence their number.
+        self.accelerator.backward(loss.value * (self.accelerator.num_processes / self.training.batch_size))
+
+    def _synchronising_backward(self, loss: Loss | None) -> None:
+        """The last backward pass of an update.
+
+        Only now is the model told that it synchronises: a forward pass that announces it and then runs out of memory
+        would leave DistributedDataParallel waiting for gradients in the next one.
+        """
+        assert loss is not None, "an update without a micro-batch"
+        try:
+            if self.accelerator.num_processes == 1:
+                return self._backward(loss)
+            with self.accelerator.trigger_sync_in_backward(self.model):
+                return self._backward(loss)
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            if self.accelerator.num_processes > 1:
+                size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
+                raise UserError(
+                    f"out of memory in the backward pass of step {self.progress.step + 1}, where processes cannot "
+                    f"agree to retry; start another run with training.micro_batch_size={size}"
+                ) from error
+            raise OutOfMemory from error
+
+    def _loss(self, items: Tensor, batch: Any) -> Loss:
+        # Dropout and the like are a function of the step and the micro-batch's first item, so a resumed run draws the
+        # same numbers. Not by torch.manual_seed: it walks every kind of device there is, a millisecond each time.
+        seed = derive_key(self.config.seed, "step", self.progress.step, int(items[0]))
+        torch.default_generator.manual_seed(seed)
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        if self.accelerator.mixed_precision == "no":
+            return self.task.loss(self.model, batch)
+        with self.accelerator.autocast():
+            return self.task.loss(self.model, batch)
+
+    def _agree(self, failed: BaseException | None) -> int | None:
+        """Raise OutOfMemory on all ranks if memory ran out on one; else the signal that reached any of them.
+
+        It is the last moment to say so: after it, ranks wait for each other's gradients.
+        """
+        if self.accelerator.num_processes == 1:
+            if failed is not None:
+                raise OutOfMemory from failed
+            return self.stop.number
+        flags = torch.tensor([float(failed is not None), float(self.stop.number or 0)], device=self.accelerator.device)
+        out_of_memory, stop = self.accelerator.gather(flags[None]).max(0).values.tolist()
+        if out_of_memory:
+            raise OutOfMemory from failed
+        return int(stop) or None
+
+    def shrink(self, error: BaseException) -> None:
+        """Halve the micro-batch after memory ran out; the step is then tried again."""
+        size = smaller(self.progress.micro_batch_size, self.local_batch_size)
+        self._zero_grad()
+        if size is None:
+            raise UserError(
+                f"out of memory at step {self.progress.step + 1} with one example at a time; choose a smaller model, "
+                "hardware.gradient_checkpointing=true, or a larger hardware.memory_fraction"
+            ) from error
+        self.monitor.say(
+            f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
+            f"(the batch stays {self.training.batch_size})"
+        )
+        self.progress.micro_batch_size = size
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _check_finite(self, norm: float, loss: Tensor) -> None:
+        # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
+        if math.isfinite(norm if self.accelerator.scaler is None else float(loss)):
+            return
+        sound = checkpoints.found(self.run.checkpoints)
+        kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
+        raise UserError(
+            f"loss or gradient is not finite at step {self.progress.step + 1} (loss {float(loss):g}, gradient norm "
+            f"{norm:g}); no update was made and {kept}. Try a lower training.learning_rate or more "
+            "training.warmup_steps under another --name"
+        )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device's or the host's memory ran out."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, Exception) and should_reduce_batch_size(error)
+
+
+def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:
+    """The largest divisor of the process's batch that is at most half as large; None below 1."""
+    half = micro_batch_size // 2
+    return next((size for size in range(half, 0, -1) if local_batch_size % size == 0), None)

@@ -1,0 +1,68 @@
+"""Completions of a form's fields, and measures of what they are worth."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common import text
+from models.char_lstm import CharLSTM
+from pipelines.workloads.bep.cleaning import EMAILS, TELEPHONES, URLS
+from pipelines.workloads.bep.fields import FIELDS
+
+if TYPE_CHECKING:
+    from pipelines.workloads.bep import Config
+
+COPIED = 50  # characters from which a piece of training text counts as copied
+MASKED = (EMAILS, TELEPHONES, URLS)  # training text contains none of these, unless data.mask=false
+
+Figures = dict[str, float | int | None]
+
+
+def complete_fields(
+    config: "Config", model: CharLSTM, training_text: str, most_characters: int
+) -> tuple[str, dict[str, Figures]]:
+    """Complete every field at every temperature; return the texts as CSV, and figures by temperature.
+
+    Copies are searched for in the last `most_characters` of the training text.
+    """
+    known, searched = set(text.words(training_text)), training_text[-most_characters:]
+    limit = config.evaluation.characters
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("temperature", "seed", "field", "prompt", "completion"))
+    judged = {}
+    for temperature in config.evaluation.temperatures:
+        written = []
+        # Each field has its own seed: from the same draws, all completions would be much alike.
+        for seed, (name, prompt) in enumerate(FIELDS.items(), config.seed):
+            written.append(model.complete(prompt, limit, temperature, seed=seed))
+            writer.writerow((temperature, seed, name, prompt, written[-1]))
+        judged[str(temperature)] = _judged(written, limit, known, searched)
+    return table.getvalue(), judged
+
+
+def _judged(written: Sequence[str], limit: int, known: set[str], searched: str) -> Figures:
+    """Return figures of the completions of all fields."""
+    found = [word for each in zip(FIELDS.values(), written, strict=True) for word in whole_words(*each, limit)]
+    characters = sum(map(len, written))
+    together = "\0".join(written)  # no training text has NUL, so no copy spans two completions
+    copied = int(text.copied_characters(together, searched, COPIED).sum())
+    return {
+        "known_words": text.known_share(found, known),
+        "distinct_2": text.distinct(found, 2),
+        "longest_copied_span": len(text.longest_copied_span(together, searched)),
+        "copied_share": copied / characters if characters else None,
+        "unmasked_strings": sum(len(pattern.findall(each)) for each in written for pattern in MASKED),
+        "characters": characters,
+    }
+
+
+def whole_words(prompt: str, completion: str, limit: int) -> list[str]:
+    """Return the words of a completion: the first with its beginning in the prompt, none that the limit cut off."""
+    begun = re.search(r"[^\W\d_]*$", prompt).group()
+    if len(completion) >= limit:
+        completion = re.sub(r"[^\W\d_]+$", "", completion)
+    begun = begun if re.match(r"[^\W\d_]", completion) else ""
+    return text.words(begun + completion)

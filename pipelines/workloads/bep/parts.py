@@ -1,0 +1,149 @@
+"""The division of documents into training, validation and test, and the check that no part copies another."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from common.errors import UserError
+from common.text import copied_characters
+
+if TYPE_CHECKING:
+    from pipelines.workloads.bep import Data
+
+PARTS = ("train", "validation", "test")
+FEWEST_PER_PART = 500  # characters
+FEWEST_FAMILIES = 3  # one for each part
+ORDERS = 200  # random orders of the families that a split tries
+SPAN = 50  # characters of a copied piece
+WORST = 5  # documents that a refusal names
+
+Rows = list[tuple[str, str]]  # (name, text)
+
+
+def divide(
+    texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: "Data"
+) -> tuple[dict[str, Rows], str, str | None]:
+    """Return {part: (name, text)}, a description of the rule, and a note that the user should read, if any."""
+    if len(groups) >= FEWEST_FAMILIES:
+        sizes = [sum(len(texts[name]) for name in group) for group in groups]
+        chosen = split(sizes, data.validation, data.test, data.seed)
+        parts: dict[str, Rows] = {part: [] for part in PARTS}
+        for group, part in zip(groups, chosen, strict=True):
+            parts[part] += [(name, texts[name]) for name in group]
+        return parts, f"by family of documents, seed {data.seed}", None
+    kept = [max(group, key=lambda name: len(texts[name])) for group in groups]
+    left_out = sorted(set(texts) - set(kept))
+    note = (
+        f"families of documents: {len(groups)}, fewer than the {FEWEST_FAMILIES} parts; so training, validation and "
+        "test are successive blocks of the same text, and the figures do not speak for a document the model has not "
+        "seen: give more documents"
+    )
+    note += f" (left out as versions of others: {', '.join(left_out)})" if left_out else ""
+    rows = [(name, texts[name]) for name in kept]
+    parts = blocks(rows, data.validation, data.test, data.guard)
+    return parts, f"successive blocks, {data.guard} characters left out between them", note
+
+
+def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> list[str]:
+    """Return the part of each of 3 or more families with `sizes` characters; no part with a share stays empty.
+
+    It tries 200 orders of the families, drawn from `seed`, and takes the one that brings validation and test nearest to
+    their shares.
+    """
+    total, generator = sum(sizes), random.Random(seed)
+    targets = {part: share * total for part, share in (("test", test), ("validation", validation)) if share}
+    best: list[str] = []
+    best_miss = float("inf")
+    for _ in range(ORDERS):
+        order = generator.sample(range(len(sizes)), len(sizes))
+        parts, miss = ["train"] * len(sizes), 0.0
+        for number, (part, target) in enumerate(targets.items()):
+            left = [family for family in order if parts[family] == "train"]
+            chosen = _fill(left, sizes, target, keep=len(targets) - number)
+            miss += abs(sum(sizes[family] for family in chosen) - target)
+            for family in chosen:
+                parts[family] = part
+        if miss < best_miss:
+            best, best_miss = parts, miss
+    return best
+
+
+def _fill(order: Sequence[int], sizes: Sequence[int], target: float, keep: int) -> list[int]:
+    """Choose families, in their order, that bring the sum of sizes nearer to `target`: at least one, all but `keep`."""
+    chosen: list[int] = []
+    total = 0
+    for family in order:
+        nearer = abs(total + sizes[family] - target) < abs(total - target)
+        if nearer and len(order) - len(chosen) > keep:
+            chosen.append(family)
+            total += sizes[family]
+    return chosen or [min(order, key=lambda family: sizes[family])]
+
+
+def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, guard: int) -> dict[str, Rows]:
+    """Cut all (name, text), one after another, into {part: (name, piece)}: training first, test last.
+
+    Between the parts `guard` characters are left out, so that no part continues another.
+    """
+    total = sum(len(text) for _, text in texts)
+    last = total - round(test * total)
+    middle = last - guard if test else last
+    first = middle - round(validation * total)
+    bounds = {"train": (0, first - guard), "validation": (first, middle), "test": (last, total)}
+    parts: dict[str, Rows] = {part: [] for part in PARTS}
+    for part, (begin, end) in bounds.items():
+        start = 0
+        for name, text in texts:
+            piece = text[max(0, begin - start) : max(0, end - start)]
+            if piece:
+                parts[part].append((name, piece))
+            start += len(text)
+    return parts
+
+
+def check_sizes(parts: Mapping[str, Rows], data: "Data", source: str) -> None:
+    """Raise UserError if a part has too few characters."""
+    for part, rows in parts.items():
+        characters = sum(len(text) for _, text in rows)
+        if characters < FEWEST_PER_PART and (part != "test" or data.test):
+            raise UserError(
+                f"{source}: {characters:,} characters for {part} are too few, {FEWEST_PER_PART} are needed; give more "
+                f"text, or change data.validation={data.validation}, data.test={data.test} or data.guard={data.guard}"
+            )
+
+
+def check_overlap(parts: Mapping[str, Rows], data: "Data") -> tuple[float, dict[str, float]]:
+    """Return `overlap` and the documents with most of it; raise UserError if it is above `data.maximum_overlap`."""
+    share, by_document = overlap(parts)
+    order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
+    worst = {name: part for name, part in order[:WORST] if part > 0}
+    if share > data.maximum_overlap and not data.force:
+        held_out = dict([*parts["validation"], *parts["test"]])
+        listed = [
+            f"{name} {part:.1%} (most of it in {most_alike(held_out[name], parts['train'])})"
+            for name, part in worst.items()
+        ]
+        raise UserError(
+            f"{share:.1%} of the held-out text also occurs in training, in pieces of {SPAN} characters, more than "
+            f"data.maximum_overlap={data.maximum_overlap}: {', '.join(listed)}; remove the copies, make such documents "
+            f"one family by lowering data.duplicates={data.duplicates}, or continue all the same with data.force=true"
+        )
+    return share, worst
+
+
+def overlap(parts: Mapping[str, Rows]) -> tuple[float, dict[str, float]]:
+    """Return the share of held-out characters in pieces of 50 that training has too: in all, and by document."""
+    training = "\0".join(text for _, text in parts["train"])  # no text has NUL: no piece crosses two documents
+    found: dict[str, np.ndarray] = {}
+    for name, text in [*parts["validation"], *parts["test"]]:
+        found[name] = np.concatenate([found.get(name, np.zeros(0, bool)), copied_characters(text, training, SPAN)])
+    return float(np.concatenate(list(found.values())).mean()), {
+        name: float(each.mean()) for name, each in found.items()
+    }
+
+
+def most_alike(text: str, training: Rows) -> str:
+    """Return the name of the training document that has most of `text`."""
+    return max(training, key=lambda each: copied_characters(text, each[1], SPAN).sum())[0]

@@ -1,0 +1,50 @@
+"""Reading instances from a file or from all files in a folder.
+
+A new format is one entry of READERS: the ending of its files and the function that reads one.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from common.errors import UserError
+from pipelines.workloads.cvrp.npz_files import read_npz
+from pipelines.workloads.cvrp.problems import Problem
+from pipelines.workloads.cvrp.vrp_files import read_vrp
+
+READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}
+ENDINGS = " or ".join(READERS)
+
+
+def read(path: Path) -> dict[str, list[Problem]]:
+    """Return {file stem: problems} of one instance file, or of all instance files that lie directly in a folder.
+
+    Raises UserError, in one line, for anything that is missing, damaged or contradictory, or that asks for more than
+    a CVRP.
+    """
+    path = Path(path)
+    found: dict[str, list[Problem]] = {}
+    try:
+        for file in _instance_files(path):
+            # Results are named after the stem, so the results of one file would overwrite those of the other.
+            if file.stem in found:
+                raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
+            found[file.stem] = READERS[file.suffix.lower()](file)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
+        ) from error
+    return found
+
+
+def _instance_files(path: Path) -> list[Path]:
+    """Return `path` itself or the instance files in the folder that it is."""
+    if not path.is_dir():
+        if path.suffix.lower() not in READERS:
+            raise UserError(f"{path}: not an instance file; give a file ending in {ENDINGS}, or a folder")
+        return [path]
+    # macOS leaves hidden files with the same endings beside the real ones.
+    files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in READERS and file.is_file()]
+    files = [file for file in files if not file.name.startswith(".")]
+    if not files:
+        raise UserError(f"{path}: holds no {ENDINGS} file; give the folder that holds the instances")
+    return files

@@ -1,0 +1,214 @@
+"""Instance files of operations research: VRPLIB's `.vrp` with TYPE CVRP, EDGE_WEIGHT_TYPE EUC_2D and one depot.
+
+Node numbers may be any distinct whole numbers; nodes are taken in their order, the depot moved to the front. A file is
+complete when it ends with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import UserError
+from models.routing.environment import MOST_CAPACITY
+from pipelines.workloads.cvrp.problems import MAX_COORDINATE, Problem
+
+SECTIONS = {  # title: columns of each row
+    "NODE_COORD_SECTION": ("number", "x", "y"),
+    "DEMAND_SECTION": ("number", "demand"),
+    "DEPOT_SECTION": (),
+}
+# Keys that do not restrict which routes are allowed. Any other key (DISTANCE, SERVICE_TIME, VEHICLES, ...) might.
+HEADER_KEYS = (
+    *("NAME", "COMMENT", "TYPE", "DIMENSION", "CAPACITY"),
+    *("EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE"),
+)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+Header = dict[str, str]
+Rows = list[tuple[int, list[str]]]  # (line number, words) of each row of a section
+
+
+def read_vrp(path: Path) -> list[Problem]:
+    """Return the one problem of a `.vrp` file; raise UserError, in one line, for a file that does not hold one."""
+    # Text that is not ASCII can only belong to a comment; elsewhere it is not a number and is refused as such.
+    header, sections, complete = _split(path, path.read_bytes().decode("utf-8-sig", errors="replace"))
+    _check_kind(path, header, sections)
+    _check_complete(path, sections, complete)
+    dimension, capacity = _sizes(path, header)
+    coords = _nodes(path, sections, "NODE_COORD_SECTION", dimension)
+    demands = _nodes(path, sections, "DEMAND_SECTION", dimension)
+    if unmatched := sorted(coords.keys() ^ demands.keys()):
+        node = unmatched[0]
+        has, lacks = "NODE_COORD_SECTION", "DEMAND_SECTION"
+        if node in demands:
+            has, lacks = lacks, has
+        raise UserError(f"{path}: node {node} is in {has} but not in {lacks}; both must list the same nodes")
+    depot = _depot(path, sections, coords)
+
+    # False sorts before True: the depot comes first, then the customers by number.
+    nodes = sorted(coords, key=lambda node: (node != depot, node))
+    locs = [[_coordinate(path, node, word) for word in coords[node]] for node in nodes]
+    demand = _demands(path, nodes, demands, capacity)
+    # The name is that of the file: NAME inside it is free text, which must not decide where a solution is written.
+    return [Problem(path.stem, np.array(locs), np.array(demand, np.int64), capacity, rounded=True)]
+
+
+def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:
+    """Return the `KEY : VALUE` lines, the rows of each section, and whether the end of the file is there."""
+    header: Header = {}
+    sections: dict[str, Rows] = {}
+    rows: Rows | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        title = line.rstrip(": \t").upper()
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        key = key.upper()
+        if not line or line.startswith("#"):
+            continue
+        if title == "EOF":
+            return header, sections, True
+        if title in sections or (colon and key in header):
+            raise UserError(f"{path}: line {number}: {line[:40]!r} is given a second time; keep one")
+        # A title is one word, so that a comment may end in "_section".
+        if title.endswith("_SECTION") and title.isidentifier():
+            rows = sections[title] = []
+        elif colon:
+            header[key] = value
+            rows = None
+        elif rows is not None:
+            rows.append((number, line.split()))
+        else:
+            raise UserError(
+                f"{path}: line {number}: {line[:40]!r} is neither 'KEY : VALUE' nor the title of a section; "
+                "correct or remove it"
+            )
+    # Without a mark at the end, a last row cut in the middle ("22 700" to "22 70") would look like a whole one.
+    closed = bool(rows and rows is sections.get("DEPOT_SECTION") and rows[-1][1] == ["-1"])
+    return header, sections, closed
+
+
+def _check_kind(path: Path, header: Header, sections: dict[str, Rows]) -> None:
+    """Raise UserError for a problem of another kind than a plain CVRP with rounded Euclidean distances."""
+    # TYPE comes first: files of other kinds have other sections and keys, which are not faults of theirs.
+    kind = _header(path, header, "TYPE")
+    if kind.upper() != "CVRP":
+        raise UserError(f"{path}: TYPE is {kind[:40]!r}; only CVRP can be solved here, give a file of that type")
+    metric = _header(path, header, "EDGE_WEIGHT_TYPE")
+    if metric.upper() != "EUC_2D":
+        raise UserError(
+            f"{path}: EDGE_WEIGHT_TYPE is {metric[:40]!r}; only EUC_2D (rounded Euclidean) is supported, "
+            "give a file of that type"
+        )
+    unknown = [key for key in header if key not in HEADER_KEYS] + [title for title in sections if title not in SECTIONS]
+    if unknown:
+        raise UserError(f"{path}: {unknown[0][:40]!r} is not part of a plain CVRP; remove it to solve without it")
+
+
+def _check_complete(path: Path, sections: dict[str, Rows], complete: bool) -> None:
+    """Raise UserError for a file without one of its sections or without its end."""
+    missing = [title for title in SECTIONS if title not in sections]
+    if missing or not complete:
+        what = missing[0] if missing else "its end (EOF, or the -1 that closes DEPOT_SECTION)"
+        raise UserError(
+            f"{path}: {what} is missing; the file may be cut short, download it again or add the missing part"
+        )
+
+
+def _sizes(path: Path, header: Header) -> tuple[int, int]:
+    """Return DIMENSION and CAPACITY."""
+    dimension = _whole(path, "DIMENSION", _header(path, header, "DIMENSION"))
+    capacity = _whole(path, "CAPACITY", _header(path, header, "CAPACITY"))
+    if dimension < 2:
+        raise UserError(f"{path}: DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
+    if not 1 <= capacity <= MOST_CAPACITY:
+        raise UserError(
+            f"{path}: CAPACITY is {capacity}; give a number from 1 to {MOST_CAPACITY} "
+            "(dividing all demands and the capacity by one number changes nothing)"
+        )
+    return dimension, capacity
+
+
+def _nodes(path: Path, sections: dict[str, Rows], title: str, dimension: int) -> dict[int, list[str]]:
+    """Return {node number: the other words of its row} after checking the number and shape of the rows."""
+    rows = sections[title]
+    if len(rows) != dimension:
+        raise UserError(
+            f"{path}: DIMENSION is {dimension} but {title} has {len(rows)} rows; "
+            "the file may be cut short, download it again or correct DIMENSION"
+        )
+    columns = SECTIONS[title]
+    nodes: dict[int, list[str]] = {}
+    for number, words in rows:
+        if len(words) != len(columns):
+            raise UserError(
+                f"{path}: line {number}: {' '.join(words)[:40]!r} in {title}; "
+                f"each row is {', '.join(columns[:-1])} and {columns[-1]}"
+            )
+        node = _whole(path, f"line {number}: the node number", words[0])
+        if node in nodes:
+            raise UserError(
+                f"{path}: line {number}: node {node} is given a second time in {title}; "
+                "give each node a number of its own"
+            )
+        nodes[node] = words[1:]
+    return nodes
+
+
+def _depot(path: Path, sections: dict[str, Rows], coords: dict[int, list[str]]) -> int:
+    """Return the node number of the depot."""
+    words = [word for _, row in sections["DEPOT_SECTION"] for word in row]
+    depots = words[: words.index("-1")] if "-1" in words else words
+    if len(depots) != 1 or len(words) > 2:
+        raise UserError(
+            f"{path}: DEPOT_SECTION holds {' '.join(words)[:40]!r}; only one depot is supported, "
+            "its node number followed by -1"
+        )
+    depot = _whole(path, "the depot", depots[0])
+    if depot not in coords:
+        raise UserError(f"{path}: DEPOT_SECTION names node {depot}, which NODE_COORD_SECTION does not have")
+    return depot
+
+
+def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capacity: int) -> list[int]:
+    """Return the demands of `nodes`, of which the first is the depot."""
+    demand = [_whole(path, f"the demand of node {node}", demands[node][0]) for node in nodes]
+    for node, load in zip(nodes, demand, strict=True):
+        if load < 0:
+            raise UserError(f"{path}: the demand of node {node} is {load}; demands must be 0 or more")
+        if load > capacity:
+            raise UserError(
+                f"{path}: node {node} asks for {load} but CAPACITY is {capacity}, so no vehicle can serve it; "
+                "correct one of the two"
+            )
+    if demand[0]:
+        raise UserError(f"{path}: the depot, node {nodes[0]}, has a demand of {demand[0]}; set it to 0")
+    return demand
+
+
+def _header(path: Path, header: Header, key: str) -> str:
+    """Return the value of a key that must be given."""
+    if not header.get(key):
+        raise UserError(f"{path}: {key} is missing; add a line '{key} : ...'")
+    return header[key]
+
+
+def _coordinate(path: Path, node: int, word: str) -> float:
+    """Return a coordinate; raise UserError for a word that is not one."""
+    value = float(word) if NUMBER.fullmatch(word) else np.nan
+    # The comparison is also false for nan.
+    if not abs(value) <= MAX_COORDINATE:
+        raise UserError(
+            f"{path}: node {node} has a coordinate {word[:40]!r}; "
+            f"coordinates must be numbers of at most {MAX_COORDINATE:.0e}"
+        )
+    return value
+
+
+def _whole(path: Path, what: str, word: str) -> int:
+    """Return a whole number; raise UserError for a word that is not one."""
+    value = float(word) if NUMBER.fullmatch(word) else np.nan
+    # Above 2**53 float64 skips whole numbers, and no value here may be near that. Also false for nan and inf.
+    if not abs(value) < 2**53 or value != int(value):
+        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a whole number")
+    return int(value)

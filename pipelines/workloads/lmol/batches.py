@@ -1,0 +1,72 @@
+"""Batches of pairs in which each different image occurs once."""
+
+import torch
+from torch import Tensor
+
+from common.random import uniform
+from pipelines.workloads.lmol import data
+
+
+class Pairs:
+    """Source of pairs of images, as uint8 or as encoded by a frozen encoder, on the device or read by workers.
+
+    Item i is pair i. With a `shift`, each of its images is moved by up to that many pixels, and the edge is repeated
+    where nothing moves in. With `turn`, it is turned and mirrored in one of eight ways. Both depend on (key, i) only.
+    """
+
+    def __init__(
+        self,
+        images: Tensor | data.Images,
+        pairs: Tensor,
+        encoded: Tensor | None = None,
+        shift: int = 0,
+        turn: bool = False,
+        key: int = 0,
+        workers: int = 0,
+    ):
+        self.images, self.pairs, self.encoded = images, pairs.cpu(), encoded  # (N, C, S, S), (P, 3), (N, ...)
+        self.device = images.device if isinstance(images, Tensor) and not workers else torch.device("cpu")
+        self.workers = workers
+        self.shift, self.ways, self.key, self.size = shift, 8 if turn else 1, key, len(pairs)
+
+    def batch(self, items: Tensor) -> dict[str, Tensor]:
+        """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
+
+        Each different image of the batch is in it once.
+        """
+        first, second, label = self.pairs[items].T
+        # Computed on the CPU, where the pairs are, so as not to wait for the device.
+        views = self._views(items) if self.shift or self.ways > 1 else torch.zeros(1, dtype=torch.long)
+        num_views = self._num_views()
+        unique, rows = torch.unique(torch.cat([first, second]) * num_views + views, return_inverse=True)
+        first, second = rows.to(self.device).chunk(2)
+        batch = {"first": first, "second": second, "label": label.to(self.device)}
+        unique = unique.to(self.device)
+        if self.encoded is not None:
+            return {**batch, "encoded": self.encoded[unique]}
+        images = self.images[unique // num_views]
+        return {**batch, "images": self._moved(images, unique % num_views) if num_views > 1 else images}
+
+    def _num_views(self) -> int:
+        """Return the number of ways in which an image can be moved and turned."""
+        return (2 * self.shift + 1) ** 2 * self.ways
+
+    def _views(self, items: Tensor) -> Tensor:
+        """Return the numbers of the views (2 b,): those of the first images of `items`, then of the second ones."""
+        return (uniform(self.key, items, 2) * self._num_views()).long().T.flatten()
+
+    def _moved(self, images: Tensor, view: Tensor) -> Tensor:
+        """Return images (U, C, S, S), each moved and turned as its view (U,) says."""
+        places = 2 * self.shift + 1
+        turn, y, x = (part[:, None] for part in (view // places**2, view // places % places, view % places))
+        line = torch.arange(images.shape[-1], device=view.device)
+        y, x = (
+            torch.where(turn & bit > 0, line.flip(0), line) + move - self.shift for move, bit in ((y, 1), (x, 2))
+        )  # (U, S)
+        y, x = (each.clamp(0, len(line) - 1) for each in (y, x))
+        mirrored = (turn & 4 > 0)[..., None]
+        rows = torch.where(mirrored, y[:, None, :], y[:, :, None])  # (U, S, S)
+        columns = torch.where(mirrored, x[:, :, None], x[:, None, :])
+        image = torch.arange(len(images), device=view.device)[:, None, None, None]
+        channel = torch.arange(images.shape[1], device=view.device)[:, None, None]
+        return images[image, channel, rows[:, None], columns[:, None]]

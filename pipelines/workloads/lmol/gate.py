@@ -1,0 +1,86 @@
+"""The gate before the first step: trial steps that show whether training and saving would work.
+
+Without it, a parameter that no gradient reaches or that is not saved would show after hours of training, or never.
+"""
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import torch
+
+from common.errors import UserError
+from models import io
+from models.comparator.interface import Comparator
+from pipelines.workloads.lmol.model import explained
+
+if TYPE_CHECKING:
+    from pipelines.workloads.lmol.task import ComparisonTask
+
+TRIAL_PAIRS, TRIAL_STEPS = 4, 3
+
+
+def check_trains(model: Comparator, task: "ComparisonTask") -> str:
+    """Check the model in trial steps and return a line about the result; the model is left unchanged.
+
+    Every parameter that is meant to train must get a gradient and move, everything that trains must be saved, and the
+    model, saved and loaded again, must give the same logits. Raises UserError if not.
+    """
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    before = {name: p.detach().clone() for name, p in trained.items()}
+    batch = task.train.batch(torch.arange(min(TRIAL_PAIRS, task.train.size)))
+    device = model.reference_images.device
+    batch = {name: tensor.to(device) for name, tensor in batch.items()}  # workers' batches are on the CPU
+    optimizer = torch.optim.AdamW(trained.values(), lr=1e-3, weight_decay=0.0)
+    reached: set[str] = set()
+    training = model.training
+    model.train()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for _ in range(TRIAL_STEPS):  # an adapter's first matrix gets no gradient until its second leaves zero
+                task.loss(model, batch).value.backward()
+                reached |= {name for name, p in trained.items() if p.grad is not None and p.grad.any()}
+                optimizer.step()
+                optimizer.zero_grad()
+        still = [name for name, p in trained.items() if name not in reached or torch.equal(p, before[name])]
+        if still:
+            raise UserError(
+                f"{_some(still)}: {len(still)} of {len(trained)} parameters that are meant to train get no gradient "
+                "or do not move in trial steps, so training would not change them; choose another model.kind or "
+                "model.base"
+            )
+        unsaved = sorted(trained.keys() - model.state_dict().keys())
+        if unsaved:
+            raise UserError(f"{_some(unsaved)} would train but not be saved; choose another model.kind or model.base")
+        parts = ("lora_", "multi_modal_projector") if getattr(model.config, "lora", False) else ()
+        absent = [part for part in parts if not any(part in name for name in trained)]
+        if absent:
+            raise UserError(f"nothing named {absent[0]} would train; give a model.base that has the parts of a LLaVA")
+        _check_reload(model.eval())
+    finally:
+        with torch.no_grad():
+            for name, p in trained.items():
+                p.copy_(before[name])
+                p.grad = None
+        model.train(training)
+    return f"gate: {len(trained)} parameters get gradients, move and are saved; loaded again, the logits are the same"
+
+
+@torch.no_grad()
+def _check_reload(model: Comparator) -> None:
+    expected = model(**model.example())
+    device = expected.device
+    with tempfile.TemporaryDirectory() as folder, explained():
+        io.save(model, folder)
+        found = io.load(folder, device)(**model.example())
+    # On a CPU the same kernels give the same bits; a GPU may choose others.
+    tolerance = 0.0 if device.type == "cpu" else 1e-3
+    difference = float((found - expected).abs().max())
+    if not difference <= tolerance:
+        raise UserError(
+            f"saved and loaded again, the model's logits differ by {difference:g}: either something that trains or "
+            "the base is not restored; choose another model.kind or model.base"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,0 +1,103 @@
+"""Scores of the test images, made from the model's answers, and their agreement with the known ones."""
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from models import ranking
+from models.ranking import Z95
+from pipelines.workloads.lmol import intervals
+from pipelines.workloads.lmol.answers import ModelAnswers
+from pipelines.workloads.lmol.data import Comparisons
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Scores of the test images, in the data's units."""
+
+    images: np.ndarray  # (N,) their numbers
+    scores: np.ndarray  # (N,)
+    errors: np.ndarray  # (N,) standard errors, `factor` included
+    known: np.ndarray  # (N,)
+    factor: float  # by which standard errors measured on references are too small, as validation images show
+
+    @property
+    def coverage(self) -> float:
+        """The share of test images whose known score lies in the 95 % interval."""
+        return float((np.abs(self.scores - self.known) <= Z95 * self.errors).mean())
+
+
+def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: int) -> Placed:
+    """Score the test images by comparing each with at most `budget` references.
+
+    References are training images, about which the model errs less. So validation images are scored too, and the factor
+    by which their standard errors are too small is applied to those of the test images.
+    """
+    test, validation, references = comparisons.parts["test"], comparisons.parts["validation"], comparisons.references
+    numbers = torch.from_numpy(np.concatenate([test, validation, references]))
+    known = torch.from_numpy(comparisons.scores[numbers]).double() * comparisons.unit
+    count = len(test) + len(validation)
+    found, errors = ranking.scores(
+        lambda first, second: answers.logits(numbers[first], numbers[second]),
+        count,
+        torch.arange(count, len(numbers)),
+        known[count:],
+        theta=comparisons.theta * comparisons.unit,
+        budget=budget,
+        seed=seed,
+    )
+    unseen = slice(len(test), count)
+    factor = ranking.calibrated(errors[unseen], found[unseen], known[unseen]) if len(validation) else 1.0
+    mine = slice(0, len(test))
+    return Placed(test, found[mine].numpy(), factor * errors[mine].numpy(), known[mine].numpy(), factor)
+
+
+def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Any]:
+    """Return the agreement of scores (N,) with known ones (N,), and 95 % intervals bootstrapped over images.
+
+    Images of one group, such as crops of one photo, are resampled as if they were independent. A correlation of
+    constant scores is None.
+    """
+    drawn = np.random.default_rng(seed).integers(len(found), size=(intervals.RESAMPLES, len(found)))
+    spread = agreement(found[drawn], known[drawn])
+    figures: dict[str, Any] = {}
+    for name, value in agreement(found, known).items():
+        values = spread[name][np.isfinite(spread[name])]
+        figures[name] = float(value) if np.isfinite(value) else None
+        figures[f"{name}_interval"] = intervals.percentiles(values) if np.isfinite(value) else None
+    return figures
+
+
+def agreement(found: np.ndarray, known: np.ndarray) -> dict[str, np.ndarray]:
+    """Return figures (...) of scores (..., N); a correlation is NaN where all scores are the same."""
+    wrong = found - known
+    rows = zip(found.reshape(-1, found.shape[-1]), known.reshape(-1, found.shape[-1]), strict=True)
+    return {
+        "pearson": correlation(found, known),
+        "spearman": correlation(stats.rankdata(found, axis=-1), stats.rankdata(known, axis=-1)),
+        "kendall": np.array([stats.kendalltau(*row).statistic for row in rows]).reshape(found.shape[:-1]),
+        "mae": np.abs(wrong).mean(axis=-1),
+        "rmse": np.sqrt(np.square(wrong).mean(axis=-1)),
+    }
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return Pearson's correlation (...) of x, y (..., N)."""
+    x, y = (each - each.mean(axis=-1, keepdims=True) for each in (x, y))
+    with np.errstate(invalid="ignore"):
+        return (x * y).sum(axis=-1) / np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
+
+
+def scores_csv(comparisons: Comparisons, placed: Placed) -> str:
+    """Return the text of a CSV with a row per test image."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["image", "known", "score", "standard_error"])
+    for image, known, score, error in zip(placed.images, placed.known, placed.scores, placed.errors, strict=True):
+        writer.writerow([comparisons.names[image], f"{known:g}", f"{score:.4f}", f"{error:.4f}"])
+    return text.getvalue()

@@ -1,0 +1,34 @@
+"""Sources of images and their scores: two embedded ones, and a user's files.
+
+digits    the handwritten digits of scikit-learn, scored by their values
+photos    crops of photos inside scikit-image and scikit-learn, degraded in four ways and scored by what is left
+a folder  images, and one CSV of image,score and, where some images belong together, group
+a CSV     the same, next to its images, or of pairs: img1,img2,score1,score2,label
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.workloads.lmol.sources import tables
+from pipelines.workloads.lmol.sources.digits import read_digits
+from pipelines.workloads.lmol.sources.image_set import ImageSet
+from pipelines.workloads.lmol.sources.photos import read_photos
+from pipelines.workloads.lmol.sources.tables import EMBEDDED
+from pipelines.workloads.lmol.sources.user_files import read_user_files
+
+if TYPE_CHECKING:
+    from pipelines.workloads.lmol import Data
+
+
+def read(data: "Data") -> ImageSet:
+    """Return the images and scores of `data.source`; UserError if they are missing or unusable."""
+    if data.source in EMBEDDED:
+        return {"digits": read_digits, "photos": read_photos}[data.source](data)
+    return read_user_files(data)
+
+
+def inputs(source: str) -> list[Path]:
+    """Return the user's files that the images come from: the CSV, and those of its images that exist."""
+    if source in EMBEDDED or not Path(source).exists():
+        return []
+    return tables.inputs(tables.find_table(source))

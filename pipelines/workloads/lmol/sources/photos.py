@@ -1,0 +1,207 @@
+"""The embedded source `photos`: crops of photos from installed packages, degraded in four ways to four degrees."""
+
+import importlib.util
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from common.errors import UserError
+from pipelines.workloads.lmol.sources.image_set import ImageSet
+from pipelines.workloads.lmol.sources.units import in_units
+
+if TYPE_CHECKING:
+    from pipelines.workloads.lmol import Data
+
+FAMILIES = ("jpeg", "blur", "noise", "downscale")
+# Four degrees of each, chosen so that all families lose about as much structure: SSIM .88, .74, .60 and .47.
+QUALITY = (35, 9, 4, 1)  # of JPEG
+RADIUS = (0.85, 1.27, 1.9, 3.0)  # pixels, of Gaussian blur
+DEVIATION = (10, 18, 28, 41)  # of 255, of Gaussian noise
+SCALE = (0.68, 0.42, 0.27, 0.18)  # of the sides, down and up again
+CROP = (1.5, 3.0)  # sides of crops, in sides of the stored image; scaling down removes the photo's own artefacts
+LEAST_CONTRAST = 6.0  # of 255, mean absolute difference of neighbours; a blurred empty sky looks the same
+PHOTO_SIZES = (16, 200)  # sides of the stored image: above the window of SSIM, and at most a photo's side / 1.5
+TRIALS = 30  # crops tried; the first with that contrast is taken, or the one with the most
+THOUSANDTH = Fraction(1, 1000)  # unit of photo scores
+PHOTO_THETA = 65  # thousandths, half the step between two degrees at 32 to 96 pixels: one degree is similar
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo in an installed package."""
+
+    package: str  # located, not imported
+    path: str  # below the package
+    licence: str
+    attribution: str
+    url: str = ""
+
+    def file(self) -> Path:
+        """Return the path of the image file."""
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None, f"{self.package} is not installed"
+        assert spec.origin is not None, f"{self.package} has no file"
+        return Path(spec.origin).parent / self.path
+
+
+CC0, NO_RESTRICTIONS = "CC0 1.0", "no known copyright restrictions"
+CC_BY = "CC BY 2.0"
+# The photos in these packages, except those that show a person (astronaut, camera, lfw, retina), state no licence
+# (moon, page, motorcycle), are not photos, or are blurred to begin with (clock).
+PHOTOS = {
+    "brick": Photo("skimage", "data/brick.png", CC0, "CC0Textures", "https://cc0textures.com/view.php?tex=Bricks25"),
+    "chelsea": Photo("skimage", "data/chelsea.png", CC0, "Stefan van der Walt"),
+    "coffee": Photo("skimage", "data/coffee.png", CC0, "Rachel Michetti, courtesy of Pikolo Espresso Bar"),
+    "coins": Photo(
+        "skimage",
+        "data/coins.png",
+        NO_RESTRICTIONS,
+        "Brooklyn Museum Collection",
+        "https://www.brooklynmuseum.org/opencollection/archives/image/51611",
+    ),
+    "grass": Photo(
+        "skimage",
+        "data/grass.png",
+        CC0,
+        "linolafett",
+        "https://www.deviantart.com/linolafett/art/Grass-01-434853879",
+    ),
+    "gravel": Photo("skimage", "data/gravel.png", CC0, "CC0Textures", "https://cc0textures.com/view.php?tex=Gravel04"),
+    "hubble": Photo(
+        "skimage",
+        "data/hubble_deep_field.jpg",
+        "public domain",
+        "NASA, HubbleSite",
+        "http://hubblesite.org/newscenter/archive/releases/2012/37/image/a/",
+    ),
+    "rocket": Photo(
+        "skimage",
+        "data/rocket.jpg",
+        "public domain",
+        "SpaceX",
+        "https://www.flickr.com/photos/spacexphotos/16511594820/in/photostream/",
+    ),
+    "tissue": Photo("skimage", "data/ihc.png", NO_RESTRICTIONS, "Center for Microscopy And Molecular Imaging (CMMI)"),
+    "china": Photo(
+        "sklearn",
+        "datasets/images/china.jpg",
+        CC_BY,
+        "danielbuechele; cropped and altered",
+        "https://www.flickr.com/photos/danielbuechele/6061409035/",
+    ),
+    "flower": Photo(
+        "sklearn",
+        "datasets/images/flower.jpg",
+        CC_BY,
+        "vultilion (scikit-learn's notice names danielbuechele); cropped and altered",
+        "https://www.flickr.com/photos/vultilion/6056698931/",
+    ),
+}
+
+
+def read_photos(data: "Data") -> ImageSet:
+    """Return crops of photos, each unchanged and degraded to four degrees in four ways; a photo is a group.
+
+    The score of a way and degree is the median, over all crops, of the structural similarity to the original crop (Wang
+    et al. 2004), which gives all ways one scale. The similarity of a single crop would depend on the picture as much as
+    on the damage, and nobody could judge that without the original crop.
+    """
+    if not PHOTO_SIZES[0] <= data.size <= PHOTO_SIZES[1]:
+        raise UserError(
+            f"data.size={data.size}: for data.source=photos it must be {PHOTO_SIZES[0]} to {PHOTO_SIZES[1]}, so that "
+            "a crop shows something and is smaller than the photo"
+        )
+    images, names, families, groups, kinds = [], [], [], [], []
+    similarity: dict[tuple[str, int], list[float]] = {}
+    for name, photo in PHOTOS.items():
+        with Image.open(photo.file()) as file:
+            whole = file.convert("RGB")
+        for number in range(data.photos_crops):
+            # The random numbers of a crop depend on no other crop.
+            generator = np.random.default_rng([data.seed, 2, *name.encode(), number])
+            crop = _crop(whole, data.size, generator)
+            for family, degree, image in [("pristine", 0, crop), *_degraded(crop, generator)]:
+                images.append(np.asarray(image))
+                names.append(f"{name}-{number}-{family}" + (f"-{degree}" if degree else ""))
+                families.append(family)
+                groups.append(name)
+                kinds.append((family, degree))
+                similarity.setdefault((family, degree), []).append(structural_similarity(crop, image))
+    score = {kind: round(float(np.median(values)) * 1000) for kind, values in similarity.items()}
+    return ImageSet(
+        images=np.stack(images),
+        scores=np.array([score[kind] for kind in kinds]),
+        unit=THOUSANDTH,
+        theta=PHOTO_THETA if data.theta is None else in_units(data.theta, THOUSANDTH),
+        attribute=data.attribute or "quality",
+        groups=groups,
+        names=names,
+        families=families,
+        facts={
+            "source": "degraded photos",
+            "scores_by_kind": {
+                f"{family} {degree}".removesuffix(" 0"): thousandths / 1000
+                for (family, degree), thousandths in score.items()
+            },
+            "licences": [
+                {
+                    "name": f"{photo.package}/{photo.path}",
+                    "licence": photo.licence,
+                    "attribution": photo.attribution,
+                    "url": photo.url,
+                }
+                for photo in PHOTOS.values()
+            ],
+        },
+    )
+
+
+def _crop(whole: Image.Image, size: int, generator: np.random.Generator) -> Image.Image:
+    """Return a square of the photo that shows something, scaled down to `size`."""
+    best, most = whole, -1.0
+    for _ in range(TRIALS):
+        side = min(round(size * generator.uniform(*CROP)), *whole.size)
+        x, y = (int(generator.integers(0, length - side + 1)) for length in whole.size)
+        crop = whole.resize((size, size), Image.Resampling.LANCZOS, box=(x, y, x + side, y + side))
+        contrast = float(np.abs(np.diff(np.asarray(crop.convert("L"), np.float32))).mean())
+        if contrast > most:
+            best, most = crop, contrast
+        if contrast >= LEAST_CONTRAST:
+            break
+    return best
+
+
+def _degraded(crop: Image.Image, generator: np.random.Generator) -> Iterator[tuple[str, int, Image.Image]]:
+    """Yield (family, degree from 1, image) for every family and degree."""
+    for degree in range(1, 5):
+        file = io.BytesIO()
+        crop.save(file, "JPEG", quality=QUALITY[degree - 1])
+        with Image.open(file) as image:
+            yield "jpeg", degree, image.convert("RGB")
+        yield "blur", degree, crop.filter(ImageFilter.GaussianBlur(RADIUS[degree - 1]))
+        noise = generator.normal(0, DEVIATION[degree - 1], (*crop.size, 3))
+        noisy = np.rint(np.asarray(crop) + noise).clip(0, 255).astype(np.uint8)
+        yield "noise", degree, Image.fromarray(noisy)
+        small = max(1, round(crop.size[0] * SCALE[degree - 1]))
+        shrunk = crop.resize((small, small), Image.Resampling.BOX)
+        yield "downscale", degree, shrunk.resize(crop.size, Image.Resampling.BILINEAR)
+
+
+def structural_similarity(one: Image.Image, other: Image.Image) -> float:
+    """Return the SSIM of luminance with the window and constants of Wang et al. (2004); it is 1 for equal images."""
+    from skimage.metrics import structural_similarity
+
+    return structural_similarity(
+        np.asarray(one.convert("L")),
+        np.asarray(other.convert("L")),
+        data_range=255,
+        gaussian_weights=True,
+        sigma=1.5,
+        use_sample_covariance=False,
+    )

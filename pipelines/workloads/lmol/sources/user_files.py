@@ -1,0 +1,135 @@
+"""Images that a user's CSV lists, decoded, with their scores in whole units."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.errors import UserError
+from models import images as image_files
+from pipelines.workloads.lmol import pairs
+from pipelines.workloads.lmol.sources.image_set import ImageSet
+from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, read_table, within
+from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
+
+if TYPE_CHECKING:
+    from pipelines.workloads.lmol import Data
+
+SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
+NAMED = 10  # examples of contradictory labels in the facts
+
+
+@dataclass
+class Usable:
+    """The images of a CSV that can be used."""
+
+    names: list[str] = field(default_factory=list)
+    squares: list[np.ndarray] = field(default_factory=list)  # (S, S, 3) uint8
+    refused: dict[str, str] = field(default_factory=dict)  # reason by name
+    animated: list[str] = field(default_factory=list)
+
+
+def read_user_files(data: "Data") -> ImageSet:
+    """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
+    table = find_table(data.source)
+    listed = read_table(table)
+    found = _decode(listed, table, data)
+    count = len(listed.scores) + len(listed.refused)
+    if len(found.names) < 2:
+        reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
+        raise UserError(
+            f"data.source={data.source}: {len(found.names)} of the {count} images that {table} lists can be used; two "
+            f"are needed for a pair, hundreds to learn from{reasons}"
+        )
+    scores, unit = whole([listed.scores[name] for name in found.names])
+    score = dict(zip(found.names, scores.tolist(), strict=True))
+    labelled = [(line, a, b, label) for line, a, b, label in listed.pairs if a in score and b in score]
+    theta, origin = _theta(data.theta, scores, unit, labelled, score)
+    facts = {
+        "source": f"images of {table}",
+        "listed": count,
+        "listed_again": listed.repeated,
+        "quarantined": found.refused,
+        "animated": found.animated,
+        "theta_from": origin,
+        "licences": [],
+    }
+    if listed.pairs:
+        facts["labels"] = _check_labels(labelled, score, theta, unit, table, len(listed.pairs))
+    return ImageSet(
+        images=np.stack(found.squares),
+        scores=scores,
+        unit=unit,
+        theta=theta,
+        attribute=data.attribute or "score",
+        groups=[listed.groups.get(name) or name for name in found.names],
+        names=found.names,
+        families=["image"] * len(found.names),
+        facts=facts,
+    )
+
+
+def _decode(listed: Listed, table: Path, data: "Data") -> Usable:
+    """Return the images that can be decoded within bounds, and the reasons why others cannot."""
+    found = Usable(refused=dict(listed.refused))
+    for name in listed.scores:
+        try:
+            square, animated = image_files.read(within(table.parent, name), data.size, data.maximum_pixels)
+        except ValueError as error:
+            found.refused[name] = str(error)
+            continue
+        found.names.append(name)
+        found.squares.append(square)
+        found.animated += [name] if animated else []
+    return found
+
+
+def _theta(
+    given: float | None, scores: np.ndarray, unit: Fraction, labelled: Sequence[LabelledPair], score: Mapping[str, int]
+) -> tuple[int, str]:
+    """Return theta in units and its origin: the config, the labels of pairs, or a share of all pairs."""
+    if given is not None:
+        return in_units(given, unit), "data.theta"
+    if labelled:
+        return fit_theta(labelled, score), "the smallest that agrees with the most labels"
+    share = f"the largest that makes at most {SIMILAR_SHARE:.0%} of all pairs similar, or 0"
+    return pairs.widest_theta(scores, SIMILAR_SHARE), share
+
+
+def _check_labels(
+    labelled: Sequence[LabelledPair],
+    score: Mapping[str, int],
+    theta: int,
+    unit: Fraction,
+    table: Path,
+    all_pairs: int,
+) -> dict[str, Any]:
+    """Return counts of the CSV's labels that agree with its scores; UserError if most contradict them.
+
+    Pairs are labelled by scores, so these labels only serve to check them.
+    """
+    names = {value: name.capitalize() for name, value in LABELS.items()}
+    expected = [int(pairs.label(np.int64(score[a]), np.int64(score[b]), theta)) for _, a, b, _ in labelled]
+    contradictory = [
+        f"line {line}: {a} ({float(score[a] * unit):g}), {b} ({float(score[b] * unit):g}) is labelled {names[given]}, "
+        f"but its scores say {names[right]}"
+        for (line, a, b, given), right in zip(labelled, expected, strict=True)
+        if given != right
+    ]
+    if len(contradictory) > len(labelled) / 2:
+        raise UserError(
+            f"{table}: {len(contradictory):,} of {len(labelled):,} labels contradict the scores (theta "
+            f"{float(theta * unit):g}), such as {contradictory[0]}; First means that img1 has the larger score: swap "
+            "the labels or the signs of the scores, or give the data.theta that the labels were made with"
+        )
+    return {
+        "pairs": all_pairs,
+        "of_usable_images": len(labelled),
+        "count": {names[value]: count for value, count in sorted(Counter(given for *_, given in labelled).items())},
+        "contradict_scores": len(contradictory),
+        "examples": contradictory[:NAMED],
+    }

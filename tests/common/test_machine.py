@@ -1,0 +1,104 @@
+"""Facts of this machine, also where the system lacks the calls that Linux has."""
+
+import builtins
+import os
+import platform
+import sys
+import types
+from pathlib import Path
+
+import psutil
+import pytest
+
+from common import machine
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+
+
+def allow(monkeypatch, num_cores):
+    """Let this process run on that many cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(num_cores)), raising=False)
+
+
+def test_cores_are_those_the_process_may_run_on(monkeypatch):
+    allow(monkeypatch, 6)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert machine.cores() == 6
+
+
+@pytest.mark.parametrize(("processes", "share"), [("1", 6), ("4", 1), ("8", 1)])
+def test_the_processes_of_a_launcher_share_the_cores(monkeypatch, processes, share):
+    allow(monkeypatch, 6)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+    assert machine.cores() == share
+
+
+def test_without_affinity_every_core_counts(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS and Windows
+    monkeypatch.setattr(os, "cpu_count", lambda: 10)
+    assert machine.cores() == 10
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert machine.cores() == 1
+
+
+def test_hardware_threads_of_a_core_count_once_among_the_physical_ones(monkeypatch):
+    allow(monkeypatch, 8)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 8 if logical else 4)
+    assert machine.physical_cores() == 4
+    allow(monkeypatch, 2)
+    assert machine.physical_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert machine.physical_cores() == 4
+
+
+def test_the_processor_has_a_name():
+    assert machine.processor()
+
+
+def test_without_proc_the_platform_names_the_processor(monkeypatch):
+    def absent(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", absent)
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    assert machine.processor() == "arm"
+
+
+def test_peak_memory_holds_what_was_allocated():
+    size = 64 * 2**20
+    before = psutil.Process().memory_info().rss
+    data = bytearray(b"1") * size  # written, so that it is resident
+    assert machine.peak_memory_bytes() >= before + len(data) // 2
+    assert machine.peak_memory_bytes() < psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize(("system", "unit"), [("linux", 1024), ("darwin", 1)])
+def test_peak_memory_is_in_bytes_whatever_the_kernel_counts(monkeypatch, system, unit):
+    usage = types.SimpleNamespace(ru_maxrss=3000)
+    module = types.SimpleNamespace(getrusage=lambda who: usage, RUSAGE_SELF=0)
+    monkeypatch.setitem(sys.modules, "resource", module)
+    monkeypatch.setattr(sys, "platform", system)
+    assert machine.peak_memory_bytes() == 3000 * unit
+
+
+def test_peak_memory_on_windows_needs_no_resource_module(monkeypatch):
+    info = types.SimpleNamespace(memory_info=lambda: types.SimpleNamespace(peak_wset=5000))
+    monkeypatch.setitem(sys.modules, "resource", None)
+    monkeypatch.setattr(psutil, "Process", lambda: info)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert machine.peak_memory_bytes() == 5000
+
+
+def test_the_module_is_imported_without_psutil_and_resource(monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        assert name not in ("psutil", "resource")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    exec(compile(Path(machine.__file__).read_text(), machine.__file__, "exec"), {"__name__": "machine"})

@@ -1,0 +1,83 @@
+"""Model, vocabulary and UF2 files for tests."""
+
+import struct
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+import torch
+
+from exporters import to_rp2040
+from exporters.rp2040 import inference, layout, uf2
+from models.integer_transformer import IntegerTransformer, quantize
+from models.tiny_transformer import END
+from tests.models.tiny import make, trained_tokenizer
+
+SMALLEST = {"vocabulary": 32, "width": 4, "layers": 1, "heads": 2, "hidden": 4, "context": 2}
+TABLES = 40 + 2 * 704 + 2 * 1024  # where the first layer starts
+# What a user copies to a device.
+SOURCES = [Path(inference.__file__).with_name(name) for name in to_rp2040.INFERENCE]
+PROMPTS = ["", "The cat sat on", "A dog met 12 cats. The dog", "é <unk>\n\n"]
+SHAPES = {
+    "head size 1": {"heads": 8},
+    "head size 2": {"heads": 4},
+    "head size 8": {"heads": 1, "layers": 1},
+    "head size 6": {"width": 12, "heads": 2, "hidden": 20, "layers": 3},
+    "context 2": {"context": 2},
+    "context longer than the text": {"context": 200},
+    "wide": {"width": 32, "heads": 4, "hidden": 64, "context": 16},
+}
+
+
+@cache
+def vocabulary() -> bytes:
+    return layout.pack_vocabulary(trained_tokenizer(32))
+
+
+@cache
+def model() -> bytes:
+    return layout.pack_model(quantize(make(**SMALLEST)), vocabulary())
+
+
+@cache
+def uf2_file() -> bytes:
+    return uf2.join(bootable(), model(), vocabulary())
+
+
+def bootable(code: bytes = b"runtime") -> bytes:
+    """A runtime that the boot ROM would start."""
+    stage = bytes(range(252))
+    return stage + struct.pack("<I", uf2.boot_sum(stage)) + code
+
+
+def with_sum(data: bytes) -> bytes:
+    """`data` with the size and the CRC-32 that it should have."""
+    return data[:8] + struct.pack("<II", len(data), crc32(data[16:])) + data[16:] if len(data) >= 16 else data
+
+
+def patched(data: bytes, offset: int, new: bytes) -> bytes:
+    """`data` with other bytes at an offset, and with a sum that fits."""
+    offset %= len(data)
+    return with_sum(data[:offset] + new + data[offset + len(new) :])
+
+
+def u16(number: int) -> bytes:
+    return struct.pack("<H", number)
+
+
+def quantized(end: float, **sizes: int) -> IntegerTransformer:
+    """A model in integers, with a bias of `end` for the end of the story."""
+    model = make(**sizes)
+    with torch.no_grad():
+        model.output_bias[END] = end
+    return quantize(model)
+
+
+def written(folder: Path, **sizes: int) -> tuple[IntegerTransformer, Path, Path]:
+    """A model whose stories do not end, and the paths of its files."""
+    integers = quantized(-50.0, **sizes)
+    vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
+    paths = folder / "model.bin", folder / "vocab.bin"
+    paths[0].write_bytes(layout.pack_model(integers, vocabulary))
+    paths[1].write_bytes(vocabulary)
+    return integers, *paths

@@ -1,0 +1,216 @@
+"""The export to the RP2040 as a command."""
+
+import binascii
+import hashlib
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporters import __main__ as exporters
+from exporters import to_rp2040
+from exporters.rp2040 import inference, layout, uf2
+from models import io
+from models.integer_transformer import quantize
+from models.routing.policy import RoutingConfig, RoutingPolicy
+from tests.exporters.commands import command, refusal
+from tests.exporters.rp2040.files import SOURCES, bootable
+from tests.models.tiny import make, trained_tokenizer
+
+NAMES = sorted(
+    [
+        *(source.name for source in SOURCES),
+        "config_32p.json",
+        "manifest.json",
+        "model_32p.bin",
+        "story.uf2",
+        "vocab_32p.bin",
+    ]
+)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Path:
+    """A run folder with an untrained model, and a runtime that does nothing."""
+    run = tmp_path / "tinystories" / "tiny"
+    io.save(make(tokenizer=trained_tokenizer(32)), run / "model" / "best")
+    (tmp_path / "runtime.bin").write_bytes(bootable())
+    monkeypatch.setattr(to_rp2040, "RUNTIME", tmp_path / "runtime.bin")
+    return run
+
+
+def test_the_command_writes_files_that_tell_the_reference_story(run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["exporters", "rp2040", str(run)])
+    exporters.main()
+    out = run / "exports" / "rp2040"
+    assert sorted(path.name for path in out.iterdir()) == NAMES
+    manifest = json.loads((out / "manifest.json").read_text())
+    model = io.load(run / "model" / "best")
+    integers = quantize(model)
+    expected = manifest["expected"]
+    assert expected["tokens"] == list(integers.decode(expected["prompt_tokens"], to_rp2040.NUM_TOKENS))
+    assert expected["text"] == model.tokenizer.decode(expected["prompt_tokens"] + expected["tokens"])
+    story = inference.Story(out / "model_32p.bin", out / "vocab_32p.bin")
+    assert list(story.tokens(story.encode(expected["prompt"].encode()), to_rp2040.NUM_TOKENS)) == expected["tokens"]
+    for source in SOURCES:
+        assert (out / source.name).read_bytes() == source.read_bytes()
+    assert capsys.readouterr().out.startswith(f"{out}: {manifest['num_parameters']:,} parameters")
+
+
+def test_the_manifest_has_sums_sizes_and_errors(run):
+    exporters.export("rp2040", run, "best", None)
+    out = run / "exports" / "rp2040"
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert sorted(manifest["files"]) == [name for name in NAMES if name != "manifest.json"]
+    for name, facts in manifest["files"].items():
+        data = (out / name).read_bytes()
+        assert facts == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    model = io.load(run / "model" / "best")
+    assert manifest["format"] == "rp2040"
+    assert manifest["source"] == "model/best"
+    assert manifest["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert manifest["flash_bytes"] == 2**16 + sum(
+        -(-manifest["files"][name]["bytes"] // 256) * 256 for name in ("model_32p.bin", "vocab_32p.bin")
+    )
+    assert 10_000 < manifest["sram_bytes"] < 2**18
+    error = manifest["quantization"]
+    assert 0 < error["root_mean_square"] < error["largest"] < 0.2
+    assert 0.4 < error["largest_weight_error"] < 0.55
+    described = json.loads((out / "config_32p.json").read_text())
+    assert (described["vocabulary"], described["context"]) == (32, 6)
+    assert described["files"] == {"model": "model_32p.bin", "vocabulary": "vocab_32p.bin", "uf2": "story.uf2"}
+
+
+def test_the_weight_error_is_that_of_a_wrong_weight():
+    model = make()
+    integers = quantize(model)
+    for name in ("qkv", "out", "up", "down"):
+        weights = getattr(integers.layers[1], name).weights
+        weights[2, 3] += 5
+        assert 4.4 < to_rp2040.weight_error(model, integers) < 5.6
+        weights[2, 3] -= 5
+    assert 0.4 < to_rp2040.weight_error(model, integers) < 0.55
+
+
+def test_the_uf2_file_holds_runtime_model_and_vocabulary(run):
+    exporters.export("rp2040", run, "best", None)
+    out = run / "exports" / "rp2040"
+    parts = uf2.split((out / "story.uf2").read_bytes())
+    files = [(out / name).read_bytes() for name in ("model_32p.bin", "vocab_32p.bin")]
+    assert parts == (bootable().ljust(2**16, b"\0"), *files)
+
+
+def test_two_exports_are_equal(run, tmp_path):
+    exporters.export("rp2040", run, "best", None)
+    exporters.export("rp2040", run, "best", tmp_path / "again")
+    for name in NAMES:
+        assert (tmp_path / "again" / name).read_bytes() == (run / "exports" / "rp2040" / name).read_bytes()
+
+
+def test_the_prompt_goes_as_far_as_the_alphabet():
+    vocabulary = layout.read_vocabulary(layout.pack_vocabulary(trained_tokenizer(32)))
+    assert to_rp2040._known_beginning(b"The cat zooms", vocabulary) == b"The cat "
+    assert to_rp2040._known_beginning(b"The cat", vocabulary) == b"The cat"
+    assert to_rp2040._known_beginning(b"Zebra", vocabulary) == b""
+
+
+def test_a_model_of_another_family_is_refused(run, capsys, monkeypatch):
+    io.save(RoutingPolicy(RoutingConfig("dgt", width=8, heads=2, layers=1)), run / "model" / "best")
+    error = refusal(capsys, monkeypatch, "rp2040", run)
+    assert "holds a model of the family 'routing'; only a tiny_transformer runs on the RP2040" in error
+
+
+def test_a_missing_runtime_is_named_with_the_command_that_makes_it(run, capsys, monkeypatch):
+    to_rp2040.RUNTIME.unlink()
+    assert "runtime.bin; build it: make -C " in refusal(capsys, monkeypatch, "rp2040", run)
+
+
+def test_a_runtime_that_would_not_boot_is_refused(run, capsys, monkeypatch):
+    to_rp2040.RUNTIME.write_bytes(bytes(1000))
+    assert "no second boot stage with a valid sum" in refusal(capsys, monkeypatch, "rp2040", run)
+    assert not (run / "exports" / "rp2040" / "manifest.json").exists()
+
+
+def test_models_that_do_not_fit_are_refused(run, capsys, monkeypatch):
+    best = run / "model" / "best"
+    io.save(make(width=128, hidden=1024, tokenizer=trained_tokenizer(32)), best)
+    assert "bytes of SRAM" in refusal(capsys, monkeypatch, "rp2040", run)
+    io.save(make(context=5, tokenizer=trained_tokenizer(32)), best)
+    assert "model.context=5 must be 2 to 256" in refusal(capsys, monkeypatch, "rp2040", run)
+    io.save(make(), best)
+    assert "this model was saved without its tokenizer; train it again" in refusal(capsys, monkeypatch, "rp2040", run)
+    io.save(make(vocabulary=64, tokenizer=trained_tokenizer(32)), best)
+    assert "the tokenizer has 32 tokens, the model 64" in refusal(capsys, monkeypatch, "rp2040", run)
+    model = make(tokenizer=trained_tokenizer(32))
+    with torch.no_grad():
+        model.blocks[0].up.weight[0, 0] = torch.nan
+    io.save(model, best)
+    assert "blocks.0.up.weight has values that are not finite" in refusal(capsys, monkeypatch, "rp2040", run)
+
+
+def test_the_model_is_not_overwritten_by_its_export(run, capsys, monkeypatch):
+    assert "is the model's own folder" in refusal(capsys, monkeypatch, "rp2040", run, "--out", run / "model" / "best")
+
+
+def test_a_folder_that_cannot_be_written_is_named(run, tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    assert "file" in refusal(capsys, monkeypatch, "rp2040", run, "--out", tmp_path / "file")
+    assert "file" in refusal(capsys, monkeypatch, "rp2040", run, "--out", tmp_path / "file" / "out")
+    if os.geteuid():  # root writes everywhere
+        (tmp_path / "locked").mkdir(mode=0o500)
+        assert "Permission denied" in refusal(capsys, monkeypatch, "rp2040", run, "--out", tmp_path / "locked")
+
+
+def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
+    exporters.export("rp2040", run, "best", None)
+    write = to_rp2040.write_whole
+
+    def write_until_the_disk_is_full(path, data):
+        if path.name == "story.uf2":
+            raise OSError(28, "No space left on device", str(path))
+        write(path, data)
+
+    monkeypatch.setattr(to_rp2040, "write_whole", write_until_the_disk_is_full)
+    assert "No space left on device" in refusal(capsys, monkeypatch, "rp2040", run)
+    assert not (run / "exports" / "rp2040" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "said"),
+    [
+        ("model_32p.bin", lambda data: wrong_weight(data), "the model file differs from the quantised model"),
+        ("story.uf2", lambda data: uf2.join(bootable(b"else"), *uf2.split(data)[1:]), "story.uf2 differs"),
+        ("inference_model.py", lambda data: data.replace(b"y[i] > y[best]", b"y[i] < y[best]"), "tells another story"),
+        ("inference.py", lambda data: data.replace(b"65 <= byte <= 90 or ", b""), "encodes the prompt differently"),
+    ],
+)
+def test_no_manifest_vouches_for_files_that_differ(run, monkeypatch, name, damage, said):
+    exporters.export("rp2040", run, "best", None)
+    write = to_rp2040.write_whole
+
+    def write_wrongly(path, data):
+        write(path, damage(data) if path.name == name else data)
+
+    monkeypatch.setattr(to_rp2040, "write_whole", write_wrongly)
+    monkeypatch.setattr(to_rp2040, "PROMPT", "The cat")
+    with pytest.raises(RuntimeError, match=said):
+        exporters.export("rp2040", run, "best", None)
+    assert not (run / "exports" / "rp2040" / "manifest.json").exists()
+
+
+def wrong_weight(data: bytes) -> bytes:
+    changed = data[:-1] + bytes([data[-1] ^ 1 or 2])
+    return changed[:12] + struct.pack("<I", binascii.crc32(changed[16:])) + changed[16:]
+
+
+def test_the_command_works_with_the_runtime_of_the_repository(tmp_path):
+    run = tmp_path / "tinystories" / "tiny"
+    io.save(make(tokenizer=trained_tokenizer(32)), run / "model" / "best")
+    done = command("rp2040", run)
+    assert (done.returncode, done.stderr) == (0, "")
+    runtime, *_ = uf2.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
+    assert runtime.startswith(to_rp2040.RUNTIME.read_bytes())

@@ -1,0 +1,85 @@
+"""The search returns the best of all tours that the strategy and the symmetries allow."""
+
+import pytest
+import torch
+
+from models.routing.environment import Instances
+from models.routing.search import DECODES, search, turn
+from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy
+
+# torch_geometric compiles classes with TorchScript when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+
+def test_the_symmetries_are_the_eight_of_the_square():
+    corner = torch.tensor([[0.1, 0.2]]).repeat(8, 1, 1)
+    images = turn(corner, torch.arange(8))[:, 0]
+    expected = {(0.1, 0.2), (0.9, 0.2), (0.1, 0.8), (0.9, 0.8), (0.2, 0.1), (0.2, 0.9), (0.8, 0.1), (0.8, 0.9)}
+    assert {(round(x, 6), round(y, 6)) for x, y in images.tolist()} == expected
+    assert torch.equal(images[0], corner[0, 0])
+    locs = torch.rand(1, 5, 2).repeat(8, 1, 1)
+    torch.testing.assert_close(
+        torch.cdist(turn(locs, torch.arange(8)), turn(locs, torch.arange(8))), torch.cdist(locs, locs)
+    )
+
+
+@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("decode", DECODES)
+@pytest.mark.parametrize(("kind", "neighbors"), EVERY_ENCODER)
+def test_the_best_tour_found_is_valid_and_costs_what_is_claimed(kind, neighbors, decode, augment):
+    policy, instances = make_policy(kind, neighbors), make_instances(3, 7)
+    actions, cost = search(policy, instances, decode, samples=5, augment=augment)
+    assert (actions.dtype, cost.dtype, cost.shape) == (torch.int64, torch.float32, (3,))
+    assert_valid(instances, actions[:, None], cost[:, None])
+    assert not cost.requires_grad
+
+
+def test_search_keeps_the_best_of_all_starts_and_symmetries():
+    policy, instances = make_policy("gt"), make_instances(4, 7)
+    costs = []
+    for symmetry in range(8):
+        turned = instances._replace(locs=turn(instances.locs, torch.full((4,), symmetry)))
+        costs.append(policy(turned, num_starts=7).cost)
+    torch.testing.assert_close(search(policy, instances, augment=False)[1], costs[0].min(1).values)
+    torch.testing.assert_close(search(policy, instances, augment=False, starts=3)[1], costs[0][:, :3].min(1).values)
+    torch.testing.assert_close(search(policy, instances)[1], torch.stack(costs).amin((0, 2)))
+    assert (search(policy, instances, "greedy")[1] <= search(policy, instances, "greedy", augment=False)[1]).all()
+
+
+@pytest.mark.parametrize("decode", DECODES)
+def test_how_work_is_cut_does_not_change_the_result(decode):
+    policy, instances = make_policy("dgt"), make_instances(2, 5)
+    _, whole = search(policy, instances, decode, samples=4)
+    for max_scores in (1, 6 * 3, 6 * 20):  # tours one by one; three at a time; several instances at a time
+        # Costs, not actions: between a tour and its reverse the last bit of a sum decides.
+        torch.testing.assert_close(search(policy, instances, decode, samples=4, max_scores=max_scores)[1], whole)
+
+
+def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
+    policy, instances = make_policy("gt"), make_instances(4, 8)
+    options = {"samples": 3, "augment": False}
+    _, cost = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), **options)
+    part = Instances(*(tensor[[3, 1]] for tensor in instances))
+    _, cost_of_part = search(policy, part, "sampling", items=torch.tensor([13, 11]), **options)
+    torch.testing.assert_close(cost[[3, 1]], cost_of_part)
+    assert not torch.allclose(search(policy, instances, "sampling", **options)[1], cost)
+    assert not torch.allclose(search(policy, instances, "sampling", **options, seed=1)[1], cost)
+    _, more = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), samples=30, augment=False)
+    assert (more <= cost).all()
+    _, turned = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), samples=3)
+    assert (turned <= cost).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"decode": "beam"}, "decode is 'beam'; known: greedy, sampling, multistart"),
+        ({"starts": 8}, "starts is 8; it must be from 1 to 7, the number of customers"),
+        ({"starts": 0}, "starts is 0; it must be from 1 to 7"),
+        ({"decode": "greedy", "starts": 3}, "starts is 3, but decode is 'greedy'; starts need decode 'multistart'"),
+        ({"decode": "sampling", "samples": 0}, "samples is 0; it must be from 1 to 1048576"),
+    ],
+)
+def test_search_refuses_settings_that_do_not_fit(settings, message):
+    with pytest.raises(ValueError, match=message):
+        search(make_policy("gt"), make_instances(1, 7), **settings)

@@ -1,0 +1,82 @@
+"""A single problem in any form and unit is solved, and anything that is not a problem is refused."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from models.routing.environment import Instances, routes_of
+from models.routing.search import search
+from tests.models.routing.policies import length_of, make_instances, make_policy
+
+
+@pytest.mark.parametrize("array", [torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.clone])
+def test_solve_takes_any_array_in_any_unit(array):
+    policy, (locs, demand, _) = make_policy("dgt"), make_instances(1, 9)
+    routes, cost = policy.solve(array(locs[0]), array(demand[0]), 20)
+    assert sorted(itertools.chain(*routes)) == list(range(1, 10))
+    assert all(demand[0, route].sum() <= 20 for route in routes)
+    assert type(cost) is float
+    assert cost == pytest.approx(length_of(locs[0].tolist(), routes), rel=1e-12)
+    in_units = locs[0].double() * 4096 - 256  # powers of two: nothing is rounded
+    routes_in_units, cost_in_units = policy.solve(array(in_units), array(demand[0]), 20)
+    assert routes_in_units == routes
+    assert cost_in_units == pytest.approx(4096 * cost, rel=1e-12)
+
+
+def test_solve_keeps_the_shape_of_a_narrow_map():
+    policy, (locs, demand, _) = make_policy("dgt"), make_instances(1, 9)
+    narrow = locs[0].double() * torch.tensor([1.0, 0.01])
+    routes, cost = policy.solve(narrow, demand[0], 20, decode="greedy", augment=False)
+    seen = (narrow - narrow.min(0).values) / (narrow[:, 0].max() - narrow[:, 0].min())
+    actions, _ = search(policy, Instances(seen[None].float(), demand, torch.tensor([20.0])), "greedy", augment=False)
+    assert routes == routes_of(actions[0])
+    assert cost == pytest.approx(length_of(narrow.tolist(), routes))
+
+
+@pytest.mark.parametrize("settings", [{"decode": "greedy"}, {"decode": "sampling", "samples": 4}, {"starts": 2}])
+def test_solve_takes_the_settings_of_search(settings):
+    routes, _ = make_policy("gt").solve([[0, 0], [3, 4], [3, 4], [6, 8]], [0, 1, 2, 3], 3, seed=3, **settings)
+    assert sorted(itertools.chain(*routes)) == [1, 2, 3]
+
+
+def test_solve_knows_trivial_problems():
+    policy = make_policy("gt")
+    assert policy.solve([[5, 5]], [0], 10) == ([], 0.0)
+    assert policy.solve([[0, 0], [3, 4]], [0, 1], 1) == ([[1]], 10.0)
+    routes, cost = policy.solve([[7, 7]] * 3, [0, 1, 1], 2)
+    assert (sorted(itertools.chain(*routes)), cost) == ([1, 2], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (([[0, 0], [1, 1]], [0, 1, 1], 5), r"demand has shape \[3\]; it must be \(2,\), one number for each of locs"),
+        (([[0, 0, 0]], [0], 5), r"locs has shape \[1, 3\]; it must be \(N, 2\), the depot first"),
+        (([], [], 5), r"locs has shape \[0\]; it must be \(N, 2\)"),
+        (([[0, 0], [1]], [0, 1], 5), "locs must be numbers: "),
+        (([["a", "b"]], [0], 5), "locs must be numbers: "),
+        (([[0, 0], [1, float("nan")]], [0, 1], 5), "locs has values that are not finite numbers"),
+        (([[0, 0], [1, 1]], [2, 1], 5), r"demand\[0\] is 2; it is the depot's and must be 0"),
+        (([[0, 0], [1, 1]], [0, 1.5], 5), r"demand\[1\] is 1.5; it must be a whole number, 0 or more"),
+        (([[0, 0], [1, 1]], [0, -1], 5), r"demand\[1\] is -1; it must be a whole number"),
+        (([[0, 0], [1, 1]], [0, 7], 5), r"demand\[1\] is 7; it is more than a vehicle's capacity of 5; split"),
+        (([[0, 0], [1, 1]], [0, 1], 0), "capacity is 0; it must be a whole number from 1 to 16777216"),
+        (([[0, 0], [1, 1]], [0, 1], 1.5), "capacity is 1.5; it must be a whole number"),
+        (([[0, 0], [1, 1]], [0, 1], "five"), "capacity must be numbers: "),
+        (([[0, 0], [1, 1]], [0, 1], float("inf")), "capacity has values that are not finite numbers"),
+    ],
+)
+def test_solve_refuses_what_is_no_problem(problem, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make_policy("gt").solve(*problem)
+    assert "\n" not in str(caught.value)
+
+
+def test_solve_notices_weights_that_are_not_finite():
+    policy = make_policy("gt")
+    with torch.no_grad():
+        policy.decoder.load.fill_(math.nan)
+    with pytest.raises(ValueError, match="its weights are not finite numbers"):
+        policy.solve([[0, 0], [3, 4], [4, 3]], [0, 1, 1], 2)

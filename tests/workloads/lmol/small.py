@@ -1,0 +1,22 @@
+"""Small configs and tasks for tests."""
+
+import torch
+
+from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.task import ComparisonTask
+
+CPU = torch.device("cpu")
+FEW = {"train_pairs": 80, "evaluation_pairs": 200}
+SMALL = {"siamese": {"width": 16}, "cross": {"width": 16, "layers": 1}, "llava": {"width": 16, "layers": 2, "heads": 2}}
+
+
+def config(kind="siamese", training=None, loader="resident", **model):
+    """A config of few pairs and a small model."""
+    tree = {"model": {"kind": kind, **SMALL[kind], **model}, "training": {"steps": 1, **(training or {})}}
+    return Config.model_validate({"data": {**FEW, "loader": loader}, **tree})
+
+
+def make(prepared, *args, **changes):
+    """A task whose model has the weights of one seed."""
+    torch.manual_seed(0)
+    return ComparisonTask(config(*args, **changes), prepared, CPU)

@@ -1,0 +1,18 @@
+"""The embedded digits."""
+
+import numpy as np
+
+from pipelines.workloads.lmol import sources
+from tests.workloads.lmol.sources.files import data
+
+
+def test_digits_are_all_there_each_a_group_of_its_own():
+    found = sources.read(data("digits"))
+    assert found.images.shape == (1797, 16, 16, 1)
+    assert found.images.min() == 0
+    assert found.images.max() > 240
+    assert np.bincount(found.scores).min() > 170
+    assert (found.unit, found.theta, found.attribute) == (1, 0, "value")
+    assert len(set(found.groups)) == len(set(found.names)) == 1797
+    assert found.facts["licences"][0]["attribution"]
+    assert sources.read(data("digits", theta=1.5, attribute="size")).theta == 1

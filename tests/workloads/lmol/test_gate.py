@@ -1,0 +1,90 @@
+"""The gate before the first step: faults that trial steps find, and a model that comes out unchanged."""
+
+import pytest
+import torch
+from torch import nn
+
+from common.errors import UserError
+from pipelines.workloads.lmol.gate import check_trains
+from tests import towers
+from tests.workloads.lmol.small import make
+
+
+@pytest.mark.parametrize("kind", ["siamese", "cross"])
+def test_the_gate_leaves_the_model_and_the_random_state_as_they_were(whole, kind):
+    subject = whole[kind]
+    state = {name: tensor.clone() for name, tensor in subject.model.state_dict().items()}
+    random = torch.random.get_rng_state()
+    count = sum(parameter.requires_grad for parameter in subject.model.parameters())
+    assert check_trains(subject.model, subject).startswith(
+        f"gate: {count} parameters get gradients, move and are saved"
+    )
+    assert torch.equal(random, torch.random.get_rng_state())
+    assert subject.model.training
+    assert all(parameter.grad is None for parameter in subject.model.parameters())
+    for name, tensor in subject.model.state_dict().items():
+        assert torch.equal(tensor, state[name])
+
+
+def test_the_gate_names_a_part_that_no_gradient_reaches(prepared):
+    subject = make(prepared)
+    encoder = subject.model.encoder
+    subject.model.encoder = Detached(encoder)
+    with pytest.raises(UserError, match=r"^encoder\.inside\.0\.weight, .*, \.\.\.: 14 of 20 parameters .* no gradient"):
+        check_trains(subject.model, subject)
+    assert all(parameter.grad is None for parameter in subject.model.parameters())
+
+
+class Detached(nn.Module):
+    """A module whose output is right but passes no gradient back."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, x):
+        return self.inside(x).detach()
+
+
+def test_the_gate_names_a_part_that_is_never_called(prepared):
+    subject = make(prepared)
+    subject.model.projector = nn.Linear(4, 4)
+    with pytest.raises(UserError, match=r"^projector\.weight, projector\.bias: 2 of 22 parameters"):
+        check_trains(subject.model, subject)
+
+
+def test_the_gate_names_what_would_not_be_saved(prepared):
+    subject = make(prepared)
+
+    def leave_out(module, state, prefix, metadata):
+        del state["similar"]
+
+    subject.model.register_state_dict_post_hook(leave_out)
+    with pytest.raises(UserError, match=r"^similar would train but not be saved"):
+        check_trains(subject.model, subject)
+
+
+def test_the_gate_notices_that_a_saved_model_is_another_one(prepared):
+    subject = make(prepared)
+    subject.model.encoder[1].eps = 0.1  # stored in no file
+    with pytest.raises(UserError, match=r"the model's logits differ by"):
+        check_trains(subject.model, subject)
+
+
+@pytest.mark.slow
+def test_the_gate_names_a_projector_that_is_detached(prepared):
+    subject = make(prepared, "llava", lora=True)
+    inner = subject.model.base.model
+    inner.multi_modal_projector = Detached(inner.multi_modal_projector)
+    with pytest.raises(UserError, match=r"multi_modal_projector.*: 4 of \d+ parameters .* get no gradient"):
+        check_trains(subject.model, subject)
+
+
+@pytest.mark.slow
+def test_the_gate_notices_that_a_tower_is_not_its_bases(prepared, tmp_path):
+    subject = make(prepared, "cross", base=towers.save_tower("siglip", tmp_path / "base"))
+    assert subject.train.encoded.shape[1:] == (16, 16)
+    assert "features of" in subject.notes[1]
+    subject.model.tower.network.encoder.layers[0].mlp.fc2.bias.add_(1)  # stored nowhere
+    with pytest.raises(UserError, match=r"the model's logits differ by .* or the base is not restored"):
+        check_trains(subject.model, subject)

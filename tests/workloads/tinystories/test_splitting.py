@@ -1,0 +1,85 @@
+"""Stories are split without leaks, and a book into passages whose end is held out."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from pipelines.workloads.tinystories import data
+from pipelines.workloads.tinystories.splitting import cut
+from pipelines.workloads.tinystories.stories import generate
+from tests.workloads.tinystories.texts import BOOK, STORIES, config, parts, written
+
+
+def test_one_story_in_ten_is_held_out_and_none_is_on_both_sides(tmp_path):
+    data.prepare(config(), tmp_path)
+    train, held_out = parts(tmp_path)
+    assert len(held_out) == (len(train) + len(held_out)) // 10
+    assert not set(train) & set(held_out)
+    assert set(train) | set(held_out) == set(generate(0, 30_000))
+
+
+def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file(tmp_path):
+    found = []
+    for name, blocks, seed in [("a", STORIES, 0), ("b", STORIES[::-1], 0), ("c", STORIES, 1)]:
+        data.prepare(config(written(tmp_path / f"{name}.txt", blocks), seed=seed), tmp_path / name)
+        found.append(parts(tmp_path / name))
+    assert found[0] == found[1]
+    assert set(found[0][1]) != set(found[2][1])
+
+
+@pytest.mark.parametrize("book", [False, True])
+def test_a_larger_share_contains_a_smaller_one_on_the_same_side(tmp_path, book):
+    source = written(tmp_path / "stories.txt", [BOOK] if book else STORIES)
+    found = {}
+    for percent in (1, 10, 20, 55, 100):
+        facts = data.prepare(config(source, percent=percent, vocabulary=60), tmp_path / str(percent))
+        assert (f"first {percent} %" in facts["split"]) == (percent < 100)
+        found[percent] = parts(tmp_path / str(percent))
+    whole = found[100]
+    for percent, some in found.items():
+        for side, all_of_side in zip(some, whole, strict=True):
+            count = -(-len(all_of_side) * percent // 100)
+            assert side == all_of_side[:count]
+            assert count >= 1
+
+
+def test_duplicates_are_removed_before_the_split(tmp_path):
+    twice = [*STORIES, *(f" {story}  \n" for story in STORIES), *(story.replace("\n", "\r\n") for story in STORIES)]
+    facts = data.prepare(config(written(tmp_path / "twice.txt", twice)), tmp_path / "twice")
+    data.prepare(config(written(tmp_path / "once.txt", STORIES)), tmp_path / "once")
+    assert facts["duplicates_removed"] == 60
+    assert parts(tmp_path / "twice") == parts(tmp_path / "once")
+
+
+def test_a_book_is_cut_at_ends_of_sentences_and_its_end_is_held_out(tmp_path):
+    source = written(tmp_path / "book.txt", [BOOK])
+    facts = data.prepare(config(source, vocabulary=60), tmp_path / "out")
+    train, held_out = parts(tmp_path / "out")
+    assert "\n".join([*train, *held_out]) == BOOK.strip()
+    assert len(held_out) == (len(train) + len(held_out)) // 10
+    assert facts["split"] == "passages of up to 500 characters in their order, the last tenth held out"
+    for passage in [*train, *held_out]:
+        assert len(passage) <= 500
+        assert passage.startswith("On day")
+        assert passage.endswith("slept.")
+
+
+def test_passages_end_where_they_can():
+    assert cut("one two\nthree four five six", 12) == ["one two", "three four", "five six"]
+    assert cut("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert cut('He said\n"No."\nand then\nhe ran', 18) == ['He said\n"No."', "and then\nhe ran"]
+    assert cut("short", 10) == ["short"]
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("ab.! \n"), max_size=80), st.integers(1, 20))
+def test_passages_hold_all_of_the_text(text, characters):
+    passages = cut(text, characters)
+    assert "".join("".join(passages).split()) == "".join(text.split())
+    assert all(0 < len(passage) <= characters for passage in passages)
+
+
+def test_too_few_embedded_stories_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"seed 0: \d passages .* too few .* raise data\.generated_characters"):
+        data.prepare(config(generated_characters=3_000), tmp_path)

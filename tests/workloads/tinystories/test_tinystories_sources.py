@@ -1,0 +1,124 @@
+"""Stories are read from files, folders and datasets, and a source that is of no use is refused by name."""
+
+import datasets
+import pytest
+
+from common.errors import UserError
+from pipelines.workloads.tinystories import data
+from tests.workloads.tinystories.texts import STORIES, both, config, written
+
+
+def test_blank_lines_separate_stories_only_where_no_marker_does(tmp_path):
+    stories = [f"{story}\n\nMore of number {number}." for number, story in enumerate(STORIES)]
+    data.prepare(config(written(tmp_path / "marked.txt", stories)), tmp_path / "marked")
+    assert sorted(both(tmp_path / "marked")) == sorted(stories)
+    data.prepare(config(written(tmp_path / "blank.txt", stories, "\r\n \t\r\n")), tmp_path / "blank")
+    assert sorted(both(tmp_path / "blank")) == sorted("\n\n".join(stories).split("\n\n"))
+
+
+def test_a_marker_within_a_line_separates_and_never_stays(tmp_path):
+    data.prepare(config(written(tmp_path / "line.txt", STORIES, "<|endoftext|>")), tmp_path / "line")
+    assert set(both(tmp_path / "line")) == set(STORIES)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbf" + "\n\n".join(STORIES).encode())
+    data.prepare(config(tmp_path / "bom.txt"), tmp_path / "bom")
+    assert "\ufeff" not in "".join(both(tmp_path / "bom"))
+
+
+def test_a_folder_stands_for_the_text_files_directly_in_it(tmp_path):
+    folder = tmp_path / "texts"
+    (folder / "below").mkdir(parents=True)
+    second, first = written(folder / "b.txt", STORIES[15:]), written(folder / "a.txt", STORIES[:15], "\n\n")
+    written(folder / "notes.md", ["Not this."])
+    written(folder / "below" / "c.txt", ["Nor this."])
+    facts = data.prepare(config(folder), tmp_path / "out")
+    assert facts["files"] == ["a.txt", "b.txt"]
+    assert facts["source"] == f"folder {folder}, .txt files: 2"
+    assert data.inputs(config(folder).data) == [first, second]
+    assert set(both(tmp_path / "out")) == set(STORIES)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_saved_dataset_is_a_source(tmp_path, whole):
+    stories = datasets.Dataset.from_dict({"id": list(range(31)), "text": [*STORIES, None]})
+    saved = datasets.DatasetDict({"train": stories, "test": stories.select([0])}) if whole else stories
+    saved.save_to_disk(tmp_path / "saved")
+    facts = data.prepare(config(tmp_path / "saved"), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
+    assert facts["files"]
+    assert all(path.is_file() for path in data.inputs(config(tmp_path / "saved").data))
+
+
+def test_a_dataset_id_is_asked_for_its_training_split(tmp_path, monkeypatch):
+    asked = []
+
+    def load_dataset(name, split):
+        asked.append((name, split))
+        return datasets.Dataset.from_dict({"text": ["<|endoftext|>".join(STORIES[:2]), *STORIES[2:]]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    facts = data.prepare(config("owner/stories"), tmp_path)
+    assert asked == [("owner/stories", "train")]
+    assert facts["source"] == "Hugging Face dataset owner/stories, split train"
+    assert set(both(tmp_path)) == set(STORIES)
+
+
+def test_without_a_network_a_dataset_id_is_refused_with_the_ways_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError) as refusal:
+        data.prepare(config("owner/stories"), tmp_path)
+    assert "data.source=owner/stories is not a file or folder here" in str(refusal.value)
+    assert "Couldn't reach 'owner/stories'" in str(refusal.value)
+    assert "Without a network, leave data.source out for the embedded stories" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"file .*s\.txt: there is no text in it \(it is empty"),
+        (b" \r\n\t\n", r"file .*s\.txt: there is no text in it"),
+        (b"<|endoftext|>\n<|endoftext|>", r"there is no text in it .*; give a text file, a folder of \.txt files"),
+        (b"Once a m\xe4rchen.", r"s\.txt is not UTF-8: byte 8 is 0xe4; convert it first, as in: iconv"),
+        (
+            b"One short story.",
+            r"1 passages of up to 500 characters are too few to hold one out, 10 are needed; give a longer text, or "
+            r"lower data\.passage_characters=500",
+        ),
+    ],
+)
+def test_a_file_that_is_no_use_is_refused_by_name(tmp_path, content, message):
+    (tmp_path / "s.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        data.prepare(config(tmp_path / "s.txt"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("source", ["nowhere.txt", "no/where.txt", "/no/where/at/all", "a/b/c", "./stories", ""])
+def test_a_path_that_does_not_exist_is_refused_without_asking_the_network(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: pytest.fail("asked"))
+    with pytest.raises(UserError, match=r"no such file or folder; give a text file|no \.txt files in this folder"):
+        data.prepare(config(source), tmp_path / "out")
+
+
+def test_a_folder_without_text_files_is_refused(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "a.txt").write_text("Text.")
+    with pytest.raises(UserError, match=r"no \.txt files in this folder \(subfolders are not read\)"):
+        data.prepare(config(tmp_path), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "columns", [{"story": ["a"]}, {"text": [1]}, {"train": {"story": ["a"]}}, {"test": {"text": ["a"]}}]
+)
+def test_a_dataset_without_stories_is_refused(tmp_path, columns):
+    if isinstance(next(iter(columns.values())), dict):
+        saved = datasets.DatasetDict({name: datasets.Dataset.from_dict(each) for name, each in columns.items()})
+    else:
+        saved = datasets.Dataset.from_dict(columns)
+    saved.save_to_disk(tmp_path / "saved")
+    with pytest.raises(UserError, match=r"a column `text` of strings; this one has (story|text|test);"):
+        data.prepare(config(tmp_path / "saved"), tmp_path / "out")
