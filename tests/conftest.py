@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     forked.BASE.update(os.environ)
+    gc.freeze()  # what is imported stays: no collection of garbage has to visit it
 
 
 @pytest.hookimpl(wrapper=True)
