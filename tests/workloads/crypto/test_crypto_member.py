@@ -1,0 +1,51 @@
+"""One model of a run of many is an ordinary run: --name RUN/MEMBER goes to every stage."""
+
+import json
+
+import pytest
+
+from tests.stages import export, refused, stage
+
+WORDS = [
+    *("data.symbols=[AAAUSDT,BBBUSDT]", "data.simulated_candles=1700", "data.lookback=16", "training.batch_size=64"),
+    *("training.epochs=1", "model.width=16", "evaluation.repetitions=100"),
+]
+MEMBER = ("--workload", "crypto", "--name", "default/AAAUSDT")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("members")
+    done = stage(folder, "train.py", "--workload", "crypto", *WORDS)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_member_is_evaluated_in_its_own_folder(trained):
+    done = stage(trained, "evaluate.py", *MEMBER)
+    assert done.returncode == 0, done.stderr
+    member = trained / "runs/crypto/default/members/AAAUSDT"
+    summary = json.loads((member / "evaluations/test.json").read_text())
+    assert summary["coins"] == 1
+    assert "verdict" in summary["AAAUSDT"]
+    assert (member / "report.html").is_file()
+    assert not (trained / "runs/crypto/default/evaluations").exists()
+
+
+def test_a_member_goes_on_training_and_is_exported_by_itself(trained):
+    done = stage(trained, "train.py", *MEMBER, "--resume", "training.epochs=2")
+    assert done.returncode == 0, done.stderr
+    assert "resumed from runs/crypto/default/members/AAAUSDT/checkpoints/" in done.stderr
+    member = trained / "runs/crypto/default/members/AAAUSDT"
+    assert export("safetensors", member).returncode == 0
+    assert (member / "exports/safetensors/manifest.json").is_file()
+
+
+def test_benchmark_times_one_member(trained):
+    done = stage(trained, "benchmark.py", *MEMBER, *WORDS, "model.coins=[AAAUSDT]", "--steps", "1")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["batch_size"] == 64
+
+
+def test_a_member_that_there_is_not_is_refused(trained):
+    refused(stage(trained, "evaluate.py", "--workload", "crypto", "--name", "default/CCCUSDT"), "there is no run")
