@@ -1,7 +1,7 @@
 """Intervals of figures, 95 % unless said otherwise, as [low, high] or as half their width.
 
     mean_and_half_width, ratio_half_width                    by the normal distribution
-    wilson, wilson_by_scipy                                  of the share of successes in independent trials
+    wilson                                                   of the share of successes in independent trials
     resampled_indices, resampled_counts, moving_block_sums   draws of a bootstrap
     percentiles, ratio_percentiles                           the interval of the values drawn
 
@@ -48,14 +48,6 @@ def wilson(successes: int, trials: int) -> list[float] | None:
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = EXACT_Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
     return [max(0.0, centre - half), min(1.0, centre + half)]
-
-
-def wilson_by_scipy(successes: int, trials: int) -> list[float]:
-    """Return the score interval as SciPy rounds it, which differs from that of `wilson` in the last digit."""
-    from scipy import stats  # a second to import
-
-    found = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-    return [float(found.low), float(found.high)]
 
 
 def resampled_indices(count: int, resamples: int, seed: int) -> Iterator[np.ndarray]:

@@ -35,7 +35,7 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any
     return {
         "n": len(labels),
         "accuracy": float(right.mean()),
-        "interval": statistics.wilson_by_scipy(int(right.sum()), len(labels)),
+        "interval": statistics.wilson(int(right.sum()), len(labels)),
         "macro_f1": float(f1.mean()),
         "nll": float(log_loss(labels, probabilities, labels=range(len(CLASSES)))),
         "calibration_error": error,
@@ -109,7 +109,7 @@ def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
     rows = []
     for k in np.unique(member):
         inside = member == k
-        low, high = statistics.wilson_by_scipy(int(right[inside].sum()), int(inside.sum()))
+        low, high = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
         rows.append(
             {
                 "from": float(distance[inside].min() * comparisons.unit),
