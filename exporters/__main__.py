@@ -3,6 +3,7 @@
     python -m exporters safetensors runs/cvrp/dgt-50
     python -m exporters safetensors runs/cvrp/dgt-50 --which last --out dgt-50-last
     python -m exporters safetensors runs/lmol/adapters --merged
+    python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
 
 The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
 folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
@@ -29,8 +30,17 @@ def main() -> None:
     parser.add_argument(
         "--merged", action="store_true", help="also a base with its adapters merged in, where it has any"
     )
+    parser.add_argument(
+        "--family",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="the Python file that builds models of a family of your own; its code is run",
+    )
     args = parser.parse_args()
     try:
+        for word in args.family:
+            add_family(word)
         print(export(args.format, args.run, args.which, args.out, args.merged))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -40,6 +50,18 @@ def main() -> None:
 def formats() -> list[str]:
     """Names of the formats, by the modules beside this file."""
     return sorted(path.stem.removeprefix("to_") for path in Path(__file__).parent.glob("to_*.py"))
+
+
+def add_family(word: str) -> None:
+    """Make the family of models NAME known, where `word` is NAME=FILE."""
+    from models import io
+
+    name, _, file = word.partition("=")
+    if not file.endswith(".py") or not Path(file).is_file():
+        raise ValueError(f"--family {word} must be NAME=FILE with a Python file, as in waves=my/waves/model.py")
+    if name in io.BUILT_IN:
+        raise ValueError(f"--family {word}: {name} is one of the project's own families; leave it out")
+    io.FAMILIES[name] = file
 
 
 def export(name: str, run: Path, which: str, out: Path | None, merged: bool = False) -> str:

@@ -1,8 +1,8 @@
 """Models on disk: a folder with `config.json` and `model.safetensors`, which `load` turns back into a model.
 
-A family of models is a module of this package, named in FAMILIES and imported when one of its models is loaded. Its
-`build(config: dict) -> Model` raises ValueError for a config with unknown keys or wrong values. Beyond what `Model`
-asks for, a model may have
+A family of models is a module that FAMILIES names; it is imported when one of its models is loaded. Its
+`build(config: dict) -> Model` raises ValueError for a config with unknown keys or wrong values. Code outside this
+package adds families of its own to FAMILIES. Beyond what `Model` asks for, a model may have
 
     save_beside(folder)   writes further files that users need and returns their names
     unmergeable           the reason why `save_merged` cannot run, or None
@@ -15,10 +15,13 @@ Nothing here is pickled, so loading a folder from a stranger does not run the st
 import difflib
 import hashlib
 import importlib
+import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import safetensors.torch
@@ -31,7 +34,8 @@ from common.files import write_whole
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-FAMILIES = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "char_lstm")
+BUILT_IN = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "char_lstm")
+FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 
@@ -41,7 +45,7 @@ Config = TypeVar("Config", bound="DataclassInstance")
 class Model(nn.Module):
     """A model of one of the families, as far as saving and exporting it needs to know it."""
 
-    family: str  # the module's name
+    family: str  # a key of FAMILIES
     config: Any  # a dataclass with all that the family's `build` needs
 
     def example(self) -> dict[str, Any]:
@@ -83,7 +87,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     """
     folder = Path(folder)
     described = _described(folder)
-    family = importlib.import_module(f"models.{described['family']}")
+    family = _module(described["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(described, sort_keys=True)):
@@ -130,9 +134,35 @@ def _described(folder: Path) -> dict[str, Any]:
         raise ValueError(
             f'{path} must be {{"family": "...", "config": {{...}}}}; copy it again from where it was saved'
         )
-    if described["family"] not in FAMILIES:
-        raise ValueError(f"{path}: unknown family {described['family']!r}; known families: {', '.join(FAMILIES)}")
+    if described["family"] not in list(FAMILIES):  # a list, since what a file says may not be hashable
+        name = described["family"]
+        raise ValueError(
+            f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}. If the family is your own, give "
+            f"its module: --family {name}=PATH/TO/model.py to an exporter, io.FAMILIES[{name!r}] = 'PATH/TO/model.py' "
+            "in Python"
+        )
     return described
+
+
+def _module(family: str) -> ModuleType:
+    """The module that builds the family's models. Raises ValueError for a file that is missing or builds none."""
+    where = FAMILIES[family]
+    if not where.endswith(".py"):
+        return importlib.import_module(where)
+    name = f"family_{family}"
+    spec = importlib.util.spec_from_file_location(name, where)
+    assert spec is not None, "a name that ends in .py has a loader"
+    assert spec.loader is not None, "a name that ends in .py has a loader"
+    if name not in sys.modules or sys.modules[name].__file__ != spec.origin:
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
+        try:
+            spec.loader.exec_module(module)
+            if not hasattr(module, "build"):
+                raise ImportError("it has no function build(config: dict)")
+        except (ImportError, OSError) as error:
+            del sys.modules[name]
+            raise ValueError(f"{where} gives no family {family!r} of models: {error}") from error
+    return sys.modules[name]
 
 
 def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

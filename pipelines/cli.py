@@ -82,15 +82,14 @@ def _leave(message: str, status: int) -> None:
 
 def run_of(args: argparse.Namespace) -> Run:
     """Return the run that --workload and --name refer to."""
-    return Run(Path(args.workload).name, args.name)
+    return Run(workloads.name_of(args.workload), args.name)
 
 
 def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
     """Build the config from the YAML file and the words; a workload outside the project may bring a config.yaml."""
-    name = Path(args.workload).name
-    own = Path(args.workload) / "config.yaml"
-    path = args.config or (CONFIGS / f"{name}.yaml" if name == args.workload else own)
-    if not args.config and path == own and not own.exists():
+    name, own = workloads.name_of(args.workload), workloads.own_folder(args.workload)
+    path = args.config or (own / "config.yaml" if own else CONFIGS / f"{name}.yaml")
+    if own and not args.config and not path.exists():
         return configs.build(workload.config, {}, args.words, f"of {name}")
     return configs.load(path, workload.config, args.words)
 
@@ -169,7 +168,7 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
 def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
     section = config.data.model_dump(mode="json", exclude={"loader"})  # how data are loaded does not decide them
-    folder = prepared.folder_of(Path(name).name, section, config.data.layout)
+    folder = prepared.folder_of(workloads.name_of(name), section, config.data.layout)
     return folder, prepared.prepare(
         folder, section, lambda temporary: workload.prepare(config, temporary), config.data.inputs
     )

@@ -1,6 +1,9 @@
 """One folder per workload: what its data, model, loss and report are. A workload is found by its folder's name."""
 
 import importlib
+import importlib.util
+import os
+import sys
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -15,22 +18,52 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
 
 
-def find(name: str) -> Workload:
-    """The workload of this name, or in the folder at this path, whose name is then the workload's.
+def name_of(word: str) -> str:
+    """The name of the workload that --workload gives, be it by its name or by its folder."""
+    return Path(os.path.abspath(word)).name
+
+
+def own_folder(word: str) -> Path | None:
+    """The folder of a workload of the user's own; None for a name, which is one of this project or unknown."""
+    folder = Path(os.path.abspath(word))
+    is_path = len(Path(word).parts) != 1 or (folder / "__init__.py").is_file()
+    return folder if is_path and word not in names() else None
+
+
+def find(word: str) -> Workload:
+    """The workload of this name, or in this folder, whose name is then the workload's.
 
     Raises UserError where there is none.
     """
-    folder = Path(name)
-    if len(folder.parts) > 1 or (name not in names() and (folder / "__init__.py").is_file()):
-        folder = folder.resolve()
-        if not (folder / "__init__.py").is_file() or not folder.name.isidentifier():
-            raise UserError(
-                f"--workload {name}: a workload of your own is a Python package with a WORKLOAD, and there is none "
-                "at that path"
-            )
-        __path__.append(str(folder.parent))
-    elif name not in names():
-        near = get_close_matches(name, names(), 1)
+    folder = own_folder(word)
+    if folder is not None:
+        return _import_own(word, folder)
+    if word not in names():
+        near = get_close_matches(word, names(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"unknown workload {name!r}{hint} (known: {', '.join(names())}, or the path of your own)")
-    return importlib.import_module(f"{__name__}.{folder.name}").WORKLOAD
+        raise UserError(f"unknown workload {word!r}{hint} (known: {', '.join(names())}, or the path of your own)")
+    return importlib.import_module(f"{__name__}.{word}").WORKLOAD
+
+
+def _import_own(word: str, folder: Path) -> Workload:
+    """Import a package from outside this project, under its own name.
+
+    Its parent goes to the end of sys.path, which the processes of members and data loaders inherit.
+    """
+    file = folder / "__init__.py"
+    if not file.is_file() or not folder.name.isidentifier():
+        raise UserError(
+            f"--workload {word}: a workload of your own is a Python package with a WORKLOAD, and there is none at that "
+            "path"
+        )
+    if folder.name in names():
+        raise UserError(f"--workload {word}: this project has a workload {folder.name}; give your folder another name")
+    if str(folder.parent) not in sys.path:
+        sys.path.append(str(folder.parent))
+    spec = importlib.util.find_spec(folder.name)
+    if spec is None or Path(spec.origin or "").resolve() != file.resolve():
+        raise UserError(f"--workload {word}: Python has another package {folder.name}; give your folder another name")
+    workload = getattr(importlib.import_module(folder.name), "WORKLOAD", None)
+    if not isinstance(workload, Workload):
+        raise UserError(f"--workload {word}: {file} defines no WORKLOAD, a pipelines.engine.workload.Workload")
+    return workload

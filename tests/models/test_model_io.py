@@ -44,7 +44,7 @@ class Tied(nn.Module):
 def tied(monkeypatch):
     family = SimpleNamespace(build=lambda config: Tied(io.config_from(TiedConfig, config)))
     monkeypatch.setitem(sys.modules, "models.tied", family)
-    monkeypatch.setattr(io, "FAMILIES", ("routing", "tied"))
+    monkeypatch.setitem(io.FAMILIES, "tied", "models.tied")
     return Tied(TiedConfig(scale=2.5))
 
 

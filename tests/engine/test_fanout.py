@@ -1,0 +1,224 @@
+"""Runs of many models: who trains which member, how each of them ends, and what --resume does again."""
+
+import json
+import multiprocessing
+import signal
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from common.errors import MembersFailed, Stopped, UserError
+from pipelines import cli
+from pipelines.engine import fanout
+from pipelines.engine.run import Run
+from tests.engine import members
+
+TRAINING = {"steps": 4, "batch_size": 16, "checkpoint_steps": 2}
+DEVICE = torch.device("cpu")
+
+
+class FakeAccelerator:
+    """One process of several that do not exist."""
+
+    device = DEVICE
+
+    def __init__(self, rank=0, world=1):
+        self.process_index, self.num_processes, self.is_main_process = rank, world, rank == 0
+        self.said = []
+
+    def wait_for_everyone(self):
+        pass
+
+    def print(self, line):
+        self.said.append(line)
+
+
+def config_of(training=(), **options):
+    return members.Config(training={**TRAINING, **dict(training)}, model=options)
+
+
+def job_of(configs, tmp_path, resume=False):
+    return fanout.Job(Run("toy", "many"), configs, tmp_path, resume, members.find)
+
+
+def write_outcome(run, outcome):
+    run.folder.mkdir(parents=True, exist_ok=True)
+    run.outcome_file.write_text(json.dumps(outcome))
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(members.io, "save", members.io.save)  # put back what `find` replaces
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    """A stand-in for the processes: `given` lists what this rank is to train, `number` is the signal that comes."""
+    fake = SimpleNamespace(given=[], number=None, outcomes={})
+
+    class Pool:
+        def __init__(self, job, device):
+            self.job = job
+
+        def train(self, names):
+            fake.given += names
+            for name, outcome in fake.outcomes.items():
+                write_outcome(self.job.run.member(name), outcome)
+            return fake.number
+
+    monkeypatch.setattr(fanout, "_Pool", Pool)
+    return fake
+
+
+def test_members_are_dealt_to_the_ranks_in_turn(tmp_path, pool):
+    names = ["a", "b", "c", "d", "e"]
+    pool.outcomes = {name: {"state": "done"} for name in names}
+    dealt = []
+    for rank in range(2):
+        pool.given = []
+        job = job_of(dict.fromkeys(names, config_of()), tmp_path)
+        fanout.train_all(job, names, FakeAccelerator(rank, 2))
+        dealt.append(pool.given)
+    assert dealt == [["a", "c", "e"], ["b", "d"]]
+    assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == pool.outcomes
+
+
+def test_members_that_a_signal_left_out_are_stopped_and_not_failed(tmp_path, pool):
+    pool.number, pool.outcomes = signal.SIGTERM, {"a": {"state": "stopped", "reason": "after step 3"}}
+    with pytest.raises(Stopped, match=r"stopped by SIGTERM; members .* saved; go on with --resume"):
+        fanout.train_all(job_of(dict.fromkeys("ab", config_of()), tmp_path), ["a", "b"], FakeAccelerator())
+    outcomes = json.loads((tmp_path / "runs/toy/many/members.json").read_text())
+    assert outcomes == {**pool.outcomes, "b": {"state": "stopped", "reason": "it was not begun"}}
+
+
+def test_how_a_member_ended_before_counts_no_more(tmp_path, pool):
+    """Otherwise another rank could take an old failure for the end of this training."""
+    job = job_of({"a": config_of()}, tmp_path, resume=True)
+    write_outcome(job.run.member("a"), {"state": "failed", "reason": "of old"})
+    pool.number = signal.SIGTERM
+    with pytest.raises(Stopped):
+        fanout.train_all(job, ["a"], FakeAccelerator())
+    assert job.run.member("a").outcome()["state"] == "stopped"
+
+
+def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
+    configs = {name: fanout._of_one_thread(config_of()) for name in ("same", "other", "no-model", "failed")}
+    for name, config in configs.items():
+        run = Run("toy", "many").member(name)
+        run.begin(config, 1, {})
+        write_outcome(run, {"state": "failed" if name == "failed" else "done", "reason": ""})
+        if name != "no-model":
+            run.best.mkdir(parents=True)
+    configs["other"] = config_of({"learning_rate": 0.5})
+    accelerator = FakeAccelerator()
+    pool.outcomes = {name: {"state": "done"} for name in configs if name != "same"}
+    fanout.train_all(job_of(configs, tmp_path, resume=True), list(configs), accelerator)
+    assert pool.given == ["other", "no-model", "failed"]
+    assert accelerator.said == ["1 of 4 members are done"]
+    pool.given, pool.outcomes = [], {name: {"state": "done"} for name in configs}
+    fanout.train_all(job_of(configs, tmp_path), list(configs), FakeAccelerator())
+    assert pool.given == list(configs)  # without --resume, all
+
+
+def test_only_chooses_members_in_their_own_order_and_names_an_unknown_one():
+    assert cli.choose(None, ["a", "b", "c"]) == ["a", "b", "c"]
+    assert cli.choose("c,a", ["a", "b", "c"]) == ["a", "c"]
+    with pytest.raises(UserError, match=r"--only a,z: z is not among the members \(a, b\)"):
+        cli.choose("a,z", ["a", "b"])
+    with pytest.raises(UserError, match="--only: this run "):
+        cli.choose("a", [])
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """What came of real members, one of every kind: (folder, outcomes, the error)."""
+    folder = tmp_path_factory.mktemp("members")
+    configs = {
+        "good": config_of(),
+        "nan": config_of(toy={"nan_at": 3}),
+        "broken": config_of(fault="exception"),
+        "killed": config_of(fault="kill"),
+        "stopped": config_of(toy={"signal_at": 3}),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(MembersFailed) as error:
+            fanout.train_all(job_of(configs, folder), list(configs), FakeAccelerator())
+        outcomes = {name: Run("toy", "many").member(name).outcome() for name in configs}
+    return folder, outcomes, str(error.value)
+
+
+def test_each_member_ends_in_a_state_with_its_reason(ended):
+    folder, outcomes, error = ended
+    assert {name: outcome["state"] for name, outcome in outcomes.items()} == {
+        "good": "done",
+        "nan": "failed",
+        "broken": "failed",
+        "killed": "failed",
+        "stopped": "stopped",
+    }
+    assert outcomes["good"]["step"] == 4
+    assert "not finite at step 3" in outcomes["nan"]["reason"]
+    assert outcomes["broken"]["reason"].startswith("RuntimeError: pretended; see ")
+    assert outcomes["stopped"]["reason"] == "stopped by SIGTERM after step 3; go on with --resume"
+    assert error.startswith("4 of 5 members failed, the others are trained:\n  nan: ")
+    assert json.loads((folder / "runs/toy/many/members.json").read_text()) == outcomes
+
+
+def test_a_member_that_was_killed_is_named_with_its_signal(ended):
+    _, outcomes, error = ended
+    reason = "its process was killed by SIGKILL; see runs/toy/many/members/killed/train.log"
+    assert outcomes["killed"] == {"state": "failed", "reason": reason}
+    assert f"  killed: {reason}" in error.splitlines()
+
+
+def test_what_a_member_prints_is_in_its_log(ended):
+    folder, _, _ = ended
+    run = folder / "runs/toy/many/members"
+    assert "Traceback" in (run / "broken/train.log").read_text()
+    log = (run / "nan/train.log").read_text()
+    assert "failed: loss or gradient is not finite" in log
+    assert "Traceback" not in log
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU with `free` bytes, and room for nine processes by the number of cores."""
+    fake = SimpleNamespace(type="cuda", free=1000)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (device.free, 1000))
+    monkeypatch.setattr(fanout, "cores", lambda: 9)
+    monkeypatch.setattr(fanout, "start_server", lambda: None)
+    return fake
+
+
+def test_a_gpu_takes_a_process_more_if_it_has_the_memory_of_those_before(tmp_path, gpu):
+    pool = fanout._Pool(job_of(dict.fromkeys("abcd", config_of()), tmp_path), gpu)
+    assert pool._has_room()  # the first one, whatever it takes
+    pool.running["a"], gpu.free = None, 700
+    assert not pool._has_room()  # it has not trained yet, so what it takes is not known
+    Run("toy", "many").member("a").folder.mkdir(parents=True)
+    Run("toy", "many").member("a").record({"step": 1})
+    assert pool._has_room()  # 300 were taken, 360 are wanted
+    gpu.free = 450
+    assert not pool._has_room()  # 550 were taken, 660 are wanted
+    pool.running["b"] = None
+    Run("toy", "many").member("b").folder.mkdir(parents=True)
+    Run("toy", "many").member("b").record({"step": 1})
+    assert pool._has_room()  # 275 were taken by each, 330 are wanted
+
+
+def test_cores_limit_the_processes_on_a_cpu_and_on_a_gpu(tmp_path, gpu, monkeypatch):
+    for device in (gpu, DEVICE):
+        monkeypatch.setattr(fanout, "cores", lambda: 4)
+        two = members.Config(training=TRAINING, hardware={"threads": 2})
+        pool = fanout._Pool(job_of({"a": two, "b": config_of()}, tmp_path), device)
+        assert pool.at_once == 2
+        pool.running = dict.fromkeys("ab")
+        assert not pool._has_room()
+
+
+def test_without_a_fork_server_each_member_gets_a_new_interpreter(monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert fanout.start_server().get_start_method() == "spawn"

@@ -1,0 +1,62 @@
+"""The Accelerator of a run, and what surrounds its loop."""
+
+import json
+
+import pytest
+
+from common.errors import UserError
+from pipelines.engine import training
+from pipelines.engine.config import TRACKERS, BaseConfig
+from pipelines.engine.run import Run
+from tests.engine import members
+
+TRAINING = {"steps": 2, "batch_size": 16, "checkpoint_steps": 2}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(members.io, "save", members.io.save)  # put back what `find` replaces
+
+
+def config_of(*trackers):
+    return BaseConfig(training=TRAINING, tracking={"log_with": trackers})
+
+
+def test_a_tracker_that_is_not_installed_is_refused_with_what_to_type(monkeypatch):
+    monkeypatch.setitem(TRACKERS, "wandb", "a_package_that_nobody_has")
+    with pytest.raises(UserError) as error:
+        training.make_accelerator(config_of("tensorboard", "wandb"), Run("toy", "watched"))
+    message = "tracking.log_with: wandb is not installed; pip install a_package_that_nobody_has"
+    assert str(error.value) == message
+
+
+def test_trackers_that_are_asked_for_write_below_the_run(tmp_path):
+    accelerator = training.make_accelerator(config_of("tensorboard"), Run("toy", "watched"))
+    assert [tracker.value for tracker in accelerator.log_with] == ["tensorboard"]
+    assert accelerator.logging_dir == "runs/toy/watched/trackers"
+    assert training.make_accelerator(config_of(), Run("toy", "alone")).log_with == []
+
+
+def test_training_begins_the_run_with_the_facts_of_its_data_and_shows_the_tasks_notes(tmp_path, capsys):
+    workload, run = members.find(), Run("toy", "noted")
+    config = members.Config(training=TRAINING)
+
+    class Noted(members.ToyTask):
+        notes = ("a note",)
+
+    workload = type(workload)(**{**vars(workload), "task": lambda config, folder, device: Noted()})
+    accelerator = training.make_accelerator(config, run)
+    progress = training.train(workload, config, tmp_path, {"rows": 7}, run, accelerator, resume=False)
+    assert (progress.step, progress.best_step) == (2, 2)
+    assert run.config(members.Config) == config
+    assert json.loads((run.folder / "provenance.json").read_text())["data"] == {"rows": 7}
+    printed = capsys.readouterr().out.splitlines()
+    assert "97 parameters on cpu" in printed
+    assert "a note" in printed
+
+
+def test_resume_of_a_run_that_was_never_begun_starts_it(tmp_path):
+    workload, run, config = members.find(), Run("toy", "new"), members.Config(training=TRAINING)
+    progress = training.train(workload, config, tmp_path, {}, run, training.make_accelerator(config, run), resume=True)
+    assert progress.step == 2

@@ -1,0 +1,143 @@
+"""One update: its gradient is the mean over all examples, however they are cut, and what goes wrong changes nothing."""
+
+import pytest
+import torch
+
+from common.errors import UserError
+from pipelines.engine.config import BaseConfig, Training
+from pipelines.engine.run import Run
+from pipelines.engine.training import make_accelerator
+from pipelines.engine.update import OutOfMemory, Updater, smaller
+from tests.engine.toy import ToyTask
+
+# An update of plain gradient descent at rate 1 takes the gradient off the weights.
+TRAINING = {
+    "steps": 8,
+    "batch_size": 16,
+    "optimizer": "sgd",
+    "betas": (0.0, 0.9),
+    "schedule": "constant",
+    "learning_rate": 1.0,
+    "weight_decay": 0.0,
+    "clip_norm": None,
+}
+
+
+@pytest.fixture
+def updater_of(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def make(options=None, **training):
+        config = BaseConfig(training=Training(**TRAINING, **training))
+        run = Run("toy", "update")
+        updater = Updater(ToyTask(**options or {}), config, make_accelerator(config, run), run)
+        updater.choose_micro_batch_size()
+        return updater
+
+    return make
+
+
+def weights(updater):
+    return [p.detach().clone() for p in updater.parameters]
+
+
+def difference(updater, before):
+    return [old - new for old, new in zip(before, weights(updater), strict=True)]
+
+
+def gradient_by_hand(task, items):
+    """The gradient of the mean squared error over the valid positions of `items`."""
+    batch = task.train.batch(items)
+    error = (task.model(batch["x"]) - batch["y"])[batch["valid"]]
+    return torch.autograd.grad(error.square().sum() / len(error), list(task.model.parameters()))
+
+
+@pytest.mark.parametrize("micro_batch_size", [16, 8, 1])
+def test_ragged_examples_are_divided_by_their_number_once(updater_of, micro_batch_size):
+    updater = updater_of(micro_batch_size=micro_batch_size)
+    items = updater.order.items(0)
+    counts = {int(updater.task.train.batch(part)["valid"].sum()) for part in items.split(micro_batch_size)}
+    assert len(counts) > 1 or micro_batch_size == 16  # so a mean of means would differ
+    expected, before = gradient_by_hand(updater.task, items), weights(updater)
+    updater.update(updater.batches())
+    torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
+    assert updater.figures[0]["grad_norm"] == pytest.approx(torch.cat([g.flatten() for g in expected]).norm().item())
+    assert all(not p.grad.any() for p in updater.parameters if p.grad is not None)
+
+
+def test_clipping_is_done_on_the_true_gradient(updater_of, monkeypatch):
+    monkeypatch.setitem(TRAINING, "clip_norm", 0.01)
+    updater = updater_of(micro_batch_size=4)
+    expected, before = gradient_by_hand(updater.task, updater.order.items(0)), weights(updater)
+    norm = torch.cat([g.flatten() for g in expected]).norm()
+    updater.update(updater.batches())
+    clipped = [gradient * 0.01 / norm for gradient in expected]
+    torch.testing.assert_close(difference(updater, before), clipped, rtol=1e-3, atol=1e-6)
+    assert updater.figures[0]["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)  # that before clipping
+
+
+def test_lack_of_memory_halves_the_micro_batch_and_keeps_the_gradient(updater_of, capsys):
+    updater = updater_of({"out_of_memory_above": 4}, micro_batch_size=16)
+    expected, before = gradient_by_hand(updater.task, updater.order.items(0)), weights(updater)
+    sizes = []
+    while not updater.progress.step:
+        try:
+            updater.update(updater.batches())
+        except OutOfMemory as error:
+            assert not any(change.any() for change in difference(updater, before))
+            updater.shrink(error)
+            sizes.append(updater.progress.micro_batch_size)
+    assert sizes == [8, 4]
+    torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
+    assert "out of memory with 8 examples at once; going on with 4 (the batch stays 16)" in capsys.readouterr().err
+
+
+def test_memory_that_runs_out_halfway_leaves_no_part_of_a_gradient_behind(updater_of):
+    updater = updater_of(micro_batch_size=4)
+    expected, before = gradient_by_hand(updater.task, updater.order.items(0)), weights(updater)
+    whole = updater.task.loss
+
+    def loss(model, batch):
+        if updater.task.calls == 2:
+            updater.task.calls += 1
+            raise torch.OutOfMemoryError("pretended")
+        return whole(model, batch)
+
+    updater.task.loss = loss
+    with pytest.raises(OutOfMemory) as error:
+        updater.update(updater.batches())
+    assert any(p.grad.any() for p in updater.parameters if p.grad is not None)
+    updater.shrink(error.value)
+    updater.update(updater.batches())
+    torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_one_example_too_large_for_the_memory_is_refused(updater_of):
+    updater = updater_of({"out_of_memory_above": 0.5}, micro_batch_size=1)
+    with pytest.raises(OutOfMemory) as error:
+        updater.update(updater.batches())
+    with pytest.raises(UserError, match=r"out of memory at step 1 with one example at a time"):
+        updater.shrink(error.value)
+
+
+def test_an_error_that_is_not_about_memory_is_not_taken_for_it(updater_of):
+    updater = updater_of()
+    updater.task.loss = lambda model, batch: model(batch["x"][..., :3])
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        updater.update(updater.batches())
+
+
+def test_a_loss_that_is_not_finite_is_named_and_the_weights_stay(updater_of):
+    updater = updater_of({"nan_at": 2})
+    batches = updater.batches()
+    updater.update(batches)
+    before = weights(updater)
+    with pytest.raises(UserError, match=r"not finite at step 2 \(loss nan, .*there is no checkpoint yet") as error:
+        updater.update(batches)
+    assert "training.learning_rate" in str(error.value)
+    assert all(torch.equal(old, new) for old, new in zip(before, weights(updater), strict=True))
+    assert updater.progress.step == 1
+
+
+def test_a_smaller_micro_batch_divides_the_batch():
+    assert [smaller(size, 12) for size in (12, 6, 4, 3, 2, 1)] == [6, 3, 2, 1, 1, None]

@@ -1,0 +1,20 @@
+"""The metric that picks a model."""
+
+import pytest
+
+from pipelines.engine.workload import Metric
+
+
+@pytest.mark.parametrize(("maximise", "value", "best", "better"), [
+    (False, 1.0, None, True),
+    (False, 1.0, 2.0, True),
+    (False, 2.0, 1.0, False),
+    (True, 2.0, 1.0, True),
+    (True, 1.0, 2.0, False),
+    (False, 1.0, 1.0, False),  # the earlier model stays
+    (True, 1.0, 1.0, False),
+    (False, float("nan"), 1.0, False),
+    (True, float("nan"), 1.0, False),
+])  # fmt: skip
+def test_a_value_is_better_in_the_direction_of_the_metric(maximise, value, best, better):
+    assert Metric("val/x", maximise).better(value, best) is better

@@ -1,0 +1,172 @@
+"""A workload outside this project, found by its folder: every stage works on it and no file here knows of it."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from models import io
+from tests import forked
+from tests.stages import ROOT, command, export, records, refused, stage
+from tests.test_dependencies import faults
+
+EXAMPLE = Path(__file__).with_name("example_workload")
+TINY = ["data.examples=200", "training.steps=40", "training.checkpoint_steps=5", "training.log_steps=1"]
+MANY = """
+
+import dataclasses
+
+
+def expand(config, folder):
+    return {} if config.seed else {f"seed-{seed}": config.model_copy(update={"seed": seed}) for seed in (1, 2)}
+
+
+WORKLOAD = dataclasses.replace(WORKLOAD, expand=expand)
+"""
+
+
+def copy_to(folder):
+    """The example's package in `folder`, under the name waves."""
+    return shutil.copytree(EXAMPLE, folder / "waves", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def weights(folder, run, which="last"):
+    return (folder / "runs/waves" / run / "model" / which / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(folder of the package, folder with the run `default`)."""
+    package, folder = copy_to(tmp_path_factory.mktemp("own")), tmp_path_factory.mktemp("work")
+    done = stage(folder, "train.py", "--workload", str(package), *TINY)
+    assert done.returncode == 0, done.stderr
+    return package, folder
+
+
+def test_the_example_is_short_and_imports_what_a_workload_may():
+    files = [path for path in EXAMPLE.iterdir() if path.is_file()]
+    assert len(files) <= 5
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 200
+    for path in EXAMPLE.glob("*.py"):
+        assert faults(path.read_text(), f"pipelines/workloads/waves/{path.name}") == []
+
+
+def test_prepare_shows_the_data_and_its_folder(trained):
+    package, folder = trained
+    done = stage(folder, "prepare.py", "--workload", str(package), *TINY)
+    assert done.returncode == 0, done.stderr
+    assert "examples.held_out            40" in done.stdout
+    assert len(list((folder / "data/waves").iterdir())) == 1  # training had prepared it
+
+
+def test_evaluate_writes_figures_examples_and_a_report(trained):
+    package, folder = trained
+    done = stage(folder, "evaluate.py", "--workload", str(package))
+    assert done.returncode == 0, done.stderr
+    run = folder / "runs/waves/default"
+    summary = json.loads((run / "evaluations/held_out.json").read_text())
+    assert summary["n"] == 40
+    assert summary["rmse"] == summary["table"][0]["rmse"]
+    assert len((run / "evaluations/held_out.csv").read_text().splitlines()) == 41
+    assert "Predictions" in (run / "report.html").read_text()
+
+
+def test_benchmark_times_it(trained):
+    package, folder = trained
+    done = stage(folder, "benchmark.py", "--workload", str(package), *TINY, "--steps", "2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["workload"] == "waves"
+
+
+def test_a_killed_run_resumes_to_the_same_weights(trained):
+    package, folder = trained
+    words = ["--workload", str(package), "--name", "killed", *TINY]
+    process = forked.Process(command("train.py", *words)[1:], folder)
+    assert forked.until(lambda: any((folder / "runs/waves/killed/checkpoints").glob("step-*")), 60)
+    process.send_signal(signal.SIGKILL)
+    assert process.finish() == -signal.SIGKILL
+    process.output()
+    done = stage(folder, "train.py", *words, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "resumed from" in done.stderr
+    for which in ("best", "last"):
+        assert weights(folder, "killed", which) == weights(folder, "default", which)
+
+
+def test_two_processes_follow_the_same_curve(trained):
+    package, folder = trained
+    words = ["--workload", str(package), "--name", "two", *TINY]
+    done = stage(folder, "train.py", *words, processes=2, ACCELERATE_USE_CPU="true")
+    assert done.returncode == 0, done.stderr
+    runs = folder / "runs/waves"
+    for key in ("train/loss", "val/squared_error"):
+        assert records(runs / "two", key) == pytest.approx(records(runs / "default", key), rel=1e-3)
+
+
+def test_an_export_needs_the_file_of_the_family_and_says_so(trained, tmp_path):
+    package, folder = trained
+    run, family = folder / "runs/waves/default", f"waves={package / 'model.py'}"
+    refused(export("safetensors", run), "unknown family 'waves'", "--family waves=PATH/TO/model.py")
+    refused(export("safetensors", run, "--family", "waves"), "--family waves must be NAME=FILE")
+    refused(export("safetensors", run, "--family", f"routing={package / 'model.py'}"), "leave it out")
+    relative = f"waves={package / 'task.py'}"
+    refused(export("safetensors", run, "--family", relative), "task.py gives no family 'waves'", "relative import")
+    done = export("safetensors", run, "--family", family)
+    assert done.returncode == 0, done.stderr
+    assert "equal to model/best in every weight and output" in done.stdout
+
+
+def test_a_model_is_loaded_in_python_once_its_family_is_known(trained, monkeypatch):
+    package, folder = trained
+    best = folder / "runs/waves/default/model/best"
+    monkeypatch.delitem(io.FAMILIES, "waves", raising=False)
+    with pytest.raises(ValueError, match=r"io.FAMILIES\['waves'\] = 'PATH/TO/model.py'"):
+        io.load(best)
+    monkeypatch.setitem(io.FAMILIES, "waves", str(package / "model.py"))
+    model = io.load(best)
+    assert torch.equal(model(**model.example()), io.load(best)(**model.example()))
+    assert type(model) is type(io.load(best))
+
+
+def test_its_name_is_enough_in_the_folder_above(tmp_path):
+    copy_to(tmp_path)
+    for word in ("waves", "./waves", "waves/"):
+        done = stage(tmp_path, "prepare.py", "--workload", word)
+        assert done.returncode == 0, done.stderr
+    done = stage(tmp_path / "waves", "prepare.py", "--workload", ".")
+    assert "data/waves/" in done.stdout, done.stderr
+
+
+def test_a_folder_that_is_no_workload_is_refused(tmp_path):
+    def prepare(name):
+        return stage(tmp_path, "prepare.py", "--workload", str(tmp_path / name))
+
+    refused(prepare("nothing"), "a Python package with a WORKLOAD")
+    for name, message in (("cvrp", "this project has a workload cvrp"), ("json", "Python has another package json")):
+        copy_to(tmp_path).rename(tmp_path / name)
+        refused(prepare(name), message, "give your folder another name")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare/__init__.py").write_text("")
+    refused(prepare("bare"), "defines no WORKLOAD")
+
+
+def test_many_models_of_it_are_trained_in_processes_of_their_own(tmp_path):
+    package = copy_to(tmp_path)
+    file = package / "__init__.py"
+    file.write_text(file.read_text() + MANY)
+    done = stage(tmp_path, "train.py", "--workload", str(package), *TINY, "training.steps=4")
+    assert done.returncode == 0, done.stderr
+    assert weights(tmp_path, "default/members/seed-1") != weights(tmp_path, "default/members/seed-2")
+    done = stage(tmp_path, "evaluate.py", "--workload", str(package), "--name", "default/seed-2")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/waves/default/members/seed-2/evaluations/held_out.json").is_file()
+
+
+def test_no_file_of_the_project_knows_the_example():
+    for path in (
+        path for folder in ("common", "models", "pipelines", "exporters") for path in (ROOT / folder).rglob("*.py")
+    ):
+        assert "example_workload" not in path.read_text(), path
