@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from common.statistics import Z95
+
 FIRST, SECOND, SIMILAR = 0, 1, 2  # the image that ranks higher; the order of logits and labels everywhere
 SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answers when the images come in the other order
 
@@ -27,7 +29,7 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
 TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
-COVERAGE, Z95 = 0.95, 1.96  # of intervals, and the standard errors they reach to either side if errors are normal
+COVERAGE = 0.95  # of intervals
 FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
 ITERATIONS = 100  # of Newton's method; about ten are enough
 

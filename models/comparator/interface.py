@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from common.statistics import Z95
 from models import io, ranking
 from models.comparator.config import Question
 from models.io import write_whole
@@ -151,7 +152,7 @@ class Comparator(io.Model):
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
         scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget)
-        found = zip(paths, scores.tolist(), (ranking.Z95 * errors).tolist(), strict=True)
+        found = zip(paths, scores.tolist(), (Z95 * errors).tolist(), strict=True)
         rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
         return sorted(rows, key=lambda row: -row.score)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from common import text
 from common.errors import UserError
+from common.statistics import ratio_percentiles, resampled_counts
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data
@@ -72,7 +73,7 @@ def _predict(
     nats = {"model": found["nats"], **_ngram_nats(ngrams, documents)}
     starts, numbers, characters = _blocks([len(each.tokens) for each in documents])
     bits = {name: np.add.reduceat(values * text.BITS_PER_NAT, starts) for name, values in nats.items()}
-    drawn = resamples(len(starts), config.seed)
+    drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
     rows = _rows(bits, characters, drawn, config.model.preset)
     rows[0] |= {"top-1": float(found["top_1"].mean()), "top-5": float(found["top_5"].mean())}
     summary = {
@@ -155,7 +156,7 @@ def _rows(
         {
             "predictor": preset if name == "model" else text.ngram_label(name),
             "bits/character": float(own.sum() / characters.sum()),
-            "95 %": interval(own, characters, drawn),
+            "95 %": ratio_percentiles(own, characters, drawn),
         }
         for name, own in bits.items()
     ]
@@ -166,7 +167,7 @@ def _gain(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndar
     per_character = {name: float(own.sum() / characters.sum()) for name, own in bits.items()}
     strongest = min(RIVALS, key=lambda name: per_character[name])
     gain = 100 * (1 - per_character["model"] / per_character[strongest])
-    ratio = interval(bits["model"], bits[strongest], drawn)
+    ratio = ratio_percentiles(bits["model"], bits[strongest], drawn)
     gain_interval = ratio and [100 * (1 - ratio[1]), 100 * (1 - ratio[0])]
     return {
         "verdict": verdict(gain, gain_interval),
@@ -218,17 +219,3 @@ class _Subset:
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         return self.source.batch(self.items[items])
-
-
-def resamples(count: int, seed: int) -> np.ndarray | None:
-    """Return (resamples, count): how often each of `count` blocks occurs in a resample; None for a single block."""
-    if count < 2:
-        return None
-    return np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
-
-
-def interval(values: np.ndarray, weights: np.ndarray, drawn: np.ndarray | None) -> list[float] | None:
-    """Return the 95 % interval, by bootstrap (Efron 1979), of the sum of values over the sum of weights."""
-    if drawn is None:
-        return None
-    return np.quantile(drawn @ values / (drawn @ weights), (0.025, 0.975)).tolist()

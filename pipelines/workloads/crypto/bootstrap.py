@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from common.statistics import moving_block_sums, percentiles
 from pipelines.workloads.crypto.classification import (
     NUM_CLASSES,
     checked,
@@ -15,7 +16,6 @@ from pipelines.workloads.crypto.classification import (
 from pipelines.workloads.crypto.labels import LONG, SHORT
 
 MIN_BLOCKS = 10  # fewer blocks give no meaningful interval
-RESAMPLES_AT_ONCE = 100  # bounds the memory
 
 
 def block_bootstrap(
@@ -53,10 +53,11 @@ def block_bootstrap(
     result: dict[str, Any] = {"block": block, "steps": steps}
     if steps < MIN_BLOCKS * block:
         return result | {name: {"gain": gain, "low": None, "high": None} for name, gain in gains.items()}
-    drawn = _resampled_gains(sums, block, resamples, seed)
+    drawn = [_gains(resampled) for resampled in moving_block_sums(sums, block, resamples, seed)]
     for name, gain in gains.items():
-        low, high = np.quantile(drawn[name], ((1 - confidence) / 2, (1 + confidence) / 2))
-        result[name] = {"gain": gain, "low": float(low), "high": float(high)}
+        values = np.concatenate([part[name] for part in drawn])
+        low, high = percentiles(values, ((1 - confidence) / 2, (1 + confidence) / 2))
+        result[name] = {"gain": gain, "low": low, "high": high}
     return result
 
 
@@ -85,16 +86,3 @@ def _gains(sums: np.ndarray) -> dict[str, np.ndarray]:
         "direction_log_loss": sums[..., 2] / np.maximum(moved, 1),
         "macro_f1": macro_f1(correct, predicted, actual) - macro_f1(other_correct, other_predicted, actual),
     }
-
-
-def _resampled_gains(sums: np.ndarray, block: int, resamples: int, seed: int) -> dict[str, np.ndarray]:
-    """Return {metric: (resamples,)} over as many random blocks as cover the steps."""
-    cumulative = np.concatenate([np.zeros((1, sums.shape[1])), sums.cumsum(axis=0)])
-    blocks = cumulative[block:] - cumulative[:-block]  # sums over each block, by its first step
-    generator = np.random.default_rng(seed)
-    drawn: list[dict[str, np.ndarray]] = []
-    for begin in range(0, resamples, RESAMPLES_AT_ONCE):
-        num = min(RESAMPLES_AT_ONCE, resamples - begin)
-        starts = generator.integers(0, len(blocks), (num, math.ceil(len(sums) / block)))
-        drawn.append(_gains(blocks[starts].sum(axis=1)))
-    return {name: np.concatenate([gains[name] for gains in drawn]) for name in drawn[0]}

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from common.statistics import wilson
 from pipelines.workloads.crypto.calibration import reliability
 from pipelines.workloads.crypto.labels import CLASSES, LONG, NO_TRADE, SHORT
 
 NUM_CLASSES = len(CLASSES)
-Z95 = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 def class_shares(labels: np.ndarray) -> np.ndarray:
@@ -146,13 +146,3 @@ def _mcc(matrix: np.ndarray) -> float:
     actual, predicted = matrix.sum(axis=1).astype(np.float64), matrix.sum(axis=0).astype(np.float64)
     spread = (total**2 - predicted @ predicted) * (total**2 - actual @ actual)
     return float((correct * total - actual @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
-
-
-def wilson(successes: int, trials: int) -> list[float] | None:
-    """Return the 95 % score interval of a share (Wilson 1927); None without trials."""
-    if not trials:
-        return None
-    share, z2 = successes / trials, Z95**2
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
-    return [max(0.0, centre - half), min(1.0, centre + half)]

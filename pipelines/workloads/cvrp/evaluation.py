@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.statistics import interval_around, mean_and_half_width
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp import instances
 from pipelines.workloads.cvrp.distributions import CAPACITY
@@ -21,8 +22,6 @@ from pipelines.workloads.cvrp.standard_sets import standard_test_set
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
-
-Z95 = 1.96  # two-sided 95 % of the normal distribution
 
 
 def evaluate(
@@ -119,10 +118,10 @@ def _summary(
 ) -> dict[str, Any]:
     """Return the figures of the headline method."""
     gap = _row(headline, reference)
-    mean, half = _mean(headline.costs)
+    mean, half = mean_and_half_width(headline.costs)
     summary = {
         "cost": mean,
-        "cost_interval": _interval(mean, half),
+        "cost_interval": interval_around(mean, half),
         "gap": gap.get("gap %"),
         "gap_interval": gap.get("gap 95 %"),
         "gap_to": reference.method if reference else None,
@@ -138,26 +137,15 @@ def _summary(
     return summary
 
 
-def _mean(values: np.ndarray) -> tuple[float, float | None]:
-    """Return the mean and the half width of its 95 % interval, which a single value does not have."""
-    if len(values) == 1:
-        return float(values[0]), None
-    return float(values.mean()), float(Z95 * values.std(ddof=1) / len(values) ** 0.5)
-
-
-def _interval(mean: float, half: float | None) -> list[float] | None:
-    return None if half is None else [mean - half, mean + half]
-
-
 def _row(solved: Solved, reference: Solved | None) -> dict[str, Any]:
     """Return a method's row of the table."""
-    mean, half = _mean(solved.costs)
+    mean, half = mean_and_half_width(solved.costs)
     row = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}
     if reference is not None:
         few = len(reference.costs)
         # Gaps are paired: the reference solves the same instances, so that their difficulty cancels.
-        gap, width = _mean(100 * (solved.costs[:few] / reference.costs - 1))
-        row |= {"gap %": gap, "gap 95 %": _interval(gap, width)}
+        gap, width = mean_and_half_width(100 * (solved.costs[:few] / reference.costs - 1))
+        row |= {"gap %": gap, "gap 95 %": interval_around(gap, width)}
     row |= {"seconds": solved.seconds, "instances/s": len(solved.costs) / solved.seconds}
     return row
 

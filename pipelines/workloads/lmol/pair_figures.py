@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 
-from models.ranking import SWAPPED, Z95
-from pipelines.workloads.lmol import intervals
+from common import statistics
+from models.ranking import SWAPPED
 from pipelines.workloads.lmol.baselines import Answer
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.pairs import label
@@ -35,7 +35,7 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any
     return {
         "n": len(labels),
         "accuracy": float(right.mean()),
-        "interval": list(intervals.wilson(int(right.sum()), len(labels))),
+        "interval": statistics.wilson(int(right.sum()), len(labels)),
         "macro_f1": float(f1.mean()),
         "nll": float(log_loss(labels, probabilities, labels=range(len(CLASSES)))),
         "calibration_error": error,
@@ -69,17 +69,16 @@ def accuracy_over_images(probabilities: np.ndarray, pairs: np.ndarray, seed: int
 
     A pair counts as often as the product of its images' counts.
     """
-    generator = np.random.default_rng(seed)
     right = probabilities.argmax(axis=1) == pairs[:, 2]
     images, rows = np.unique(pairs[:, :2], return_inverse=True)
     first, second = rows.reshape(-1, 2).T
     drawn = []
-    for _ in range(intervals.RESAMPLES):
-        times = np.bincount(generator.integers(len(images), size=len(images)), minlength=len(images))
+    for resample in statistics.resampled_indices(len(images), statistics.RESAMPLES, seed):
+        times = np.bincount(resample, minlength=len(images))
         weight = times[first] * times[second]
         if weight.any():
             drawn.append(weight @ right / weight.sum())
-    return intervals.percentiles(drawn)
+    return statistics.percentiles(drawn)
 
 
 def swap_consistency(given: np.ndarray, swapped: np.ndarray) -> float:
@@ -94,7 +93,7 @@ def position_bias(given: np.ndarray, swapped: np.ndarray) -> tuple[float, list[f
     """
     sign = np.array([1, -1, 0])
     lean = (sign[given.argmax(axis=1)] - sign[swapped.argmax(axis=1)]) / 2
-    half = Z95 * lean.std() / math.sqrt(len(lean))
+    half = statistics.Z95 * lean.std() / math.sqrt(len(lean))
     return float(lean.mean()), [float(lean.mean() - half), float(lean.mean() + half)]
 
 
@@ -110,7 +109,7 @@ def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
     rows = []
     for k in np.unique(member):
         inside = member == k
-        low, high = intervals.wilson(int(right[inside].sum()), int(inside.sum()))
+        low, high = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
         rows.append(
             {
                 "from": float(distance[inside].min() * comparisons.unit),

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
-from models.ranking import Z95
+from common.statistics import Z95
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.plots import svg

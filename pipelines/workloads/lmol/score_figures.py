@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from scipy import stats
 
+from common import statistics
 from models import ranking
-from models.ranking import Z95
-from pipelines.workloads.lmol import intervals
 from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.data import Comparisons
 
@@ -29,7 +28,7 @@ class Placed:
     @property
     def coverage(self) -> float:
         """The share of test images whose known score lies in the 95 % interval."""
-        return float((np.abs(self.scores - self.known) <= Z95 * self.errors).mean())
+        return float((np.abs(self.scores - self.known) <= statistics.Z95 * self.errors).mean())
 
 
 def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: int) -> Placed:
@@ -63,13 +62,13 @@ def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, 
     Images of one group, such as crops of one photo, are resampled as if they were independent. A correlation of
     constant scores is None.
     """
-    drawn = np.random.default_rng(seed).integers(len(found), size=(intervals.RESAMPLES, len(found)))
+    drawn = np.stack(list(statistics.resampled_indices(len(found), statistics.RESAMPLES, seed)))
     spread = agreement(found[drawn], known[drawn])
     figures: dict[str, Any] = {}
     for name, value in agreement(found, known).items():
         values = spread[name][np.isfinite(spread[name])]
         figures[name] = float(value) if np.isfinite(value) else None
-        figures[f"{name}_interval"] = intervals.percentiles(values) if np.isfinite(value) else None
+        figures[f"{name}_interval"] = statistics.percentiles(values) if np.isfinite(value) else None
     return figures
 
 

@@ -1,6 +1,5 @@
 """Evaluation on the held-out stories: network and chip beside baselines that need no network, and stories told."""
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from common import text
+from common.statistics import interval_around, ratio_half_width
 from models import rp2040
 from models.integer_transformer import IntegerTransformer, quantize
 from models.tiny_transformer import END, UNKNOWN, TinyTransformer
@@ -22,7 +22,6 @@ from pipelines.workloads.tinystories.task import Windows, held_out, text_only
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
 
-Z95 = 1.96  # two-sided 95 % of the normal distribution
 WINDOWS_AT_ONCE = 16
 MOST_CHARACTERS = 100_000_000  # of training text that xz, whose dictionary is limited, and copied spans look at
 
@@ -150,7 +149,7 @@ def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str) -> list
         {
             "predictor": labels.get(name) or text.ngram_label(name),
             "bits/character": _bits(found, stories),
-            "± 95 %": _half_width(found * text.BITS_PER_NAT, stories.characters),
+            "± 95 %": ratio_half_width(found * text.BITS_PER_NAT, stories.characters),
             "nats/token": float(found.sum()) / stories.num_tokens,
         }
         for name, found in nats.items()
@@ -161,28 +160,20 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut, ngram: str) -> di
     """Return what the summary says about prediction, and the size of the held-out text."""
     bits = {name: _bits(found, stories) for name, found in nats.items()}
     gain = bits[ngram] - bits["int8"]
-    half = _half_width((nats[ngram] - nats["int8"]) * text.BITS_PER_NAT, stories.characters)
+    half = ratio_half_width((nats[ngram] - nats["int8"]) * text.BITS_PER_NAT, stories.characters)
     return {
         "bits_per_character": bits["float"],
         "nats_per_token": float(nats["float"].sum()) / stories.num_tokens,
         "int8_bits_per_character": bits["int8"],
         "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
         f"gain_on_{ngram}": gain,
-        f"gain_on_{ngram}_interval": None if half is None else [gain - half, gain + half],
+        f"gain_on_{ngram}_interval": interval_around(gain, half),
         "verdict": _verdict(gain, half, ngram),
         "n": len(stories.stories),
         "tokens": stories.num_tokens,
         "characters": stories.num_characters,
         "unknown_bytes": int((stories.tokens == UNKNOWN).sum()),
     }
-
-
-def _half_width(bits: np.ndarray, characters: np.ndarray) -> float | None:
-    """Return half the width of the 95 % interval of a ratio of sums over stories; None for a single story."""
-    if len(bits) < 2:
-        return None
-    residual = bits - bits.sum() / characters.sum() * characters
-    return float(Z95 * residual.std(ddof=1) * math.sqrt(len(bits)) / characters.sum())
 
 
 def _verdict(gain: float, half: float | None, ngram: str) -> str:

@@ -123,21 +123,6 @@ def test_the_verdict_follows_the_interval(gain, interval, told):
     assert evaluation.verdict(gain, interval) == told
 
 
-def test_intervals_shrink_with_evidence_and_hold_the_truth():
-    generator = np.random.default_rng(0)
-
-    def interval(count):
-        values, weights = generator.normal(1000, 200, count), np.full(count, 500)
-        return evaluation.interval(values, weights, evaluation.resamples(count, 0))
-
-    few, many = interval(10), interval(1000)
-    assert few[0] < 2 < few[1]
-    assert many[0] < 2.03
-    assert many[1] > 1.97
-    assert many[1] - many[0] < (few[1] - few[0]) / 4
-    assert evaluation.interval(np.ones(1), np.ones(1), evaluation.resamples(1, 0)) is None
-
-
 def test_another_vocabulary_than_the_models_is_refused(monkeypatch, tmp_path):
     model = CharLSTM(CharLSTMConfig("xyz", **SIZES))
     monkeypatch.setattr(data, "load", lambda folder: corpus(train=[], validation=[], test=[]))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.workloads.crypto.classification import class_shares, confusion_metrics, metrics, wilson
+from pipelines.workloads.crypto.classification import class_shares, confusion_metrics, metrics
 from tests.workloads.crypto.samples import SHIPPED, sample
 
 
@@ -91,20 +91,6 @@ def test_the_log_loss_is_the_sum_of_those_of_moving_and_of_the_direction():
     moving = -np.log(np.where(moved, 1 - still, still)).mean()
     assert found["log_loss"] == pytest.approx(moving + moved.mean() * found["direction_log_loss"])
     assert found["prior_direction_log_loss"] == pytest.approx(np.log(2))
-
-
-# Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3.
-@pytest.mark.parametrize(
-    ("successes", "trials", "interval"),
-    [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
-)
-def test_wilson_intervals_are_the_published_ones(successes, trials, interval):
-    from scipy.stats import binomtest
-
-    assert wilson(successes, trials) == pytest.approx(interval, abs=5e-5)
-    assert wilson(successes, trials) == pytest.approx(
-        tuple(binomtest(successes, trials).proportion_ci(method="wilson")), abs=1e-12
-    )
 
 
 @pytest.mark.parametrize("coin", SHIPPED)

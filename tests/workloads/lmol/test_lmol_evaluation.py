@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.workloads.lmol import data, evaluation, intervals
+from common import statistics
+from pipelines.workloads.lmol import data, evaluation
 from pipelines.workloads.lmol.baselines import SHARPNESS
 from pipelines.workloads.lmol.data import CLASSES
 from tests.workloads.lmol.brightness import CONFIG, PARTS, Brightness, comparisons, map_items
@@ -19,7 +20,7 @@ from tests.workloads.lmol.brightness import CONFIG, PARTS, Brightness, compariso
 @pytest.fixture(autouse=True, scope="module")
 def few_resamples():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "RESAMPLES", 200)
+        patch.setattr(statistics, "RESAMPLES", 200)
         yield
 
 

@@ -12,9 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
+from common import statistics
 from pipelines.engine.run import Run
 from pipelines.report import page as engine_report
-from pipelines.workloads.lmol import data, evaluation, intervals, pictures, report
+from pipelines.workloads.lmol import data, evaluation, pictures, report
 from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items
 
 
@@ -22,7 +23,7 @@ def page(folder, model, found):
     """The run in which an evaluation was kept, and its sections by heading."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda folder: found)
-        patch.setattr(intervals, "RESAMPLES", 50)
+        patch.setattr(statistics, "RESAMPLES", 50)
         (result,) = evaluation.evaluate(CONFIG, {"default": model}, Path("unread"), torch.device("cpu"), map_items)
         patch.chdir(folder)
         run = Run("lmol", "default")

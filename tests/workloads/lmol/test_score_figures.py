@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pipelines.workloads.lmol import intervals
+from common import statistics
 from pipelines.workloads.lmol.score_figures import score_figures
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_resamples():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "RESAMPLES", 200)
+        patch.setattr(statistics, "RESAMPLES", 200)
         yield
 
 

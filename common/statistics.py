@@ -1,0 +1,90 @@
+"""Intervals of figures, 95 % unless said otherwise, as [low, high] or as half their width.
+
+    mean_and_half_width, ratio_half_width                    by the normal distribution
+    wilson                                                   of the share of successes in independent trials
+    resampled_indices, resampled_counts, moving_block_sums   draws of a bootstrap
+    percentiles, ratio_percentiles                           the interval of the values drawn
+
+None stands for an interval that too few values cannot give.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+Z95 = 1.96  # standard errors to either side of a mean
+EXACT_Z95 = 1.959963984540054  # the same quantile of the normal distribution, unrounded
+QUANTILES_95 = (0.025, 0.975)
+RESAMPLES = 1000  # of a bootstrap, where the caller has no number of its own
+RESAMPLES_AT_ONCE = 100  # bounds the memory that `moving_block_sums` takes
+
+
+def mean_and_half_width(values: np.ndarray) -> tuple[float, float | None]:
+    """Return the mean of values (N,) and half the width of its interval, which is None for a single value."""
+    if len(values) == 1:
+        return float(values[0]), None
+    return float(values.mean()), float(Z95 * values.std(ddof=1) / len(values) ** 0.5)
+
+
+def ratio_half_width(values: np.ndarray, weights: np.ndarray) -> float | None:
+    """Return half the width of the interval of sum(values) / sum(weights), both (N,); None for a single pair."""
+    if len(values) < 2:
+        return None
+    residual = values - values.sum() / weights.sum() * weights
+    return float(Z95 * residual.std(ddof=1) * math.sqrt(len(values)) / weights.sum())
+
+
+def interval_around(centre: float, half_width: float | None) -> list[float] | None:
+    """Return the interval of a centre and half a width; None without a width."""
+    return None if half_width is None else [centre - half_width, centre + half_width]
+
+
+def wilson(successes: int, trials: int) -> list[float] | None:
+    """Return the score interval of a share (Wilson 1927); None without trials."""
+    if not trials:
+        return None
+    share, z2 = successes / trials, EXACT_Z95**2
+    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = EXACT_Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
+    return [max(0.0, centre - half), min(1.0, centre + half)]
+
+
+def resampled_indices(count: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield resamples of `count` items as indices (count,), drawn with replacement (Efron 1979)."""
+    generator = np.random.default_rng(seed)
+    for _ in range(resamples):
+        yield generator.integers(count, size=count)
+
+
+def resampled_counts(count: int, resamples: int, seed: int) -> np.ndarray | None:
+    """Return (resamples, count), how often each of `count` items occurs in a resample; None for a single item."""
+    if count < 2:
+        return None
+    return np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples)
+
+
+def moving_block_sums(rows: np.ndarray, block: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield sums (n, K) over resampled rows (N, K), for all resamples in portions of n (Künsch 1989).
+
+    A resample is made of as many random blocks of consecutive rows as cover N, so that neighbouring rows, which are
+    not independent, stay together.
+    """
+    cumulative = np.concatenate([np.zeros((1, rows.shape[1])), rows.cumsum(axis=0)])
+    blocks = cumulative[block:] - cumulative[:-block]  # sums over each block, by its first row
+    generator = np.random.default_rng(seed)
+    for begin in range(0, resamples, RESAMPLES_AT_ONCE):
+        num = min(RESAMPLES_AT_ONCE, resamples - begin)
+        starts = generator.integers(0, len(blocks), (num, math.ceil(len(rows) / block)))
+        yield blocks[starts].sum(axis=1)
+
+
+def percentiles(resampled: Sequence[float] | np.ndarray, quantiles: tuple[float, float] = QUANTILES_95) -> list[float]:
+    """Return the interval between two quantiles of a figure's resampled values."""
+    low, high = np.quantile(resampled, quantiles)
+    return [float(low), float(high)]
+
+
+def ratio_percentiles(values: np.ndarray, weights: np.ndarray, counts: np.ndarray | None) -> list[float] | None:
+    """Return the interval of sum(values) / sum(weights), both (N,), by the counts of `resampled_counts`."""
+    return None if counts is None else percentiles(counts @ values / (counts @ weights))

@@ -1,0 +1,128 @@
+"""Intervals: known values to the last digit, published ones, and simulations of how often they hold the truth."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, norm
+
+from common import statistics
+
+VALUES, WEIGHTS = np.array([6.25, 5.5, 7.125, 6.0, 6.75]), np.array([3, 2, 4, 3, 3])
+
+
+def test_every_interval_of_a_small_sample_is_known_to_the_last_digit():
+    mean, half = statistics.mean_and_half_width(VALUES)
+    assert (mean, half) == (6.325, 0.5565330178884268)
+    assert statistics.interval_around(mean, half) == [5.7684669821115735, 6.881533017888427]
+    assert statistics.ratio_half_width(VALUES, WEIGHTS) == 0.2791253623396387
+    assert statistics.wilson(1, 10) == [0.017876213095072868, 0.4041500267952385]
+    assert statistics.percentiles(VALUES) == [5.55, 7.0875]
+    assert statistics.percentiles(VALUES.tolist(), (0.25, 0.75)) == [6.0, 6.75]
+
+
+def test_draws_are_those_of_the_seed():
+    assert [drawn.tolist() for drawn in statistics.resampled_indices(5, 2, 7)] == [[4, 3, 3, 4, 2], [3, 4, 1, 0, 1]]
+    counts = statistics.resampled_counts(5, 2000, 7)
+    assert counts.shape == (2000, 5)
+    assert counts[:2].tolist() == [[1, 2, 1, 0, 1], [0, 2, 0, 2, 1]]
+    assert statistics.ratio_percentiles(VALUES, WEIGHTS, counts) == [1.8958333333333333, 2.3958333333333335]
+
+
+def test_too_few_values_have_no_interval():
+    one = np.array([3.5])
+    assert statistics.mean_and_half_width(one) == (3.5, None)
+    assert statistics.interval_around(3.5, None) is None
+    assert statistics.ratio_half_width(one, one) is None
+    assert statistics.wilson(0, 0) is None
+    assert statistics.ratio_percentiles(one, one, statistics.resampled_counts(1, 10, 0)) is None
+
+
+# Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3.
+@pytest.mark.parametrize(
+    ("successes", "trials", "interval"),
+    [(81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)), (1, 29, (0.0061, 0.1718))],
+)
+def test_wilson_intervals_are_the_published_ones(successes, trials, interval):
+    found = statistics.wilson(successes, trials)
+    assert found == pytest.approx(interval, abs=5e-5)
+    theirs = binomtest(successes, trials).proportion_ci(method="wilson")
+    assert found == pytest.approx([theirs.low, theirs.high], abs=1e-12)
+
+
+def test_the_quantiles_of_the_normal_distribution_are_right():
+    assert norm.ppf(0.975) == statistics.EXACT_Z95
+    assert round(statistics.EXACT_Z95, 2) == statistics.Z95
+
+
+def test_intervals_shrink_with_evidence_and_hold_the_truth():
+    generator = np.random.default_rng(0)
+
+    def interval(count):
+        values, weights = generator.normal(1000, 200, count), np.full(count, 500)
+        return statistics.ratio_percentiles(values, weights, statistics.resampled_counts(count, 2000, 0))
+
+    few, many = interval(10), interval(1000)
+    assert few[0] < 2 < few[1]
+    assert many[0] < 2.03
+    assert many[1] > 1.97
+    assert many[1] - many[0] < (few[1] - few[0]) / 4
+
+
+def mean_interval(values, weights, seed):
+    return statistics.interval_around(*statistics.mean_and_half_width(values / weights))
+
+
+def ratio_interval(values, weights, seed):
+    half = statistics.ratio_half_width(values, weights)
+    return statistics.interval_around(values.sum() / weights.sum(), half)
+
+
+def bootstrapped_ratio(values, weights, seed):
+    return statistics.ratio_percentiles(values, weights, statistics.resampled_counts(len(values), 200, seed))
+
+
+def bootstrapped_mean(values, weights, seed):
+    each = values / weights
+    drawn = np.stack(list(statistics.resampled_indices(len(each), 200, seed)))
+    return statistics.percentiles(each[drawn].mean(axis=1))
+
+
+@pytest.mark.parametrize("interval", [mean_interval, ratio_interval, bootstrapped_ratio, bootstrapped_mean])
+def test_intervals_of_95_percent_hold_the_truth_about_as_often(interval):
+    held = 0
+    for seed in range(400):
+        generator = np.random.default_rng(seed)
+        weights = generator.integers(50, 150, 60)
+        low, high = interval(generator.normal(2, 0.5, 60) * weights, weights, seed)
+        held += low < 2 < high
+    assert 0.9 < held / 400 < 0.98
+
+
+@pytest.mark.parametrize("successes", [5, 30])
+def test_wilson_intervals_hold_the_share_about_as_often(successes):
+    drawn = np.random.default_rng(0).binomial(60, successes / 60, 2000)
+    intervals = {count: statistics.wilson(count, 60) for count in np.unique(drawn).tolist()}
+    held = [intervals[count][0] < successes / 60 < intervals[count][1] for count in drawn.tolist()]
+    assert 0.92 < np.mean(held) < 0.98
+
+
+def test_moving_blocks_are_summed_as_in_a_plain_loop_and_portions_do_not_change_them(monkeypatch):
+    rows = np.random.default_rng(1).integers(0, 100, (23, 2)).astype(float)
+    found = np.concatenate(list(statistics.moving_block_sums(rows, 5, 250, 3)))
+    starts = np.random.default_rng(3).integers(0, 23 - 5 + 1, (250, 5))
+    assert found.tolist() == [sum(rows[first : first + 5].sum(0) for first in each).tolist() for each in starts]
+    monkeypatch.setattr(statistics, "RESAMPLES_AT_ONCE", 7)
+    assert np.concatenate(list(statistics.moving_block_sums(rows, 5, 250, 3))).tolist() == found.tolist()
+
+
+def test_moving_blocks_hold_the_mean_of_dependent_rows_and_single_rows_do_not():
+    def held(block):
+        count = 0
+        for seed in range(200):
+            rows = np.repeat(np.random.default_rng(seed).normal(size=60), 10)[:, None]
+            sums = np.concatenate(list(statistics.moving_block_sums(rows, block, 200, seed)))
+            low, high = statistics.percentiles(sums[:, 0])
+            count += low < 0 < high
+        return count / 200
+
+    assert held(20) > 0.87
+    assert held(1) < 0.6
