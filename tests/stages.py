@@ -16,9 +16,6 @@ def stage(folder, script, *words, processes=1, fresh=False, **environment):
     return forked.run(command(script, *words)[1:], folder, environment, processes, fresh=fresh)
 
 
-stage_here = stage
-
-
 def export(form, *words, folder=ROOT):
     """Run `python -m exporters` in `folder`; returns the finished process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

@@ -10,7 +10,7 @@ import torch
 
 from models import io
 from pipelines.workloads.bep.fields import FIELDS
-from tests.stages import export, records, refused, stage, stage_here
+from tests.stages import export, records, refused, stage
 
 PROSE = """the a model plan team lead client site data drop review issue check manager information design shared
 container approved status code file name level floor wall duct pipe clash report weekly meeting federated exchange
@@ -144,5 +144,5 @@ def test_legacy_trains_through_the_same_stages(trained):
 
 
 def test_a_trained_run_keeps_its_documents(trained):
-    done = stage_here(trained, "evaluate.py", "--workload", "bep", "data.lower_case=true")
+    done = stage(trained, "evaluate.py", "--workload", "bep", "data.lower_case=true")
     refused(done, "data.lower_case: False -> True")

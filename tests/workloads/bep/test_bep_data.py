@@ -18,7 +18,7 @@ from models.char_lstm import MASKS, SPECIAL_TOKENS
 from pipelines import cli
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.parts import PARTS
-from tests.stages import refused, stage, stage_here
+from tests.stages import refused, stage
 from tests.workloads.bep.firm import config, part_of, prose, read, written
 
 
@@ -248,10 +248,10 @@ def test_inputs_are_the_files_that_are_read(firm):
 
 def test_a_refusal_exits_with_2_and_leaves_nothing(firm, tmp_path):
     small = written(tmp_path / "small", {"plan": prose(1, 1000)})
-    refused(stage_here(tmp_path, "prepare.py", "--workload", "bep", f"data.sources={small}"), "10,000 or more")
+    refused(stage(tmp_path, "prepare.py", "--workload", "bep", f"data.sources={small}"), "10,000 or more")
     (firm / "empty.txt").write_text("")
     refused(
-        stage_here(tmp_path, "prepare.py", "--workload", "bep", f"data.sources={firm}"),
+        stage(tmp_path, "prepare.py", "--workload", "bep", f"data.sources={firm}"),
         "1 of 11 files cannot be used",
         "  empty.txt: is empty",
     )

@@ -11,7 +11,7 @@ import pytest
 
 from models import io
 from pipelines.workloads.crypto import candle_files, features, market
-from tests.stages import command, export, refused, stage, stage_here
+from tests.stages import command, export, refused, stage
 
 COINS = ("AUSDT", "EUSDT", "CUSDT")
 WORDS = [
@@ -88,7 +88,7 @@ def test_a_coin_alone_has_the_weights_it_has_among_others(trained):
     assert train(folder, "--name", "alone", "--only", "EUSDT", *WORDS).returncode == 0
     assert weights(folder, "alone") == {"EUSDT": weights(folder)["EUSDT"]}
     words = ["--workload", "crypto", "--name", "alone", "--only", "DUSDT", "--resume"]
-    refused(stage_here(folder, "train.py", *words), "DUSDT is not among", "AUSDT")
+    refused(stage(folder, "train.py", *words), "DUSDT is not among", "AUSDT")
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ def test_a_pooled_model_learns_all_coins(trained):
 
 def test_a_threshold_below_the_cost_of_a_trade_is_refused(tmp_path):
     refused(
-        stage_here(tmp_path, "train.py", "--workload", "crypto", "data.threshold=0.0025"),
+        stage(tmp_path, "train.py", "--workload", "crypto", "data.threshold=0.0025"),
         "data.threshold=0.0025",
         "0.003",
     )

@@ -9,7 +9,7 @@ from common.config import load
 from models import io
 from pipelines.workloads.lmol import WORKLOAD
 from tests import stages, towers
-from tests.stages import ROOT, records, refused, stage, stage_here
+from tests.stages import ROOT, records, refused, stage
 
 LMOL = ["--workload", "lmol"]
 FEW = [
@@ -99,9 +99,9 @@ def test_an_exported_model_is_equal_and_says_what_its_answers_mean(trained):
 
 
 def test_what_cannot_work_is_refused_before_a_run_is_begun(trained):
-    refused(stage_here(trained, "train.py", *TINY, "--name", "x", "model.lora=true"), "model.lora=True does nothing")
+    refused(stage(trained, "train.py", *TINY, "--name", "x", "model.lora=true"), "model.lora=True does nothing")
     words = [*TINY, "--name", "x", "model.layers=9"]
-    refused(stage_here(trained, "train.py", *words), "size 16 cannot be halved 9 times")
+    refused(stage(trained, "train.py", *words), "size 16 cannot be halved 9 times")
     assert not (trained / "runs/lmol/x").exists()
 
 

@@ -15,7 +15,7 @@ from models import io
 from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD
 from tests import stages
-from tests.stages import ROOT, records, refused, stage, stage_here
+from tests.stages import ROOT, records, refused, stage
 
 CONFIG = ROOT / "pipelines/configs/tinystories.yaml"
 STORIES = ["--workload", "tinystories"]
@@ -110,7 +110,7 @@ def test_other_tokens_than_those_trained_on_are_noticed(trained, tmp_path):
         io.save(model, folder)
     refused(stage(tmp_path, "evaluate.py", *STORIES), "the model was trained on other tokens")
     refused(stage(tmp_path, "train.py", *STORIES, "--resume", "training.steps=13"), "another tokenizer")
-    refused(stage_here(trained, "evaluate.py", *STORIES, "data.seed=5"), "these keys are settled", "data.seed: 0 -> 5")
+    refused(stage(trained, "evaluate.py", *STORIES, "data.seed=5"), "these keys are settled", "data.seed: 0 -> 5")
 
 
 def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypat
 
 
 def test_a_refusal_ends_the_command_with_status_2(tmp_path):
-    refused(stage_here(tmp_path, "train.py", *TINY, "data.percent=101"), "data.percent")
+    refused(stage(tmp_path, "train.py", *TINY, "data.percent=101"), "data.percent")
     assert list(tmp_path.iterdir()) == []
 
 
