@@ -2,11 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint firmware
+# Of `make run`: the run's name, and changes to its config, such as WORDS="training.steps=150".
+NAME := default
+WORDS :=
+# Of `make evidence`: the parts to measure, all if empty; `.venv/bin/python tests/evidence.py --list` shows them.
+PARTS :=
+
+.PHONY: run test lint evidence firmware
 
 run: .venv/installed
-	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --resume
-	$(BIN)/accelerate launch pipelines/evaluate.py --workload cvrp
+	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --name $(NAME) --resume $(WORDS)
+	$(BIN)/accelerate launch pipelines/evaluate.py --workload cvrp --name $(NAME)
 
 test: .venv/installed
 	$(BIN)/python -m pytest
@@ -15,6 +21,10 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Measures what the documents state, into docs/evidence.json; all parts take hours.
+evidence: .venv/installed
+	$(BIN)/python tests/evidence.py $(PARTS)
 
 # Rebuilds exporters/rp2040/runtime.bin byte for byte; needs Debian's gcc-arm-none-eabi.
 firmware:

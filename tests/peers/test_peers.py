@@ -1,4 +1,4 @@
-"""How fast and how good ours is, against what it replaces, measured in one run."""
+"""The comparisons of this folder at small sizes; at full size they are parts of tests/evidence.py, with bounds."""
 
 import json
 import subprocess
@@ -11,18 +11,19 @@ pytestmark = pytest.mark.slow
 
 
 def measured(script, *words):
-    """The figures that a script of this folder prints last."""
+    """Return the figures that a script of this folder prints last."""
     path = Path(__file__).with_name(script)
-    done = subprocess.run([sys.executable, str(path), *words], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, str(path), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_many_coins_by_one_command_take_at_most_two_thirds_of_a_plain_loops_time():
-    found = measured("against_plain_loop.py")
-    assert found["times_faster"] >= 1.5, found
+def test_coins_are_trained_by_one_command_and_by_a_plain_loop():
+    found = measured("against_plain_loop.py", "2", "3000", "1")
+    assert found["times_faster"] > 0, found
 
 
-def test_the_default_character_lstm_has_30_percent_fewer_bits_than_the_original_in_the_same_seconds():
-    found = measured("against_legacy.py", "60")
-    assert found["fewer_bits_percent"] >= 30, found
+def test_the_default_character_lstm_learns_from_more_characters_per_second_than_the_original():
+    found = measured("against_legacy.py", "2", "training.batch_size=8", "model.width=32")
     assert found["times_targets_per_s"] >= 10, found
+    assert found["default"]["bits_per_character"] < found["legacy"]["bits_per_character"], found
