@@ -25,19 +25,13 @@ class Hardware(Section):
         ge=1,
         description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores divided by processes",
     )
-    memory_fraction: float = Field(
-        1.0, gt=0, le=1, description="largest share of GPU memory for this process"
-    )
-    cudnn_benchmark: bool = Field(
-        True, description="let cuDNN time its kernels; pays with constant shapes"
-    )
+    memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
+    cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; pays with constant shapes")
     tf32: bool = Field(True, description="compute matrix products in TensorFloat-32 on GPUs that have it")
     compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
-    gradient_checkpointing: bool = Field(
-        False, description="recompute activations to save memory, if the model can"
-    )
+    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 
 def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Callable[[str], None]) -> None:

@@ -47,7 +47,8 @@ def wilson(successes: int, trials: int) -> list[float] | None:
     share, z2 = successes / trials, EXACT_Z95**2
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = EXACT_Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
-    return [max(0.0, centre - half), min(1.0, centre + half)]
+    # The share lies within its interval, which rounding must not undo at 0 and 1.
+    return [max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))]
 
 
 def resampled_indices(count: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
