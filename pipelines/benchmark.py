@@ -2,10 +2,12 @@
 
     python pipelines/benchmark.py --workload cvrp
     python pipelines/benchmark.py --workload bep --compare data.loader=stream
+    python pipelines/benchmark.py --workload crypto --name mine/BTCUSDT
     python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 training.baseline=rollout
     accelerate launch --mixed_precision bf16 pipelines/benchmark.py --workload cvrp
 
-With a GPU the same steps are timed on the CPU too, in a process of their own, if ten minutes are enough for it.
+With --name the config is that of a run that exists. With a GPU the same steps are timed on the CPU too, in a process of
+their own, if ten minutes are enough for it.
 """
 
 import json
@@ -28,13 +30,15 @@ CPU_SECONDS = 600
 def main() -> None:
     args = cli.parse(__doc__, steps=20)
     workload = workloads.find(args.workload)
-    config = cli.fresh_config(args, workload)
+    run = cli.run_of(args)
+    named = args.name != "default" and run.started()  # a run or a member whose own config is to be timed
+    config = run.config(workload.config, args.words) if named else cli.fresh_config(args, workload)
     import torch
 
     from pipelines.doctor import throughput
     from pipelines.report.tables import shown
 
-    run = throughput.temporary_run(cli.run_of(args).workload)
+    run = throughput.temporary_run(run.workload)
     accelerator = cli.make_accelerator(config, run)
     folder, _ = cli.prepare_first(args, workload, config, accelerator)
     config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first

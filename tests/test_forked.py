@@ -12,7 +12,11 @@ from tests import forked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every command is a new interpreter")
 both_ways = pytest.mark.parametrize("fresh", [False, True], ids=["forked", "fresh"])
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def environment():
+    """The environment of the tests, as `stage` takes it; asked for by each test, since imports still add to it."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def script(folder, text):
@@ -21,8 +25,8 @@ def script(folder, text):
     return str(path)
 
 
-def run(folder, text, *words, env=ENVIRONMENT, **options):
-    return forked.run([script(folder, text), *words], folder, env, **options)
+def run(folder, text, *words, env=None, **options):
+    return forked.run([script(folder, text), *words], folder, env or environment(), **options)
 
 
 @both_ways
@@ -54,7 +58,7 @@ def test_words_folder_environment_and_streams_are_those_asked_for(tmp_path, fres
         print(os.environ.get("PYTEST_CURRENT_TEST"), os.environ["ACCELERATE_USE_CPU"], repr(sys.stdin.read()))
         print("aside", file=sys.stderr)
     """
-    env = {key: value for key, value in ENVIRONMENT.items() if not key.startswith("PYTEST_")}
+    env = {key: value for key, value in environment().items() if not key.startswith("PYTEST_")}
     done = run(tmp_path, text, "a b", "c", env=env | {"ACCELERATE_USE_CPU": "true"}, fresh=fresh)
     path = tmp_path / "script.py"
     assert done.stdout == f"__main__ ['a b', 'c'] {tmp_path} {tmp_path} {path}\nNone true ''\n"
@@ -66,7 +70,7 @@ def test_a_module_runs_from_its_folder_and_the_python_path(tmp_path, fresh):
     (tmp_path / "one.py").write_text("import sys, two; print(__name__, sys.argv, sys.path[:2])")
     (tmp_path / "more").mkdir()
     (tmp_path / "more/two.py").touch()
-    env = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path / "more")}
+    env = {**environment(), "PYTHONPATH": str(tmp_path / "more")}
     done = forked.run(["-m", "one", "word"], tmp_path, env, fresh=fresh)
     assert done.stdout == f"__main__ {[str(tmp_path / 'one.py'), 'word']} {[str(tmp_path), str(tmp_path / 'more')]}\n"
 
@@ -111,7 +115,7 @@ def test_children_start_from_imported_libraries_and_from_nothing_else(tmp_path):
 def test_a_variable_that_imports_may_have_read_takes_a_new_interpreter(tmp_path, variable):
     text = "import sys; print('torch' in sys.modules)"
     assert run(tmp_path, text).stdout == "True\n"
-    assert run(tmp_path, text, env={**ENVIRONMENT, variable: "7"}).stdout == "False\n"
+    assert run(tmp_path, text, env={**environment(), variable: "7"}).stdout == "False\n"
 
 
 def test_all_commands_can_be_given_new_interpreters(tmp_path, monkeypatch):
@@ -136,7 +140,7 @@ def test_a_running_process_has_a_number_and_takes_signals(tmp_path, fork):
         pathlib.Path("ready").touch()
         time.sleep(60)
     """
-    process = forked.Process([script(tmp_path, text)], tmp_path, ENVIRONMENT, fork)
+    process = forked.Process([script(tmp_path, text)], tmp_path, environment(), fork)
     assert forked.until((tmp_path / "ready").exists, 60)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)

@@ -62,7 +62,7 @@ def evaluate(
         pages[symbol] = coin_page(config, coin, folds[symbol], confidence)
 
     ranking = sorted(pages.values(), key=summary.evidence)
-    absent = [symbol for symbol in data.symbols(config.data) if symbol not in pages]
+    absent = [] if coins else [symbol for symbol in data.symbols(config.data) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     found = summary.summarise(config, ranking, folds, missing)

@@ -28,6 +28,7 @@ def test_a_member_is_evaluated_in_its_own_folder(trained):
     summary = json.loads((member / "evaluations/test.json").read_text())
     assert summary["coins"] == 1
     assert "verdict" in summary["AAAUSDT"]
+    assert [row["coin"] for row in summary["table"]] == ["AAAUSDT"]
     assert (member / "report.html").is_file()
     assert not (trained / "runs/crypto/default/evaluations").exists()
 
@@ -42,7 +43,7 @@ def test_a_member_goes_on_training_and_is_exported_by_itself(trained):
 
 
 def test_benchmark_times_one_member(trained):
-    done = stage(trained, "benchmark.py", *MEMBER, *WORDS, "model.coins=[AAAUSDT]", "--steps", "1")
+    done = stage(trained, "benchmark.py", *MEMBER, "--steps", "1")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["batch_size"] == 64
 
