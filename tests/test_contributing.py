@@ -77,6 +77,7 @@ def test_before_the_change_the_name_is_refused(word):
         configs.build(Config, {}, [word], "of the example")
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_and_evaluated_with_all_of_them(changed, tmp_path):
     packages, folder = tmp_path / "packages", tmp_path / "work"
     (packages / "swanlab-1.dist-info").mkdir(parents=True)

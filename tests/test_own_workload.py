@@ -74,6 +74,7 @@ def test_evaluate_writes_figures_examples_and_a_report(trained):
     assert "Predictions" in (run / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_benchmark_times_it(trained):
     package, folder = trained
     done = stage(folder, "benchmark.py", "--workload", str(package), *TINY, "--steps", "2")
@@ -81,6 +82,7 @@ def test_benchmark_times_it(trained):
     assert json.loads(done.stdout.splitlines()[-1])["workload"] == "waves"
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_weights(trained):
     package, folder = trained
     words = ["--workload", str(package), "--name", "killed", *TINY]
@@ -96,6 +98,7 @@ def test_a_killed_run_resumes_to_the_same_weights(trained):
         assert weights(folder, "killed", which) == weights(folder, "default", which)
 
 
+@pytest.mark.slow
 def test_two_processes_follow_the_same_curve(trained):
     package, folder = trained
     words = ["--workload", str(package), "--name", "two", *TINY]
@@ -106,6 +109,7 @@ def test_two_processes_follow_the_same_curve(trained):
         assert records(runs / "two", key) == pytest.approx(records(runs / "default", key), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_an_export_needs_the_file_of_the_family_and_says_so(trained, tmp_path):
     package, folder = trained
     run, family = folder / "runs/waves/default", f"waves={package / 'model.py'}"
@@ -131,6 +135,7 @@ def test_a_model_is_loaded_in_python_once_its_family_is_known(trained, monkeypat
     assert type(model) is type(io.load(best))
 
 
+@pytest.mark.slow
 def test_its_name_is_enough_in_the_folder_above(tmp_path):
     copy_to(tmp_path)
     for word in ("waves", "./waves", "waves/"):
@@ -153,6 +158,7 @@ def test_a_folder_that_is_no_workload_is_refused(tmp_path):
     refused(prepare("bare"), "defines no WORKLOAD")
 
 
+@pytest.mark.slow
 def test_many_models_of_it_are_trained_in_processes_of_their_own(tmp_path):
     package = copy_to(tmp_path)
     file = package / "__init__.py"
