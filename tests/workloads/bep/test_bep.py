@@ -126,11 +126,10 @@ def test_two_processes_follow_the_curve_of_one(trained):
 
 @pytest.mark.slow
 def test_benchmark_counts_the_characters_of_both_loaders(trained):
-    done = bep(trained, "benchmark.py", *TINY, "--steps", "3")
+    done = bep(trained, "benchmark.py", *TINY, "--steps", "3", "--compare", "data.loader=stream")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["targets_per_s"] == pytest.approx(8 * 40 / result["step_s"])
-    assert result["targets_per_s, data.loader=resident"] == result["targets_per_s"]
     assert result["targets_per_s, data.loader=stream"] > 0
 
 
