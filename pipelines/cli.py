@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from torch import nn
 
-# OpenMP's threads spin while they wait for each other. Beside other busy processes they then mostly wait for threads
-# that are not running: training was 9 times slower than with threads that sleep. It is read when torch is imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
 CONFIGS = Path(__file__).resolve().parent / "configs"
 GROWING = ("training.steps", "training.epochs")
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for a bare `pytest`; `python -m pytest` does it itself
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the entry points do; before torch is imported
-
 import pytest
 
 from tests import forked
