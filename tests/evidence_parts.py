@@ -123,7 +123,7 @@ PARTS = {
     "coins": Part(
         ["python tests/peers/against_plain_loop.py"],
         {key: printed(key) for key in ("one command", "plain loop")}
-        | {"times_faster": printed("times_faster", at_least=1.5)},
+        | {"times_faster": printed("times_faster", at_least=1.2)},
     ),
     "legacy": Part(
         ["python tests/peers/against_legacy.py 60"],

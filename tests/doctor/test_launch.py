@@ -67,6 +67,7 @@ def test_the_cpu_flag_starts_one_process_of_two_and_is_refused(tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_multi_cpu_config_starts_one_process_of_two_and_is_refused(tmp_path):
     (tmp_path / "multi_cpu.yaml").write_text(MULTI_CPU)
     done = start(tmp_path, "accelerate", "launch", "--config_file", "multi_cpu.yaml")
@@ -90,6 +91,7 @@ def test_multi_gpu_without_gpus_starts_two_strangers_and_is_refused(tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @needs_cpu_only
 def test_torchrun_without_gpus_starts_two_strangers_and_is_refused(tmp_path):
     done = start(tmp_path, "torchrun", "--standalone", "--nproc_per_node", "2")
@@ -104,7 +106,7 @@ def test_torchrun_without_gpus_starts_two_strangers_and_is_refused(tmp_path):
     "words",
     [
         ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0", *FLAGS],
-        ["torchrun", "--standalone", "--nproc_per_node", "2"],
+        pytest.param(["torchrun", "--standalone", "--nproc_per_node", "2"], marks=pytest.mark.slow),
     ],
     ids=["accelerate", "torchrun"],
 )
@@ -114,6 +116,7 @@ def test_the_recommended_spellings_form_two_processes(tmp_path, words):
     assert sorted(re.findall(r"process \d of \d", done.stdout)) == ["process 0 of 2", "process 1 of 2"]
 
 
+@pytest.mark.slow
 def test_a_master_address_of_the_cluster_is_no_request_for_processes(tmp_path):
     done = start(
         tmp_path, "accelerate", "launch", "--cpu", "--num_processes", "1", *FLAGS, MASTER_ADDR="n1", MASTER_PORT="1"
