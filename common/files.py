@@ -47,7 +47,7 @@ def write_text(path: Path, text: str) -> None:
     """Replace `path` with `text` in UTF-8 as `write_whole` does, and make the folders above it."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 
 
 def write_json(path: Path, value: Any) -> None:
