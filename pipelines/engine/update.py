@@ -35,6 +35,7 @@ class Progress:
     best: float | None = None  # the best validation mean of the workload's metric
     best_step: int = 0
     stale: int = 0  # validations since then
+    validated: int = 0  # the step of the last validation
     sums: dict[str, float] = field(default_factory=dict)  # of all ranks' figures since the last record
     micro_batch_size: int = 0  # per process, as found
 
