@@ -4,16 +4,18 @@ import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
 from common.averaging import Average
 from common.errors import Stopped, UserError
 from common.files import explained
 from models import io
-from pipelines.engine import checkpoints
+from pipelines.engine import checkpoints, sharding
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
@@ -132,8 +134,9 @@ class Loop:
         progress = self.progress
         self.model.eval()
         with self._averaged():
-            values = self._validation_means()
-            extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
+            with sharding.whole(self.accelerator, self.model):
+                values = self._validation_means()
+                extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
             value = values[self.metric.name]
             better = self.metric.better(value, progress.best)
             if better:
@@ -181,7 +184,7 @@ class Loop:
     def _keep_model(self, folder: Path) -> None:
         # Sharded weights have to be put together, by all ranks; otherwise the model itself has them.
         sharded = self.accelerator.distributed_type == DistributedType.FSDP
-        state = self.accelerator.get_state_dict(self.model) if sharded else None
+        state: Any = get_model_state_dict(self.model, options=checkpoints.OPTIONS) if sharded else None
         if self.accelerator.is_main_process:
             with explained(folder):
                 io.save(self.task.model, folder, state=state)

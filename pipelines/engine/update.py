@@ -16,7 +16,7 @@ from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
-from pipelines.engine import checkpoints
+from pipelines.engine import checkpoints, sharding
 from pipelines.engine.batches import Order, check_divides, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
@@ -73,7 +73,7 @@ class Updater:
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         optimizers = OPTIMIZERS[self.training.optimizer](task.model, self.training)
         self.model: nn.Module
-        self.model, *self.optimizers = accelerator.prepare(task.model, *optimizers)
+        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         # Where there is neither a scaler nor a sharded gradient, Accelerate's wrappers add nothing but half a
@@ -108,8 +108,7 @@ class Updater:
             with self._alone():
                 self._backward(self._loss(items, batch))
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
-                raise
+            self._check_can_agree(error)
             failed = error
         self._zero_grad()
         self._agree(failed)
@@ -139,6 +138,7 @@ class Updater:
         part = self._accumulate(batches)
         stop = self._agree(part.failed)
         self._synchronising_backward(part.loss)
+        sharding.average_whole(self.accelerator, self.model)
         norm = self._normalise(part.count)
         self._check_finite(norm, part.sums["loss"])
         for optimizer in self.optimizers:
@@ -165,8 +165,7 @@ class Updater:
                     if remaining:
                         self._backward(part.loss)
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
-                    raise
+                self._check_can_agree(error)
                 part.failed = error
                 break
             part.count = part.count + part.loss.count
@@ -184,7 +183,7 @@ class Updater:
             torch._foreach_mul_(gradients, self.training.batch_size / total)
         limit = math.inf if self.training.clip_norm is None else self.training.clip_norm
         clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
-        return float(clip(self.parameters, limit))
+        return sharding.number(clip(self.parameters, limit))
 
     def _zero_grad(self) -> None:
         for optimizer in self.optimizers:
@@ -214,12 +213,22 @@ class Updater:
             if not _is_out_of_memory(error):
                 raise
             if self.accelerator.num_processes > 1:
-                size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
-                raise UserError(
-                    f"out of memory in the backward pass of step {self.progress.step + 1}, where processes cannot "
-                    f"agree to retry; start another run with training.micro_batch_size={size}"
-                ) from error
+                raise self._no_agreement("the backward pass") from error
             raise OutOfMemory from error
+
+    def _check_can_agree(self, error: BaseException) -> None:
+        """Raise what is no lack of memory, and UserError where other ranks wait for this one within each pass."""
+        if not _is_out_of_memory(error):
+            raise error
+        if self.accelerator.distributed_type == DistributedType.FSDP:
+            raise self._no_agreement("a pass over split weights") from error
+
+    def _no_agreement(self, where: str) -> UserError:
+        size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
+        return UserError(
+            f"out of memory in {where} of step {self.progress.step + 1}, where processes cannot agree to retry; "
+            f"start another run with training.micro_batch_size={size}"
+        )
 
     def _loss(self, items: Tensor, batch: Any) -> Loss:
         # Dropout and the like are a function of the step and the micro-batch's first item, so a resumed run draws the
