@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def write_text(path: Path, text: str) -> None:
     """Replace `path` with `text` in UTF-8 as `write_whole` does, and make the folders above it."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -96,10 +96,16 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def fault(folder: Path, manifest: str) -> str | None:
-    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is."""
+def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
+    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is.
+
+    A manifest that leaves out one of the `needed` files is none.
+    """
     try:
-        for name, digest in json.loads((folder / manifest).read_text()).items():
+        listed = json.loads((folder / manifest).read_text())
+        if unlisted := sorted(set(needed) - listed.keys()):
+            return f"{manifest} does not list {unlisted[0]}"
+        for name, digest in listed.items():
             if sha256(folder / name) != digest:
                 return f"{name} does not match its SHA-256"
     except (OSError, ValueError, AttributeError) as error:

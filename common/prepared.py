@@ -35,8 +35,8 @@ def prepare(
             known = {str(path): sha256(path) for path in inputs()}
             manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
             write_json(temporary / MANIFEST, manifest)
-        return json.loads((folder / MANIFEST).read_text())
-    manifest = json.loads((folder / MANIFEST).read_text())
+        return _manifest(folder)
+    manifest = _manifest(folder)
     # A file that has gone is no contradiction: a run can be evaluated where its source is not.
     known = manifest.get("inputs", {})
     changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
@@ -46,4 +46,18 @@ def prepare(
             f"{changed[0]} has changed since {folder} was prepared; delete that folder to prepare it anew "
             "(runs trained on it will then no longer match), or give the new file another name"
         )
+    return manifest
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of prepared data. Raises UserError if it lists none of the files, or one that is not there."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
+        if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
+            raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder / MANIFEST} is not the manifest of prepared data ({error}); delete {folder} to prepare it anew"
+        ) from error
     return manifest

@@ -31,7 +31,7 @@ from common.files import digests, fault, folder_at_once, write_json
 
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE = "manifest.json", "average.safetensors"
-
+FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of every checkpoint
 
 OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
@@ -91,7 +91,7 @@ def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """Return the newest checkpoint whose files match its manifest; report each damaged one through `warn`."""
     paths = found(folder)
     for path in paths:
-        reason = fault(path, MANIFEST)
+        reason = fault(path, MANIFEST, {*FILES, *(weights.name for weights in path.glob("*.safetensors"))})
         if reason is None:
             return path
         warn(f"checkpoint {path} is refused: {reason}")

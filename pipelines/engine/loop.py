@@ -4,12 +4,10 @@ import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
 from common.averaging import Average
 from common.errors import Stopped, UserError
@@ -96,18 +94,6 @@ class Loop:
                 "bring the old ones back, or start another run with --name"
             )
 
-    def _total(self) -> dict[str, float]:
-        """Return the interval's sums over all ranks so far; only here is the device read and are ranks waited for."""
-        figures = self.updater.figures
-        if figures:
-            names, device = list(figures[0]), self.accelerator.device
-            columns = [[torch.as_tensor(entry[name], device=device) for entry in figures] for name in names]
-            total = self.accelerator.reduce(torch.stack([torch.stack(column).double().sum() for column in columns]))
-            for name, value in zip(names, total.tolist(), strict=True):
-                self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
-            self.updater.figures = []
-        return self.progress.sums
-
     def _after_update(self, stop: int | None) -> None:
         progress, training = self.progress, self.training
         step, finished = progress.step, progress.step == self.steps
@@ -122,7 +108,7 @@ class Loop:
             raise Stopped(stop, f" after step {step}")
 
     def _log(self) -> None:
-        total = dict(self._total())
+        total = dict(self.updater.sum_up())
         count, updates = total.pop("count"), total.pop("updates")
         norm = total.pop("grad_norm") / updates
         values = {f"train/{name}": value / count for name, value in total.items()}
@@ -132,6 +118,7 @@ class Loop:
 
     def _validate(self) -> None:
         progress = self.progress
+        self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
         with self._averaged():
             with sharding.whole(self.accelerator, self.model):
@@ -164,7 +151,7 @@ class Loop:
         return self.training.patience is not None and self.progress.stale >= self.training.patience
 
     def _save(self) -> None:
-        self._total()
+        self.updater.sum_up()
         checkpoints.save(
             self.run.checkpoints,
             *self._trained(),
@@ -184,7 +171,7 @@ class Loop:
     def _keep_model(self, folder: Path) -> None:
         # Sharded weights have to be put together, by all ranks; otherwise the model itself has them.
         sharded = self.accelerator.distributed_type == DistributedType.FSDP
-        state: Any = get_model_state_dict(self.model, options=checkpoints.OPTIONS) if sharded else None
+        state = self.accelerator.get_state_dict(self.model) if sharded else None
         if self.accelerator.is_main_process:
             with explained(folder):
                 io.save(self.task.model, folder, state=state)

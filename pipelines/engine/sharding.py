@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
-from torch.distributed.tensor import DTensor
 
 from common.errors import UserError
 
@@ -69,11 +68,6 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
     if gradients:
         means = accelerator.reduce(torch.stack(gradients), "mean")
         torch._foreach_copy_(gradients, list(means.unbind()))
-
-
-def number(value: Tensor) -> float:
-    """Return a number that all processes know, or that each knows a part of."""
-    return float(value.full_tensor() if isinstance(value, DTensor) else value)
 
 
 @contextlib.contextmanager

@@ -168,12 +168,26 @@ def test_an_unsound_checkpoint_is_refused_by_name_for_the_one_before(tmp_path, n
         assert name in said[0]
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", "3", '{"model.safetensors": 5}', '{"gone": ""}', "\x00"])
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", "3", '{"model.safetensors": 5}', '{"gone": ""}', "\x00"])
 def test_a_manifest_that_is_none_is_refused(tmp_path, manifest):
     Training().save(tmp_path, 1)
     (tmp_path / "step-000001/manifest.json").write_text(manifest)
     with pytest.raises(UserError, match=r"no sound checkpoint in .*: delete the run folder"):
         checkpoints.newest_sound(tmp_path, lambda line: None)
+
+
+@pytest.mark.parametrize("name", [*FILES, "average.safetensors"])
+def test_a_file_that_the_manifest_does_not_list_is_not_trusted(tmp_path, name):
+    for step in (1, 2):
+        Training().save(tmp_path, step)
+    folder = tmp_path / "step-000002"
+    (folder / name).touch()
+    listed = json.loads((folder / "manifest.json").read_text())
+    listed.pop(name, None)
+    (folder / "manifest.json").write_text(json.dumps(listed))
+    said = []
+    assert checkpoints.newest_sound(tmp_path, said.append) == tmp_path / "step-000001"
+    assert said == [f"checkpoint {folder} is refused: manifest.json does not list {name}"]
 
 
 def test_where_there_is_no_checkpoint_there_is_nothing_to_refuse(tmp_path):
