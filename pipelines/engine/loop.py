@@ -14,7 +14,7 @@ from common.averaging import Average
 from common.errors import Stopped, UserError
 from common.files import digests, explained
 from models import io
-from pipelines.engine import checkpoints, ranks
+from pipelines.engine import checkpoints, ranks, sharding
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
@@ -168,8 +168,9 @@ class Loop:
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
         with self._averaged():
-            values = self._validation_means()
-            extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
+            with sharding.whole(self.accelerator, self.model):
+                values = self._validation_means()
+                extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
             value = values[self.metric.name]
             finite = math.isfinite(value)
             better = finite and self.metric.better(value, progress.best)

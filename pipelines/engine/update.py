@@ -19,7 +19,7 @@ from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
-from pipelines.engine import checkpoints, ranks
+from pipelines.engine import checkpoints, ranks, sharding
 from pipelines.engine.batches import Order, check_divides, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
@@ -78,7 +78,7 @@ class Updater:
         noise.by_item(task.model)
         optimizers = OPTIMIZERS[self.training.optimizer](task.model, self.training)
         self.model: nn.Module
-        self.model, *self.optimizers = accelerator.prepare(task.model, *optimizers)
+        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         # Where there is neither a scaler nor a sharded gradient, Accelerate's wrappers add nothing but half a
@@ -115,6 +115,8 @@ class Updater:
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
+            if self.accelerator.distributed_type not in PLAIN:
+                raise self._cannot_agree("forward") from error
             failed = error
         finally:
             noise.end()
@@ -147,6 +149,7 @@ class Updater:
             part = self._accumulate(batches)
             agreement = self._announce(part.failed)
             self._synchronising_backward(part.loss)
+            sharding.average_whole(self.accelerator, self.model)
         finally:
             noise.end()
         stop = agreement()
