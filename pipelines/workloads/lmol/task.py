@@ -145,7 +145,8 @@ def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Ten
     first, second = batch["first"], batch["second"]
     both = torch.cat([first, second]), torch.cat([second, first])
     one, other = model(batch.get("images"), *both, encoded=batch.get("encoded")).float().chunk(2)
-    return one, other[:, SWAPPED]
+    # An index by a list would be copied to the device, which waits for it.
+    return one, torch.stack([other[:, answer] for answer in SWAPPED], -1)
 
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:
