@@ -37,10 +37,15 @@ def uniform(key: int, items: Tensor, count: int) -> Tensor:
 
     Row i depends on (key, items[i]) only, and the first numbers of a row do not depend on `count`.
     """
+    bits = _logical_shift(random_bits(key, items, count), 64 - BITS)
+    return bits.to(torch.float32).mul_(2.0**-BITS)
+
+
+def random_bits(key: int, items: Tensor, count: int) -> Tensor:
+    """Return (B, count) int64 of random bits for items (B,) int64, as `uniform` does numbers."""
     rows = _mix(_mix(items.long().clone()).add_(key))
     columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)
-    bits = _logical_shift(_mix(rows[:, None] + columns), 64 - BITS)
-    return bits.to(torch.float32).mul_(2.0**-BITS)
+    return _mix(rows[:, None] + columns)
 
 
 def _mix(bits: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from common import noise
 from common.statistics import Z95
 from models import io, ranking
 from models.comparator.config import Question
@@ -59,11 +60,22 @@ class Comparator(io.Model):
         """Return logits (P, 3) of FIRST, SECOND, SIMILAR for pairs of rows `first` and `second` (P,) of `encoded`."""
         raise NotImplementedError
 
-    def forward(self, images: Tensor | None, first: Tensor, second: Tensor, encoded: Tensor | None = None) -> Tensor:
-        """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier."""
+    def forward(
+        self,
+        images: Tensor | None,
+        first: Tensor,
+        second: Tensor,
+        encoded: Tensor | None = None,
+        numbers: Tensor | None = None,
+    ) -> Tensor:
+        """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier.
+
+        `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them.
+        """
         if encoded is None:
             assert images is not None, "images or their encodings are needed"
-            encoded = self.encode(images)
+            with noise.rows(numbers):
+                encoded = self.encode(images)
         return self.compare_encoded(encoded, first, second)
 
     def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:

@@ -135,8 +135,9 @@ class RoutingPolicy(io.Model):
         batch, num_nodes = instances.demand.shape
         num_customers = num_nodes - 1
         state = reset(instances, num_tours)
-        # The check whether all tours are finished waits for the GPU, so there it runs only now and then.
-        every = 1 if state.node.device.type == "cpu" else max(4, num_customers // 8)
+        # The check whether all tours are finished waits for the GPU, so there it runs only now and then, first after a
+        # number of returns to the depot.
+        every = 1 if state.node.device.type == "cpu" else max(8, num_customers // 8)
         actions: list[Tensor] = []
         states: list[State] = []
         for t in range(2 * num_customers):
@@ -149,7 +150,7 @@ class RoutingPolicy(io.Model):
                 action = logits.argmax(1) if uniform is None else _draw(logits, uniform[..., t])
             actions.append(action)
             state = step(instances, state, action)
-            if t >= num_customers and (t - num_customers) % every == 0 and finished(state):
+            if t >= num_customers and (t - num_customers) % every == every // 2 and finished(state):
                 break
         return torch.stack(actions, -1), states
 

@@ -94,18 +94,6 @@ class Loop:
                 "bring the old ones back, or start another run with --name"
             )
 
-    def _total(self) -> dict[str, float]:
-        """Return the interval's sums over all ranks so far; only here is the device read and are ranks waited for."""
-        figures = self.updater.figures
-        if figures:
-            names, device = list(figures[0]), self.accelerator.device
-            columns = [[torch.as_tensor(entry[name], device=device) for entry in figures] for name in names]
-            total = self.accelerator.reduce(torch.stack([torch.stack(column).double().sum() for column in columns]))
-            for name, value in zip(names, total.tolist(), strict=True):
-                self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
-            self.updater.figures = []
-        return self.progress.sums
-
     def _after_update(self, stop: int | None) -> None:
         progress, training = self.progress, self.training
         step, finished = progress.step, progress.step == self.steps
@@ -120,7 +108,7 @@ class Loop:
             raise Stopped(stop, f" after step {step}")
 
     def _log(self) -> None:
-        total = dict(self._total())
+        total = dict(self.updater.sum_up())
         count, updates = total.pop("count"), total.pop("updates")
         norm = total.pop("grad_norm") / updates
         values = {f"train/{name}": value / count for name, value in total.items()}
@@ -130,6 +118,7 @@ class Loop:
 
     def _validate(self) -> None:
         progress = self.progress
+        self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
         with self._averaged():
             values = self._validation_means()
@@ -161,7 +150,7 @@ class Loop:
         return self.training.patience is not None and self.progress.stale >= self.training.patience
 
     def _save(self) -> None:
-        self._total()
+        self.updater.sum_up()
         checkpoints.save(
             self.run.checkpoints,
             *self._trained(),

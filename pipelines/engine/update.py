@@ -1,17 +1,20 @@
 """One optimizer update after another: micro-batches, gradients, agreement between processes, lack of memory."""
 
 import contextlib
+import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.utils.memory import should_reduce_batch_size
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor
 
+from common import noise
 from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
@@ -71,6 +74,7 @@ class Updater:
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
+        noise.by_item(task.model)
         optimizers = OPTIMIZERS[self.training.optimizer](task.model, self.training)
         self.model: nn.Module
         self.model, *self.optimizers = accelerator.prepare(task.model, *optimizers)
@@ -81,6 +85,7 @@ class Updater:
         self.plain = accelerator.scaler is None and accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.stop = StopRequest()
+        self.group = distributed.new_group(backend="gloo") if world > 1 else None  # of the hosts
 
     def choose_micro_batch_size(self) -> None:
         """Take the given size, or try a forward and backward pass and halve until it fits on all ranks."""
@@ -111,8 +116,10 @@ class Updater:
             if not _is_out_of_memory(error):
                 raise
             failed = error
+        finally:
+            noise.end()
         self._zero_grad()
-        self._agree(failed)
+        self._announce(failed)()
 
     def batches(self) -> Iterator[tuple[Tensor, Any]]:
         """Yield (items, batch) for every micro-batch of this process from the current step on."""
@@ -136,11 +143,16 @@ class Updater:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
-        part = self._accumulate(batches)
-        stop = self._agree(part.failed)
-        self._synchronising_backward(part.loss)
+        try:
+            part = self._accumulate(batches)
+            agreement = self._announce(part.failed)
+            self._synchronising_backward(part.loss)
+        finally:
+            noise.end()
+        stop = agreement()
         norm = self._normalise(part.count)
-        self._check_finite(norm, part.sums["loss"])
+        if self.accelerator.device.type == "cpu":  # on a GPU the figures are read when they are summed up
+            self._check_finite(progress.step + 1, float(norm), float(part.sums["loss"]))
         for optimizer in self.optimizers:
             (optimizer.optimizer if self.plain else optimizer).step()
             optimizer.optimizer.zero_grad()
@@ -167,7 +179,7 @@ class Updater:
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
-                part.failed = error
+                self._fail(part, error)
                 break
             part.count = part.count + part.loss.count
             for name, value in (("loss", part.loss.value), *part.loss.metrics.items()):
@@ -175,8 +187,18 @@ class Updater:
                 part.sums[name] = part.sums[name] + value if name in part.sums else value
         return part
 
-    def _normalise(self, count: Tensor | int) -> float:
-        """Correct gradients for the true denominator, `count` summed over ranks, and clip; return the norm before."""
+    def _fail(self, part: _Part, error: BaseException) -> None:
+        """Let an update in which memory ran out take part in the exchange of gradients that other ranks wait for."""
+        if self.accelerator.num_processes == 1:
+            raise OutOfMemory from error
+        if self.accelerator.distributed_type not in PLAIN:
+            raise self._cannot_agree("forward") from error
+        self._zero_grad()
+        part.failed = error
+        part.loss = Loss(torch.stack([p.sum() for p in self.parameters]).sum() * 0, 0)
+
+    def _normalise(self, count: Tensor | int) -> Tensor:
+        """Correct gradients for the true denominator, `count` summed over ranks; clip; return the norm () before."""
         accelerator = self.accelerator
         if not (isinstance(count, int) and count == self.local_batch_size):
             total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
@@ -184,7 +206,8 @@ class Updater:
             torch._foreach_mul_(gradients, self.training.batch_size / total)
         limit = math.inf if self.training.clip_norm is None else self.training.clip_norm
         clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
-        return float(clip(self.parameters, limit))
+        norm = clip(self.parameters, limit)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _zero_grad(self) -> None:
         for optimizer in self.optimizers:
@@ -214,39 +237,44 @@ class Updater:
             if not _is_out_of_memory(error):
                 raise
             if self.accelerator.num_processes > 1:
-                size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
-                raise UserError(
-                    f"out of memory in the backward pass of step {self.progress.step + 1}, where processes cannot "
-                    f"agree to retry; start another run with training.micro_batch_size={size}"
-                ) from error
+                raise self._cannot_agree("backward") from error
             raise OutOfMemory from error
 
+    def _cannot_agree(self, where: str) -> UserError:
+        size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
+        return UserError(
+            f"out of memory in the {where} pass of step {self.progress.step + 1}, where processes cannot agree to "
+            f"retry; start another run with training.micro_batch_size={size}"
+        )
+
     def _loss(self, items: Tensor, batch: Any) -> Loss:
-        # Dropout and the like are a function of the step and the micro-batch's first item, so a resumed run draws the
-        # same numbers. Not by torch.manual_seed: it walks every kind of device there is, a millisecond each time.
-        seed = derive_key(self.config.seed, "step", self.progress.step, int(items[0]))
-        torch.default_generator.manual_seed(seed)
-        if self.accelerator.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
+        noise.begin(self.config.seed, self.progress.step, items)
+        if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
+            torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
         if self.accelerator.mixed_precision == "no":
             return self.task.loss(self.model, batch)
         with self.accelerator.autocast():
             return self.task.loss(self.model, batch)
 
-    def _agree(self, failed: BaseException | None) -> int | None:
-        """Raise OutOfMemory on all ranks if memory ran out on one; else the signal that reached any of them.
+    def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
+        """Tell the other ranks whether memory ran out here, and of a signal; return a function that hears from them.
 
-        It is the last moment to say so: after it, ranks wait for each other's gradients.
+        It returns the signal that reached any rank, and raises OutOfMemory on all ranks if memory ran out on one. The
+        exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
         """
-        if self.accelerator.num_processes == 1:
-            if failed is not None:
+        flags, work = torch.tensor([failed is not None, self.stop.number or 0], dtype=torch.int64), None
+        if self.group is not None:
+            work = distributed.all_reduce(flags, distributed.ReduceOp.MAX, self.group, async_op=True)
+
+        def hear() -> int | None:
+            if work is not None:
+                work.wait()
+            out_of_memory, stop = flags.tolist()
+            if out_of_memory:
                 raise OutOfMemory from failed
-            return self.stop.number
-        flags = torch.tensor([float(failed is not None), float(self.stop.number or 0)], device=self.accelerator.device)
-        out_of_memory, stop = self.accelerator.gather(flags[None]).max(0).values.tolist()
-        if out_of_memory:
-            raise OutOfMemory from failed
-        return int(stop) or None
+            return stop or None
+
+        return hear
 
     def shrink(self, error: BaseException) -> None:
         """Halve the micro-batch after memory ran out; the step is then tried again."""
@@ -265,16 +293,40 @@ class Updater:
         if self.accelerator.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _check_finite(self, norm: float, loss: Tensor) -> None:
+    def sum_up(self) -> dict[str, float]:
+        """Return the sums over all ranks of the figures since the last record; only here is the device read.
+
+        Raises UserError if a loss or a gradient was not finite.
+        """
+        progress, figures = self.progress, self.figures
+        if figures:
+            names, device = list(figures[0]), self.accelerator.device
+            columns = [
+                torch.stack([torch.as_tensor(entry[name], device=device) for entry in figures]) for name in names
+            ]
+            rows = self.accelerator.reduce(torch.stack([column.double() for column in columns])).tolist()
+            table = dict(zip(names, rows, strict=True))
+            world = self.accelerator.num_processes
+            for step, norm, loss in zip(
+                itertools.count(progress.step - len(figures) + 1), table["grad_norm"], table["loss"]
+            ):
+                self._check_finite(step, norm / world, loss)
+            for name, row in table.items():  # one after the other: the sum does not depend on how often this is done
+                for value in row:
+                    progress.sums[name] = progress.sums.get(name, 0.0) + value
+            self.figures = []
+        return progress.sums
+
+    def _check_finite(self, step: int, norm: float, loss: float) -> None:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
-        if math.isfinite(norm if self.accelerator.scaler is None else float(loss)):
+        if math.isfinite(norm if self.accelerator.scaler is None else loss):
             return
         sound = checkpoints.found(self.run.checkpoints)
         kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
         raise UserError(
-            f"loss or gradient is not finite at step {self.progress.step + 1} (loss {float(loss):g}, gradient norm "
-            f"{norm:g}); no update was made and {kept}. Try a lower training.learning_rate or more "
-            "training.warmup_steps under another --name"
+            f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g}); no update from "
+            f"there on is kept and {kept}. Try a lower training.learning_rate or more training.warmup_steps under "
+            "another --name"
         )
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common import noise
 from common.text import token_nats
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
 from pipelines.engine.workload import Loss, Task
@@ -86,7 +87,7 @@ class CharTask(Task):
         window = batch["window"].long()
         if self.unknown and not self.legacy:
             # Held-out text has characters that training never saw. Without this, each would cost a dozen bits or more.
-            chosen = torch.rand(window.shape, device=window.device) < self.unknown
+            chosen = noise.drawn(window.shape, self.unknown, window.device)
             window = window.masked_fill(chosen & (window != PAD) & (window != END), UNKNOWN)
         tokens, targets = window[:, :-1], window[:, 1:]
         if self.legacy:

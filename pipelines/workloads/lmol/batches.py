@@ -32,7 +32,7 @@ class Pairs:
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
 
-        Each different image of the batch is in it once.
+        Each different image of the batch is in it once; numbers (U,) tell images and their views apart.
         """
         first, second, label = self.pairs[items].T
         # Computed on the CPU, where the pairs are, so as not to wait for the device.
@@ -41,7 +41,7 @@ class Pairs:
         unique, rows = torch.unique(torch.cat([first, second]) * num_views + views, return_inverse=True)
         rows, label, unique = (each.to(self.device, non_blocking=True) for each in (rows, label, unique))
         first, second = rows.chunk(2)
-        batch = {"first": first, "second": second, "label": label}
+        batch = {"first": first, "second": second, "label": label, "numbers": unique}
         if self.encoded is not None:
             return {**batch, "encoded": self.encoded[unique]}
         images = self.images[unique // num_views]

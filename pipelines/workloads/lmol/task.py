@@ -144,7 +144,8 @@ def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Ten
     """Return logits (b, 3) of the pairs in the order given, and swapped, both in terms of the order given."""
     first, second = batch["first"], batch["second"]
     both = torch.cat([first, second]), torch.cat([second, first])
-    one, other = model(batch.get("images"), *both, encoded=batch.get("encoded")).float().chunk(2)
+    logits = model(batch.get("images"), *both, encoded=batch.get("encoded"), numbers=batch["numbers"])
+    one, other = logits.float().chunk(2)
     # An index by a list would be copied to the device, which waits for it.
     return one, torch.stack([other[:, answer] for answer in SWAPPED], -1)
 
