@@ -1,6 +1,7 @@
 """Every workload on a device that is not the CPU, without a GPU: nothing mixes devices, and few steps wait for it."""
 
 import json
+import os
 import re
 from collections import Counter
 
@@ -120,8 +121,8 @@ for customers in (6, 20, 50):
 
 def emulated(folder, *words):
     """Run a script on the device; returns the finished process and its waits: [what, lines, how often]."""
-    report = folder / "waits.json"
-    done = forked.run([str(ROOT / "tests/emulated_device.py"), str(report), *map(str, words)], folder)
+    report, environment = folder / "waits.json", {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = forked.run([str(ROOT / "tests/emulated_device.py"), str(report), *map(str, words)], folder, environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done, json.loads(report.read_text())
 
