@@ -44,9 +44,10 @@ def main() -> None:
     config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
     def measured(config: BaseConfig) -> dict[str, Any]:
+        hardware.apply(config.hardware, accelerator.device, accelerator.print)
         torch.manual_seed(config.seed)
         task = workload.task(config, folder, accelerator.device)
-        hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
+        hardware.apply_to(task.model, config.hardware)
         return throughput.measure(task, config, accelerator, run, args.steps)
 
     result = measured(config)

@@ -185,12 +185,15 @@ def trained_models(
 
     Members whose training is not finished are left out, and reported.
     """
+    from common import hardware
+
     device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
+    hardware.apply(config.hardware, device, say)
     names = list(members(workload, config, folder))
     if not names:
-        return {run.name: _load_model(run.best, config, device, say)}
+        return {run.name: _load_model(run.best, config, device)}
     outcomes = {name: run.member(name).outcome() or {"state": "not trained"} for name in names}
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
@@ -198,13 +201,11 @@ def trained_models(
     done = [name for name, outcome in outcomes.items() if outcome["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
-    # What the machine ignores is said once.
-    says = dict.fromkeys(done, lambda line: None) | {done[0]: say}
-    return {name: _load_model(run.member(name).best, config, device, says[name]) for name in done}
+    return {name: _load_model(run.member(name).best, config, device) for name in done}
 
 
-def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Callable[[str], None]) -> nn.Module:
-    """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
+def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
+    """Load a saved model and apply the machine's settings to it. Raises UserError for a folder without a model."""
     from common import hardware
     from models import io
 
@@ -212,8 +213,7 @@ def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Cal
         model = io.load(folder, device)
     except ValueError as error:
         raise UserError(str(error)) from error
-    settings = config.hardware.model_copy(update={"gradient_checkpointing": False})
-    hardware.apply(settings, device, model, say)
+    hardware.apply_to(model, config.hardware.model_copy(update={"gradient_checkpointing": False}))
     return model
 
 

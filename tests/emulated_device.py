@@ -34,6 +34,12 @@ SHAPED_BY_VALUES = (
     *(aten.masked_select.default, aten.bincount.default, aten.repeat_interleave.Tensor),
 )
 LIBRARIES: list[torch.library.Library] = []  # kernels stay as long as these
+# CUDA's kernels for these add up in varying order: torch.use_deterministic_algorithms refuses them.
+VARYING = (
+    *(aten.histc, aten.put_, aten._adaptive_avg_pool2d_backward, aten.adaptive_max_pool2d_backward),
+    *(aten.upsample_bilinear2d_backward, aten.upsample_bicubic2d_backward, aten.reflection_pad2d_backward),
+    *(aten.grid_sampler_2d_backward, aten.nll_loss2d_forward),
+)
 WAITS: collections.Counter[tuple[str, tuple[str, ...]]] = collections.Counter()
 
 
@@ -142,6 +148,9 @@ def waits_not(args: Any, kwargs: dict[str, Any], to_device: bool) -> bool:
 
 def check_places(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Raise for tensors of two devices where CUDA would; count the reads of an operation."""
+    varies = function.overloadpacket in VARYING or (function is aten.cumsum.default and args[0].is_floating_point())
+    if varies and torch.are_deterministic_algorithms_enabled():
+        raise RuntimeError(f"{function} does not have a deterministic implementation")
     foreign = [x for x in tree_iter((args, kwargs)) if type(x) in (torch.Tensor, torch.nn.Parameter)]
     if function in READS:
         count(str(function))

@@ -18,7 +18,7 @@ CVRP = [
     *("model.layers=1", "model.width=16", "model.heads=2", "training.batch_size=8"),
 ]
 LMOL = [
-    *("data.size=16", "data.train_pairs=200", "data.evaluation_pairs=100", "training.batch_size=16"),
+    *("data.size=16", "data.train_pairs=50", "data.evaluation_pairs=30", "training.batch_size=8"),
     *("evaluation.comparisons=8", "model.width=16"),
 ]
 CASES = {
@@ -56,6 +56,11 @@ for mixed in (lambda: here + there, lambda: torch.cat([here, there]), lambda: to
 with pytest.raises(TypeError, match="numpy"):
     there.numpy()
 assert torch.equal((there * torch.tensor(2.0)).cpu(), here * 2)  # a number of the host is a kernel's argument
+torch.use_deterministic_algorithms(True)
+there.long().cumsum(0)
+with pytest.raises(RuntimeError, match="deterministic"):
+    there.cumsum(0)
+torch.use_deterministic_algorithms(False)
 there[0] = 5
 there.add_(1)
 assert there.tolist() == [6.0, 2.0]
@@ -165,10 +170,12 @@ def test_building_tours_waits_at_most_once_in_eight_steps(tmp_path):
     emulated(tmp_path, tmp_path / "script.py")
 
 
-def check_waits(waits, others=0):
-    """Hold the training steps to one wait in ten, beside those of `others` in each, and show where they are."""
+def check_waits(waits, elsewhere=""):
+    """Hold the training steps to one wait in ten, but for those `elsewhere`, which have bounds of their own."""
     found = waits_within(waits, "engine/update.py update")
-    assert found.total() <= STEPS / 10 + STEPS * others, found
+    counted = {place: number for place, number in found.items() if not elsewhere or elsewhere not in place}
+    assert sum(counted.values()) <= STEPS / 10, counted
+    assert found.total() - sum(counted.values()) <= 2 * STEPS, found
 
 
 @pytest.mark.slow
@@ -176,8 +183,9 @@ def check_waits(waits, others=0):
 def test_each_workload_is_trained_evaluated_and_measured_on_it(tmp_path, case):
     workload, words = ["--workload", case.partition("/")[0]], CASES[case]
     written(tmp_path / "documents", {str(seed): prose(seed) for seed in range(5)})  # for bep
-    _, waits = run(tmp_path, "train.py", *workload, *words, *EVERY)
-    check_waits(waits, others=int("adapters" in case))  # transformers asks whether sequences are packed
+    _, waits = run(tmp_path, "train.py", *workload, *words, *EVERY, "hardware.deterministic=true")
+    # transformers asks once in a forward pass whether sequences are packed; building tours has a test above.
+    check_waits(waits, elsewhere={"lmol": "llava_comparator/model.py", "cvrp": "policy.py"}.get(workload[1], ""))
     run(tmp_path, "evaluate.py", *workload, *(["evaluation.reference_seconds=0"] if "cvrp" in case else []))
     done, _ = run(tmp_path, "benchmark.py", *workload, *words, "training.steps=3", "--steps", "3")
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 3
