@@ -37,7 +37,7 @@ def parse(
 ) -> argparse.Namespace:
     """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
 
-    `resume` adds --resume and --only; `steps` adds --steps, with that default, and --compare.
+    `resume` adds --resume and --only; `steps` adds what a benchmark takes, --steps with that default.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = ", ".join(workloads.names())
@@ -50,6 +50,7 @@ def parse(
         parser.add_argument("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
     if steps:
         parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} by default")
+        parser.add_argument("--cpu-seconds", type=float, default=600, help="for the same steps on the CPU; 0: none")
         parser.add_argument("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
     return parser.parse_intermixed_args(argv)
 
