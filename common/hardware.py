@@ -34,13 +34,20 @@ class Hardware(Section):
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 
-def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Callable[[str], None]) -> None:
-    """Apply `hardware`; report in one line which of the settings this machine ignores."""
+def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) -> None:
+    """Apply `hardware` to this process; report in one line which of the settings this machine ignores.
+
+    Call it before anything is computed on the device: cuBLAS asks once whether its results have to be repeatable.
+    """
     import torch
 
     _set_threads(hardware.threads, device, say)
     if device.type == "cuda":
-        torch.cuda.set_per_process_memory_fraction(hardware.memory_fraction, device)
+        # Accelerate leaves the first GPU the current one even if ACCELERATE_TORCH_DEVICE names another. Seeds and
+        # figures of memory are those of the current one.
+        if device.index is not None:
+            torch.cuda.set_device(device)
+        torch.cuda.set_per_process_memory_fraction(hardware.memory_fraction)
         torch.backends.cudnn.benchmark = hardware.cudnn_benchmark and not hardware.deterministic
         torch.set_float32_matmul_precision("high" if hardware.tf32 else "highest")
     else:
@@ -55,6 +62,10 @@ def apply(hardware: Hardware, device: torch.device, model: nn.Module, say: Calla
     if hardware.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
     torch.use_deterministic_algorithms(hardware.deterministic)
+
+
+def apply_to(model: nn.Module, hardware: Hardware) -> None:
+    """Apply to `model` what concerns it. Raises UserError for what it cannot do."""
     if hardware.gradient_checkpointing:
         if not hasattr(model, "gradient_checkpointing"):
             raise UserError(f"hardware.gradient_checkpointing: {type(model).__name__} cannot do that; set it to false")

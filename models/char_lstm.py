@@ -188,8 +188,9 @@ class CharLSTM(io.Model):
             logits = logits[:, -1].float()
             logits[:, [PAD, UNKNOWN]] = -torch.inf
             tokens = sampling.choose(logits, temperature, top_k, top_p, seed, number)[:, None]
-            piece = self.characters.decode([int(tokens)])
-            if int(tokens) == END or len(piece) > count:
+            token = int(tokens)
+            piece = self.characters.decode([token])
+            if token == END or len(piece) > count:
                 return
             yield piece
             number, count = number + 1, count - len(piece)

@@ -22,6 +22,8 @@ def choose(
         )
     if temperature == 0:
         return logits.argmax(-1)
+    # On the CPU: a GPU adds numbers up in varying order, and refuses to where results have to repeat.
+    device, logits = logits.device, logits.cpu()
     ordered, ids = (logits.double() / temperature).sort(dim=-1, descending=True, stable=True)
     probabilities = ordered.softmax(-1)
     if top_k:
@@ -31,6 +33,6 @@ def choose(
     probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
     cumulative = probabilities.cumsum(-1)
     rows = torch.arange(len(logits))
-    draw = uniform(derive_key(seed, "sampling", number), rows, 1).to(logits.device).double()  # (B, 1)
+    draw = uniform(derive_key(seed, "sampling", number), rows, 1).double()  # (B, 1)
     place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
-    return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0]
+    return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)

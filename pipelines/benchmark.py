@@ -6,8 +6,8 @@
     python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 training.baseline=rollout
     accelerate launch --mixed_precision bf16 pipelines/benchmark.py --workload cvrp
 
-With --name the config is that of a run that exists. With a GPU the same steps are timed on the CPU too, in a process of
-their own, if ten minutes are enough for it.
+With --name the config is that of a run that exists. With a GPU the same steps are then timed on the CPU too, in a
+process of their own that has --cpu-seconds for it.
 """
 
 import json
@@ -23,8 +23,7 @@ from common import hardware
 from common.config import build
 from pipelines import cli, workloads
 from pipelines.engine.config import BaseConfig
-
-CPU_SECONDS = 600
+from pipelines.report.tables import shown
 
 
 def main() -> None:
@@ -41,7 +40,6 @@ def main() -> None:
 
     from pipelines.doctor import throughput
     from pipelines.engine.training import make_accelerator
-    from pipelines.report.tables import shown
 
     run = throughput.temporary_run(run.workload)
     accelerator = make_accelerator(config, run)
@@ -49,37 +47,45 @@ def main() -> None:
     config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
     def measured(config: BaseConfig) -> dict[str, Any]:
+        hardware.apply(config.hardware, accelerator.device, accelerator.print)
         torch.manual_seed(config.seed)
         task = workload.task(config, folder, accelerator.device)
-        hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
+        hardware.apply_to(task.model, config.hardware)
         return throughput.measure(task, config, accelerator, run, args.steps)
 
     result = measured(config)
     if args.compare:
         other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))
         result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
-    if accelerator.device.type == "cuda" and accelerator.num_processes == 1:
-        cpu = on_cpu()
-        result["cpu"] = cpu
-        result["times_faster_than_cpu"] = cpu and result["examples_per_s"] / cpu["examples_per_s"]
-    if accelerator.is_main_process:
-        for key, value in result.items():
-            print(f"{key:36} {value if isinstance(value, dict) else shown(value)}")
-        print(json.dumps(result))
+    if not accelerator.is_main_process:
+        return
+    show(result)  # the CPU may take minutes, or all of its time
+    if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and args.cpu_seconds:
+        cpu = on_cpu(args.cpu_seconds)
+        if cpu is not None:
+            show({**result, "cpu": cpu, "times_faster_than_cpu": result["examples_per_s"] / cpu["examples_per_s"]})
 
 
-def on_cpu() -> dict[str, Any] | None:
-    """Run this command on the CPU and return its result; None if that takes too long."""
+def show(result: dict[str, Any]) -> None:
+    """Print figures as a table and as a JSON line."""
+    for key, value in result.items():
+        print(f"{key:36} {value if isinstance(value, dict) else shown(value)}")
+    print(json.dumps(result), flush=True)
+
+
+def on_cpu(seconds: float) -> dict[str, Any] | None:
+    """Run this command on the CPU and return its result; None if `seconds` are not enough."""
     try:
         done = subprocess.run(
             [sys.executable, *sys.argv],
-            env={**os.environ, "ACCELERATE_USE_CPU": "true", "ACCELERATE_MIXED_PRECISION": "no"},
+            env={**os.environ, "ACCELERATE_TORCH_DEVICE": "cpu", "ACCELERATE_MIXED_PRECISION": "no"},
             capture_output=True,
             text=True,
             check=True,
-            timeout=CPU_SECONDS,
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired:
+        print(f"not timed on the CPU: {seconds:g} s are not enough", file=sys.stderr)
         return None
     except subprocess.CalledProcessError as error:  # too little memory, say: no reason to lose what the GPU showed
         print(f"not timed on the CPU, exit status {error.returncode}: {error.stderr[-1000:]}", file=sys.stderr)

@@ -41,7 +41,7 @@ def parse(
 ) -> argparse.Namespace:
     """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
 
-    `resume` adds --resume and --only; `steps` adds --steps, with that default, and --compare.
+    `resume` adds --resume and --only; `steps` adds what a benchmark takes, --steps with that default.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = ", ".join(workloads.names())
@@ -54,6 +54,7 @@ def parse(
         parser.add_argument("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
     if steps:
         parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} by default")
+        parser.add_argument("--cpu-seconds", type=float, default=600, help="for the same steps on the CPU; 0: none")
         parser.add_argument("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
     return parser.parse_intermixed_args(argv)
 
@@ -231,12 +232,15 @@ def trained_models(
 
     Members whose training is not finished are left out, and reported.
     """
+    from common import hardware
+
     device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
+    hardware.apply(config.hardware, device, say)
     names = list(members(workload, config, folder))
     if not names:
-        return {run.name: _load_model(run.best, config, device, say)}
+        return {run.name: _load_model(run.best, config, device)}
     outcomes = ranks.on_main(lambda: {name: run.member(name).outcome() or {"state": "not trained"} for name in names})
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
@@ -244,13 +248,11 @@ def trained_models(
     done = [name for name, outcome in outcomes.items() if outcome["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
-    # What the machine ignores is said once.
-    says = dict.fromkeys(done, lambda line: None) | {done[0]: say}
-    return {name: _load_model(run.member(name).best, config, device, says[name]) for name in done}
+    return {name: _load_model(run.member(name).best, config, device) for name in done}
 
 
-def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Callable[[str], None]) -> nn.Module:
-    """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
+def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
+    """Load a saved model and apply the machine's settings to it. Raises UserError for a folder without a model."""
     from common import hardware
     from models import io
 
@@ -262,8 +264,7 @@ def _load_model(folder: Path, config: BaseConfig, device: torch.device, say: Cal
 
     with ranks.copy_of(folder) as local:
         model = ranks.agree(load)
-    settings = config.hardware.model_copy(update={"gradient_checkpointing": False})
-    hardware.apply(settings, device, model, say)
+    hardware.apply_to(model, config.hardware.model_copy(update={"gradient_checkpointing": False}))
     return model
 
 

@@ -69,4 +69,4 @@ def nearest_neighbours(distance: Tensor, k: int) -> tuple[Tensor, Tensor]:
     linked.diagonal(dim1=1, dim2=2).fill_(True)  # topk may leave a node itself out where more than k coincide
     instance, target, source = linked.nonzero(as_tuple=True)
     offset = instance * num_nodes
-    return torch.stack([source + offset, target + offset]), distance[linked][:, None]
+    return torch.stack([source + offset, target + offset]), distance[instance, target, source][:, None]

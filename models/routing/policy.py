@@ -199,7 +199,10 @@ class RoutingPolicy(io.Model):
 
 def _draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """Sample nodes (B, Q) from logits (B, N, Q) by inverting the distribution function at `uniform` (B, Q)."""
-    cumulative = logits.softmax(1).cumsum(1)
+    probabilities = logits.softmax(1)
+    if torch.are_deterministic_algorithms_enabled():  # a GPU adds floats up in varying order, whole numbers exactly
+        probabilities = (probabilities * 2**32).long()
+    cumulative = probabilities.cumsum(1)
     num_nodes = logits.shape[1]
     # The first node past the threshold is the one drawn. A parallel sum may round so that this is a forbidden node or
     # that no node is past it, so every allowed node takes part, and no other.

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 WARM_UP = 3  # steps: allocations, kernel choices, compilation
+GROUPS = 5  # of timed steps on a GPU
 
 
 @dataclass
 class Timings:
     """Readings of the timed steps, in order."""
 
-    seconds: list[float] = field(default_factory=list)
-    waited_seconds: list[float] = field(default_factory=list)  # of each step, spent waiting for data
+    elapsed: float = 0.0  # seconds
+    step_seconds: list[float] = field(default_factory=list)  # of each group of steps, the mean
+    waited: float = 0.0  # seconds spent waiting for data
     gpu_percent: list[float] = field(default_factory=list)  # empty without a GPU that tells its utilisation
 
 
@@ -46,8 +48,8 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
     timings = _time_steps(updater, accelerator.device, steps)
     # On a CPU, the process's own peak comes nearest to the peak of allocations.
     peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
-    median = statistics.median(timings.seconds)
-    quartiles = statistics.quantiles(timings.seconds, n=4) if steps > 1 else [median] * 3
+    median = statistics.median(timings.step_seconds)
+    quartiles = statistics.quantiles(timings.step_seconds, n=4) if len(timings.step_seconds) > 1 else [median] * 3
     product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
     targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
@@ -66,7 +68,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
         "step_s": median,
         "step_s_quartiles": [quartiles[0], quartiles[2]],
         "peak_memory_gib": peak / GIB,
-        "data_wait": sum(timings.waited_seconds) / sum(timings.seconds),
+        "data_wait": timings.waited / timings.elapsed,
         "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
         # Per process. Utilisation is usually relative to a data sheet's peak; here it is relative to a large matrix
         # product, the most that this machine reaches.
@@ -77,25 +79,31 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
 
 
 def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
-    """Make WARM_UP updates, then `steps` timed ones."""
-    batches = updater.batches()
+    """Make WARM_UP updates, then `steps` timed ones.
+
+    Training waits for a GPU at its records only, so that steps overlap there; they are timed in groups for that.
+    """
+    batches, timings, cuda = updater.batches(), Timings(), device.type == "cuda"
     updater.model.train()
-    timings = Timings()
-    for step in range(WARM_UP + steps):
-        if step == WARM_UP:
-            timings = Timings()
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-        began = time.perf_counter()
+    for _ in range(WARM_UP):
         updater.update(batches)
-        if device.type == "cuda":
+    if cuda:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    updater.monitor.waited = 0.0
+    for group in torch.arange(steps).chunk(GROUPS if cuda else steps):
+        began = time.perf_counter()
+        for _ in group:
+            updater.update(batches)
+        if cuda:
             torch.cuda.synchronize()
-        timings.seconds.append(time.perf_counter() - began)
-        timings.waited_seconds.append(updater.monitor.waited)
-        updater.monitor.waited = 0.0
+        seconds = time.perf_counter() - began
+        timings.elapsed += seconds
+        timings.step_seconds.append(seconds / len(group))
         gpu = read_gpu(device)
         if gpu and gpu.utilisation_percent is not None:
             timings.gpu_percent.append(gpu.utilisation_percent)
+    timings.waited = updater.monitor.waited
     return timings
 
 

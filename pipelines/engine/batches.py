@@ -84,7 +84,7 @@ class Resident:
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return {name: (b, ...)} for `items` (b,)."""
-        items = items.to(self.device)
+        items = items.to(self.device, non_blocking=True)  # any other copy waits for the device
         return {name: tensor.index_select(0, items) for name, tensor in self.tensors.items()}
 
 

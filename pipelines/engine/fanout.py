@@ -128,6 +128,7 @@ class _Pool:
         self.at_once = max(1, cores() // threads)
         self.context: Any = start_server()
         self.running: dict[str, Any] = {}
+        self.began: dict[str, float] = {}  # when each process was started, as records have it
         self.stop = StopRequest()
         self.free = self._free_memory()  # before the first process
 
@@ -160,7 +161,7 @@ class _Pool:
     def _start(self, name: str) -> None:
         process = self.context.Process(target=_work, args=(self.job, name, str(self.device)), name=name)
         process.start()
-        self.running[name] = process
+        self.running[name], self.began[name] = process, time.time()
 
     def _ended(self, name: str) -> dict[str, Any]:
         process, run = self.running.pop(name), self.job.run.member(name)
@@ -177,8 +178,9 @@ class _Pool:
     def _has_room(self) -> bool:
         if not self.running or len(self.running) >= self.at_once or self.free is None:
             return len(self.running) < self.at_once
-        # What a process takes is known once it has trained for a while.
-        if not all(self.job.run.member(name).metrics() for name in self.running):
+        # What a process takes is known once it has trained for a while. A resumed run has records of an earlier one.
+        records = {name: self.job.run.member(name).metrics() for name in self.running}
+        if not all(found and found[-1]["time"] >= self.began[name] for name, found in records.items()):
             return False
         free = self._free_memory() or 0
         return free > ROOM * (self.free - free) / len(self.running)

@@ -41,9 +41,10 @@ def train(
     resume: bool,
 ) -> Progress:
     """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises."""
+    hardware.apply(config.hardware, accelerator.device, accelerator.print)
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))
-    hardware.apply(config.hardware, accelerator.device, task.model, accelerator.print)
+    hardware.apply_to(task.model, config.hardware)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
     for note in task.notes:
         accelerator.print(note)

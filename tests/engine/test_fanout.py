@@ -196,16 +196,18 @@ def gpu(monkeypatch):
 def test_a_gpu_takes_a_process_more_if_it_has_the_memory_of_those_before(tmp_path, gpu):
     pool = fanout._Pool(job_of(dict.fromkeys("abcd", config_of()), tmp_path), gpu)
     assert pool._has_room()  # the first one, whatever it takes
-    pool.running["a"], gpu.free = None, 700
+    pool.running["a"], pool.began["a"], gpu.free = None, 100.0, 700
     assert not pool._has_room()  # it has not trained yet, so what it takes is not known
     Run("toy", "many").member("a").folder.mkdir(parents=True)
-    Run("toy", "many").member("a").record({"step": 1})
+    Run("toy", "many").member("a").record({"step": 1, "time": 99.0})
+    assert not pool._has_room()  # a record from before --resume
+    Run("toy", "many").member("a").record({"step": 2, "time": 101.0})
     assert pool._has_room()  # 300 were taken, 360 are wanted
     gpu.free = 450
     assert not pool._has_room()  # 550 were taken, 660 are wanted
-    pool.running["b"] = None
+    pool.running["b"], pool.began["b"] = None, 102.0
     Run("toy", "many").member("b").folder.mkdir(parents=True)
-    Run("toy", "many").member("b").record({"step": 1})
+    Run("toy", "many").member("b").record({"step": 1, "time": 103.0})
     assert pool._has_room()  # 275 were taken by each, 330 are wanted
 
 

@@ -49,14 +49,15 @@ class ToyTask(Task):
         kill_at=None,
         signal_at=None,
         flat=False,
+        device=torch.device("cpu"),  # noqa: B008 (it cannot be changed)
     ):
         torch.manual_seed(0)
         generator = torch.Generator().manual_seed(1)
         x = torch.randn(ITEMS, 5, 4, generator=generator)
         valid = torch.arange(5) < 1 + torch.arange(ITEMS)[:, None] % 5
         fields = {"x": x, "y": x.sum(-1), "valid": valid, "item": torch.arange(ITEMS)}
-        self.model = Net(dropout)
-        self.train = self.validation = Resident(fields, torch.device("cpu"))
+        self.model = Net(dropout).to(device)
+        self.train = self.validation = Resident(fields, device)
         self.out_of_memory_above, self.fails_on_rank = out_of_memory_above, fails_on_rank
         self.nan_at, self.kill_at, self.signal_at, self.flat = nan_at, kill_at, signal_at, flat
         self.calls = 0
@@ -78,7 +79,7 @@ class ToyTask(Task):
 
     def score(self, model, batch):
         if self.flat:
-            return {"error": torch.ones(len(batch["x"]))}
+            return {"error": torch.ones_like(batch["x"][:, 0, 0])}
         error = (model(batch["x"]) - batch["y"]) ** 2 * batch["valid"]
         return {"error": error.sum(1) / batch["valid"].sum(1)}
 
@@ -93,7 +94,7 @@ def train(name, training, options, resume=False):
     config = BaseConfig(training=Training(**{"batch_size": 16, "log_steps": 1, "clip_norm": None, **training}))
     run = Run("toy", name)
     accelerator = make_accelerator(config, run)
-    loop = Loop(ToyTask(**options), config, accelerator, run, Metric("val/error"))
+    loop = Loop(ToyTask(**options, device=accelerator.device), config, accelerator, run, Metric("val/error"))
     if accelerator.is_main_process and not run.started():
         run.begin(config, accelerator.num_processes, {})
     loop.fit(resume)

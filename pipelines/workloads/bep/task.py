@@ -34,7 +34,7 @@ class Windows:
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return window (b, length + 1) of small integers, and first (b,) bool: whether it begins the stream."""
-        items = items.to(self.tokens.device)
+        items = items.to(self.tokens.device, non_blocking=True)
         places = items[:, None] * self.stride + torch.arange(self.length + 1, device=items.device)
         return {"window": self.tokens[places], "first": items == 0}
 

@@ -74,7 +74,7 @@ class Windows:
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return windows (b, L, F), labels (b,) and coins (b,) for `items` (b,)."""
-        items = items.to(self.device)
+        items = items.to(self.device, non_blocking=True)
         ends = self.ends.index_select(0, items)
         rows = (ends[:, None] + self.past).flatten()
         windows = self.table.index_select(0, rows).view(len(items), len(self.past), -1)

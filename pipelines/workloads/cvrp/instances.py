@@ -40,7 +40,7 @@ class Generated:
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return the fields of Instances, and the item numbers (B,) as `item`."""
-        items = items.to(self.device)
+        items = items.to(self.device, non_blocking=True)
         return {**generate(self.data, self.key, items), "item": items}
 
 

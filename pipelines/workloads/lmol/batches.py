@@ -39,9 +39,9 @@ class Pairs:
         views = self._views(items) if self.shift or self.ways > 1 else torch.zeros(1, dtype=torch.long)
         num_views = self._num_views()
         unique, rows = torch.unique(torch.cat([first, second]) * num_views + views, return_inverse=True)
-        first, second = rows.to(self.device).chunk(2)
-        unique = unique.to(self.device)
-        batch = {"first": first, "second": second, "label": label.to(self.device), "numbers": unique}
+        rows, label, unique = (each.to(self.device, non_blocking=True) for each in (rows, label, unique))
+        first, second = rows.chunk(2)
+        batch = {"first": first, "second": second, "label": label, "numbers": unique}
         if self.encoded is not None:
             return {**batch, "encoded": self.encoded[unique]}
         images = self.images[unique // num_views]

@@ -146,7 +146,8 @@ def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Ten
     both = torch.cat([first, second]), torch.cat([second, first])
     logits = model(batch.get("images"), *both, encoded=batch.get("encoded"), numbers=batch["numbers"])
     one, other = logits.float().chunk(2)
-    return one, other[:, SWAPPED]
+    # An index by a list would be copied to the device, which waits for it.
+    return one, torch.stack([other[:, answer] for answer in SWAPPED], -1)
 
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:

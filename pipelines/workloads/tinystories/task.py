@@ -38,7 +38,7 @@ class Windows:
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return tokens, targets, stories, counted (b, S); a target counts if it is new and of its input's story."""
-        items = items.to(self.device)
+        items = items.to(self.device, non_blocking=True)
         places = items[:, None] * self.stride + torch.arange(self.length + 1, device=self.device)
         tokens, stories = self.tokens[places].long(), self.stories[places]
         new = torch.arange(self.length, device=self.device) >= self.length - self.stride

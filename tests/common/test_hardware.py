@@ -1,0 +1,42 @@
+"""Settings of the machine, on devices that are only pretended."""
+
+import pytest
+import torch
+
+from common import hardware
+from common.hardware import Hardware
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """What CUDA was asked for, in order; every device is one of two that do not exist."""
+    asked, current = [], [0]
+
+    def set_device(index):
+        asked.append(index)
+        current[0] = index
+
+    monkeypatch.setattr(torch.cuda.memory, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    monkeypatch.setattr(torch._C, "_cuda_setDevice", set_device, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_setMemoryFraction", lambda *given: asked.append(given), raising=False)
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    yield asked
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.benchmark = before[1]
+
+
+def test_the_only_gpu_which_accelerate_names_without_a_number_keeps_its_share_of_memory(cuda):
+    hardware.apply(Hardware(memory_fraction=0.5), torch.device("cuda"), print)
+    assert cuda == [(0.5, 0)]
+
+
+def test_the_second_gpu_is_the_one_that_is_seeded_and_measured(cuda):
+    hardware.apply(Hardware(), torch.device("cuda", 1), print)
+    assert cuda == [1, (1.0, 1)]
+
+
+def test_settings_that_only_a_gpu_has_are_said_to_have_no_effect():
+    said = []
+    hardware.apply(Hardware(memory_fraction=0.5, cudnn_benchmark=False), torch.device("cpu"), said.append)
+    assert said == ["without a CUDA device these settings have no effect: hardware.memory_fraction, hardware.tf32"]
