@@ -18,7 +18,7 @@ from common.machine import cores
 from common.signals import end_with_parent
 
 AHEAD = 2  # tasks handed out for each process: one that it works on, and one that waits for it
-ALONE = 1.0  # seconds of work before processes are started, which takes as long
+WORTH = 4.0  # seconds of work for which processes are started, which takes about as long
 SECONDS = 10  # between plain lines of progress; what takes less shows none
 
 Task = TypeVar("Task")
@@ -31,7 +31,7 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield function(task) for each task in their order; `what` names the work where its progress is shown.
 
-    `processes` (None: as many as there are cores) compute what is left after a moment's work of this process alone.
+    `processes` (None: as many as there are cores) compute them, unless they are few and quick.
     They end when this process does, however it ends. Only a few results wait to be taken, so memory does not grow with
     the number of tasks. `function` must be importable by its name, alone or in a functools.partial. Raises what it
     raises, and UserError if a process ends without a word.
@@ -40,13 +40,15 @@ def in_order(
 
 
 def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    began = time.monotonic()
+    """Yield the results of this process, until at its pace those that are left are worth the start of others."""
     for done, task in enumerate(tasks):
-        useful = min(processes, len(tasks) - done)
-        if useful > 1 and time.monotonic() - began >= ALONE:
-            yield from _pooled(function, tasks[done:], useful)
-            return
+        began = time.monotonic()
         yield function(task)
+        left = len(tasks) - done - 1
+        # The first task may have waited for imports.
+        if processes > 1 and done and left * (time.monotonic() - began) > WORTH:
+            yield from _pooled(function, tasks[-left:], min(processes, left))
+            return
 
 
 def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
