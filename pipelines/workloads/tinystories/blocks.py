@@ -130,9 +130,9 @@ def _stretches(path: Path) -> list[Stretch]:
 def _has_marker(file: FileIO, end: int) -> bool:
     before = b""
     for chunk in _read(file, 0, end):
-        if MARKER in before + chunk:
+        if MARKER in (searched := before + chunk):
             return True
-        before = chunk[-len(MARKER) :]
+        before = searched[-len(MARKER) :]
     return False
 
 
