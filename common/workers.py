@@ -46,7 +46,7 @@ def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], process
         yield function(task)
         left = len(tasks) - done - 1
         # The first task may have waited for imports.
-        if processes > 1 and done and left * (time.monotonic() - began) > WORTH:
+        if min(processes, left, done + 1) > 1 and left * (time.monotonic() - began) > WORTH:
             yield from _pooled(function, tasks[-left:], min(processes, left))
             return
 
