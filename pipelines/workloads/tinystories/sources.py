@@ -82,9 +82,10 @@ def _texts(dataset: Any, source: str) -> Iterator[str]:
 
 
 def _download(name: str) -> Any:
-    # Without a network the libraries try again for minutes; offline, they still find what was downloaded before.
-    datasets.config.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE or not _hub_answers()
+    offline = datasets.config.HF_HUB_OFFLINE
     try:
+        # Without a network the library tries again for minutes; told so, it still finds what was downloaded before.
+        datasets.config.HF_HUB_OFFLINE = offline or not _hub_answers()
         return datasets.load_dataset(name, split="train")
     except Exception as error:  # the libraries on the way to the network raise a dozen unrelated types
         raise UserError(
@@ -92,6 +93,8 @@ def _download(name: str) -> Any:
             f"{' '.join(str(error).split())[:300]}. Without a network, leave data.source out for the embedded stories, "
             "or give a text file or a folder of .txt files"
         ) from error
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline
 
 
 def _hub_answers() -> bool:
