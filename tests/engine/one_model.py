@@ -19,14 +19,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
-from accelerate import DistributedType, PartialState
+from accelerate import Accelerator, DistributedType, PartialState
 from accelerate.commands import launch
 from accelerate.utils.launch import prepare_multi_gpu_env
 from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from pipelines import cli, workloads
-from pipelines.engine import training
+from pipelines import train as stage
+from pipelines.engine import ranks
 from tests import forked
 from tests.stages import ROOT
 
@@ -129,23 +130,21 @@ def train(spread: str, settings: Mapping[str, Sequence[str]], words: Sequence[st
             gradients[optimizer] = torch.cat([part.flatten() for part in parts])
 
     register_optimizer_step_pre_hook(keep)
+    Accelerator.end_training = lambda self: None  # another training may follow
     for name, more in settings.items():
         args = cli.parse(None, resume=True, argv=[*words, *more, "--name", name])
-        workload, run = workloads.find(args.workload), cli.run_of(args)
+        workload, started = workloads.find(args.workload), cli.run_of(args)
         if name == TWIN:
             workload = dataclasses.replace(workload, task=nudged(workload.task))
-        config = cli.training_config(args, workload, run)
-        accelerator = cli.make_accelerator(config, run)
-        accelerator.end_training = lambda: None  # another training may follow
-        folder, manifest = cli.prepare_first(args, workload, config, accelerator)
-        training.train(workload, config, folder, manifest, run, accelerator, args.resume)
-        if accelerator.is_main_process:
-            torch.save(gradients.popitem()[1], run.folder / "gradient.pt")  # before it are those of trial steps
+        with cli.held(args, workload, started) as config:
+            stage.train(args, workload, started, config)
+        if ranks.is_main():
+            torch.save(gradients.popitem()[1], started.folder / "gradient.pt")  # before it are those of trial steps
         gradients.clear()
 
 
 def nudged(make):
-    """Return `make` with a model in whose largest tensor each weight is the next number."""
+    """Return `make` for a model in whose largest tensor each weight is the next number."""
 
     def task(*arguments):
         made = make(*arguments)
