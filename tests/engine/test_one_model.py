@@ -83,7 +83,7 @@ class Accelerator(SimpleNamespace):
     distributed_type = DistributedType.FSDP
 
     def __init__(self, **changes):
-        settings = {"fsdp_version": 2, "cpu_ram_efficient_loading": False}
+        settings = {"fsdp_version": 2, "cpu_ram_efficient_loading": False, "activation_checkpointing": False}
         plugin = {**settings, "auto_wrap_policy": transformer_auto_wrap_policy, **changes}
         super().__init__(state=SimpleNamespace(fsdp_plugin=SimpleNamespace(**plugin)))
 
@@ -94,6 +94,7 @@ class Accelerator(SimpleNamespace):
         ({"fsdp_version": 1}, "fsdp_version: 1", "fsdp_version: 2"),
         ({"auto_wrap_policy": size_based_auto_wrap_policy}, "SIZE_BASED_WRAP", "TRANSFORMER_BASED_WRAP"),
         ({"cpu_ram_efficient_loading": True}, "loading: true", "loading: false"),
+        ({"activation_checkpointing": True}, "checkpointing: true", "hardware.gradient_checkpointing=true"),
     ],
 )
 def test_settings_that_would_fail_are_refused_with_what_to_write(changes, given, instead):
