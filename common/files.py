@@ -6,8 +6,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ def explained(path: Path) -> Iterator[None]:
             errno.EACCES: "no permission to write there: change it, or run from a folder of your own",
             errno.EPERM: "no permission to write there: change it, or run from a folder of your own",
             errno.EROFS: "the file system is read-only: run from a folder that can be written",
+            errno.EIO: "the disk reports an error: see to it (dmesg), then continue with --resume",
         }
         if error.errno not in remedies:
             raise
@@ -34,12 +35,17 @@ def explained(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replace `path` with `data`; whenever the process dies, either the old file or the new one is there, complete."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary = _aside(path, "tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):  # on a full disk above all
+            temporary.unlink()
+        raise
     sync(path.parent)
 
 
@@ -47,7 +53,7 @@ def write_text(path: Path, text: str) -> None:
     """Replace `path` with `text` in UTF-8 as `write_whole` does, and make the folders above it."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -57,20 +63,54 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def folder_at_once(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; when the block ends without an error it is synced and replaces `folder`."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    """Yield a temporary folder to fill; when the block ends without an error it is synced and replaces `folder`.
+
+    One process at a time may write `folder`. Whenever it dies, the old folder or the new one is there, complete, or
+    `tidy` brings the old one back.
+    """
+    temporary, old = _aside(folder, "tmp"), _aside(folder, "old")
     with explained(folder):
+        shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
         try:
             temporary.mkdir(parents=True)
             yield temporary
-            for path in [*temporary.rglob("*"), temporary]:
+            for path in [*sorted(temporary.rglob("*")), temporary]:
                 sync(path)
             if folder.exists():
-                shutil.rmtree(folder)
+                os.rename(folder, old)
             os.rename(temporary, folder)
             sync(folder.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            tidy(folder.parent, old.name)
+
+
+def _aside(path: Path, ending: str) -> Path:
+    return path.with_name(f".{path.name}.{ending}")
+
+
+def tidy(folder: Path, *patterns: str) -> None:
+    """Remove what a process that was killed left half-written in `folder`, and bring back what it was replacing.
+
+    Only names of this module's making are touched, or those that match `patterns`. No other process may be writing.
+    """
+    for path in [path for pattern in patterns or (".*.old", ".*.tmp") for path in folder.glob(pattern)]:
+        with explained(path):
+            whole = path.with_name(path.stem[1:])
+            if path.suffix == ".old" and not whole.exists():
+                os.rename(path, whole)
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder at once: whenever the process dies, it is there, complete, or `tidy` removes the rest."""
+    doomed = _aside(folder, "tmp")
+    with explained(folder):
+        os.rename(folder, doomed)
+        shutil.rmtree(doomed)
 
 
 def sync(path: Path) -> None:
@@ -96,10 +136,16 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def fault(folder: Path, manifest: str) -> str | None:
-    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is."""
+def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
+    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is.
+
+    A manifest that leaves out one of the `needed` files is none.
+    """
     try:
-        for name, digest in json.loads((folder / manifest).read_text()).items():
+        listed = json.loads((folder / manifest).read_text())
+        if unlisted := sorted(set(needed) - listed.keys()):
+            return f"{manifest} does not list {unlisted[0]}"
+        for name, digest in listed.items():
             if sha256(folder / name) != digest:
                 return f"{name} does not match its SHA-256"
     except (OSError, ValueError, AttributeError) as error:

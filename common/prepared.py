@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.files import digests, folder_at_once, sha256, write_json
+from common.files import digests, folder_at_once, sha256, tidy, write_json
+from common.lock import held
 
 MANIFEST = "manifest.json"
 
@@ -26,17 +28,12 @@ def prepare(
 ) -> dict[str, Any]:
     """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
 
-    `inputs` lists the user's files that the data come from. Call it on one process at a time. Raises UserError if
-    one of those files has changed since.
+    `inputs` lists the user's files that the data come from. Another process that prepares data of the same name is
+    waited for. Raises UserError if one of those files has changed since.
     """
-    if not (folder / MANIFEST).exists():
-        with folder_at_once(folder) as temporary:
-            facts = write(temporary)
-            known = {str(path): sha256(path) for path in inputs()}
-            manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
-            write_json(temporary / MANIFEST, manifest)
-        return json.loads((folder / MANIFEST).read_text())
-    manifest = json.loads((folder / MANIFEST).read_text())
+    if not (folder / MANIFEST).exists() and _made(folder, section, write, inputs):
+        return _manifest(folder)
+    manifest = _manifest(folder)
     # A file that has gone is no contradiction: a run can be evaluated where its source is not.
     known = manifest.get("inputs", {})
     changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
@@ -47,3 +44,46 @@ def prepare(
             "(runs trained on it will then no longer match), or give the new file another name"
         )
     return manifest
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of prepared data. Raises UserError if it lists none of the files, or one that is not there."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
+        if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
+            raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder / MANIFEST} is not the manifest of prepared data ({error}); delete {folder} to prepare it anew"
+        ) from error
+    return manifest
+
+
+def _made(
+    folder: Path,
+    section: Mapping[str, Any],
+    write: Callable[[Path], Mapping[str, Any]],
+    inputs: Callable[[], Sequence[Path]],
+) -> bool:
+    """Make the data; return False if another process has done so in the meantime."""
+    with held(folder.parent / ".lock", wait=True):
+        tidy(folder.parent)
+        if (folder / MANIFEST).exists():
+            return False
+        with folder_at_once(folder) as temporary:
+            facts = write(temporary)
+            known = {str(path): sha256(path) for path in inputs()}
+            manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
+            write_json(temporary / MANIFEST, manifest)
+        return True
+
+
+def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise UserError unless `folder` on this machine holds the data of `manifest`, another machine's."""
+    path = folder / MANIFEST
+    if not path.is_file() or json.loads(path.read_text()) != manifest:
+        raise UserError(
+            f"{socket.gethostname()} has not the data that the first machine has in {folder}: copy that folder to "
+            f"{folder.absolute()} there, or start on all machines from one folder on a shared disk"
+        )

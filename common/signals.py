@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
 
+# Ctrl-C, the end of a job, the end of a terminal, and what Slurm is told to send before a job's time is over.
+STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+
 
 class StopRequest:
     """Holds the number of the signal that asked to stop. A second Ctrl-C stops at once, by KeyboardInterrupt."""
@@ -16,7 +19,10 @@ class StopRequest:
 
     @contextmanager
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Within the block, SIGTERM and Ctrl-C set `number` and call `then` instead of ending the process."""
+        """Within the block, STOPPING signals set `number` and call `then` instead of ending the process.
+
+        A signal that is ignored stays so, as SIGHUP is under nohup.
+        """
 
         def remember(number: int, frame: object) -> None:
             if self.number is not None and number == signal.SIGINT:
@@ -24,7 +30,8 @@ class StopRequest:
             self.number = number
             then()
 
-        before = {number: signal.signal(number, remember) for number in (signal.SIGTERM, signal.SIGINT)}
+        heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, remember) for number in heard}
         try:
             yield
         finally:

@@ -18,6 +18,8 @@ def begin(out: Path) -> None:
         return
     try:
         stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}
+        if not stored:
+            raise ValueError("it lists no files")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or remove it") from error
     earlier.unlink()  # first, as a folder without a manifest is no export

@@ -18,7 +18,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +47,9 @@ class Model(nn.Module):
 
     family: str  # a key of FAMILIES
     config: Any  # a dataclass with all that the family's `build` needs
+    # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
+    # layer at a time, when it is called, and all other weights together.
+    _no_split_modules: Sequence[str] = ()
 
     def example(self) -> dict[str, Any]:
         """Keyword arguments for a deterministic forward pass, by which an export is compared with its original."""
@@ -63,15 +66,15 @@ def save(
 
     `metadata` goes into the header of the weights. The config goes there too, so that a save that is killed between
     the two files leaves a valid pair if the old model had the same config, and a pair that `load` refuses otherwise.
-    `state` holds the weights if the model itself has only a part of them, as on one of several processes.
+    `state` holds the weights by name if the model itself has only a part of them, as on one of several processes.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {"family": model.family, "config": asdict(model.config)}
     # A tensor with several names (tied embeddings) is stored once; `load` ties the names again.
     tensors: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in (model.state_dict(keep_vars=True) if state is None else state).items():
-        tensors.setdefault(id(tensor), (name, tensor))
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        tensors.setdefault(id(tensor), (name, tensor if state is None else state[name]))
     # Copied, as safetensors refuses tensors that share a storage, such as the weights of a cuDNN LSTM.
     stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}

@@ -63,6 +63,7 @@ class TinyTransformer(Model):
     """A tiny transformer that tells stories: byte-pair tokens in, logits of the next token out."""
 
     family = "tiny_transformer"
+    _no_split_modules = ("Block",)
     config: TinyTransformerConfig
 
     def __init__(self, config: TinyTransformerConfig):

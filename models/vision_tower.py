@@ -82,6 +82,12 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
+def layers_of(network: Any) -> list[str]:
+    """Return the class names of the layers of a model of transformers, as far as it has such layers."""
+    present = {type(module).__name__ for module in network.modules()}
+    return sorted(present.intersection(network._no_split_modules or ()))
+
+
 def leave_out(model: nn.Module, part: str) -> None:
     """Leave the frozen tensors of the model's `part`, which its constructor loads again, out of every state_dict."""
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}

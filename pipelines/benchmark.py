@@ -30,15 +30,20 @@ def main() -> None:
     args = cli.parse(__doc__, steps=20)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
-    named = args.name != "default" and run.started()  # a run or a member whose own config is to be timed
-    config = run.config(workload.config, args.words) if named else cli.fresh_config(args, workload)
+
+    def timed() -> BaseConfig:
+        named = args.name != "default" and run.started()  # a run or a member whose own config is to be timed
+        return run.config(workload.config, args.words) if named else cli.fresh_config(args, workload)
+
+    config = cli.decided(timed)
     import torch
 
     from pipelines.doctor import throughput
+    from pipelines.engine.training import make_accelerator
 
     run = throughput.temporary_run(run.workload)
-    accelerator = cli.make_accelerator(config, run)
-    folder, _ = cli.prepare_first(args, workload, config, accelerator)
+    accelerator = make_accelerator(config, run)
+    folder, _ = cli.prepare_first(args, workload, config)
     config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
     def measured(config: BaseConfig) -> dict[str, Any]:

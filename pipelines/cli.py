@@ -6,11 +6,14 @@ torch and Accelerate are imported by the functions that need them, so that mista
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +22,9 @@ from common import prepared
 from common.config import leaves
 from common.errors import MembersFailed, Stopped, UserError
 from pipelines import workloads
+from pipelines.engine import ranks
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
+from pipelines.engine.run import Config, Run
 from pipelines.engine.workload import Workload
 
 if TYPE_CHECKING:
@@ -91,9 +95,45 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
     return configs.load(path, workload.config, args.words)
 
 
+def decided(decide: Callable[[], Config]) -> Config:
+    """Return on all processes the config that `decide` finds on the main one.
+
+    Raises UserError if the processes that were launched did not find each other.
+    """
+    from pipelines.doctor.launch import check_world
+
+    ranks.join()
+    check_world(ranks.world())
+    return ranks.on_main(decide)
+
+
+@contextmanager
+def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
+    """Hold the run within the block, which trains it; yield the config to train with.
+
+    The main process does both, and writes the config of a new run first of all, so that --resume knows what was asked
+    for whenever that process dies. Raises UserError where `training_config` does, and if another process has the run.
+    """
+    with ExitStack() as stack:
+
+        def decide() -> BaseConfig:
+            stack.enter_context(run.held())
+            config = training_config(args, workload, run)
+            if run.is_blank():
+                run.keep_config(config)
+            return config
+
+        yield decided(decide)
+
+
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow."""
-    if not run.started():
+    """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow.
+
+    A run of which nothing came may be begun again, with other words.
+    """
+    if args.resume and not run.started():
+        _check_meant(run)
+    if not run.started() or (run.is_blank() and not args.resume):
         config = fresh_config(args, workload)
         if not config.trains:
             raise UserError(
@@ -124,6 +164,23 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     return asked
 
 
+def _check_meant(run: Run) -> None:
+    """Raise UserError for the name of a run to be resumed that is a slip of another's; names of a series are none."""
+
+    def series(name: str) -> str:
+        return re.sub(r"[-_.]?\d+", "", name)
+
+    known = run.names()
+    near = difflib.get_close_matches(run.name, [name for name in known if series(name) != series(run.name)], 1, 0.8)
+    if near:
+        shown = ", ".join(known[:20]) + ", ..." * (len(known) > 20)
+        raise UserError(
+            f"--resume: there is no run {run.folder}; did you mean --name {near[0]}? Runs of {run.workload}: {shown}. "
+            "To begin a new one, leave out --resume"
+        )
+    print(f"--resume: there is no run {run.folder} yet, so it begins", file=sys.stderr, flush=True)
+
+
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config of a trained run, patched for a later stage; keys that training has settled cannot change.
 
@@ -152,16 +209,6 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
     return workload.expand(config, folder) if workload.expand else {}
 
 
-def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
-    """Return the Accelerator. Raises UserError if the processes did not find each other."""
-    from pipelines.doctor.launch import check_world
-    from pipelines.engine import training
-
-    accelerator = training.make_accelerator(config, run)
-    check_world(accelerator.num_processes)
-    return accelerator
-
-
 def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
     section = config.data.model_dump(mode="json", exclude={"loader"})  # how data are loaded does not decide them
@@ -171,12 +218,11 @@ def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, di
     )
 
 
-def prepare_first(
-    args: argparse.Namespace, workload: Workload, config: BaseConfig, accelerator: Accelerator
-) -> tuple[Path, dict[str, Any]]:
-    """Call `prepare` on the main process first, while the others wait."""
-    with accelerator.main_process_first():
-        return prepare(args.workload, workload, config)
+def prepare_first(args: argparse.Namespace, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
+    """Call `prepare` on the main process. Raises UserError if another one has not the same data on its own disk."""
+    folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config))
+    ranks.agree(lambda: None if ranks.is_main() else prepared.check_same(folder, manifest))
+    return folder, manifest
 
 
 def trained_models(
@@ -195,7 +241,7 @@ def trained_models(
     names = list(members(workload, config, folder))
     if not names:
         return {run.name: _load_model(run.best, config, device)}
-    outcomes = {name: run.member(name).outcome() or {"state": "not trained"} for name in names}
+    outcomes = ranks.on_main(lambda: {name: run.member(name).outcome() or {"state": "not trained"} for name in names})
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
             say(f"{name} is left out: {outcome['state']} {outcome.get('reason', '')}")
@@ -210,10 +256,14 @@ def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Mo
     from common import hardware
     from models import io
 
-    try:
-        model = io.load(folder, device)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    def load() -> nn.Module:
+        try:
+            return io.load(local, device)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    with ranks.copy_of(folder) as local:
+        model = ranks.agree(load)
     hardware.apply_to(model, config.hardware.model_copy(update={"gradient_checkpointing": False}))
     return model
 

@@ -13,31 +13,36 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from pipelines import cli, workloads
+from pipelines.engine import ranks
 
 
 def main() -> None:
     args = cli.parse(__doc__)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
-    config = cli.evaluation_config(args, workload, run)
+    config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     from pipelines.engine.batches import mapper
+    from pipelines.engine.training import make_accelerator
     from pipelines.report import page
     from pipelines.report.tables import as_text
 
-    accelerator = cli.make_accelerator(config, run)
-    folder, manifest = cli.prepare_first(args, workload, config, accelerator)
-    if not config.trains and not run.started() and accelerator.is_main_process:
-        run.begin(config, accelerator.num_processes, manifest)
+    accelerator = make_accelerator(config, run)
+    folder, manifest = cli.prepare_first(args, workload, config)
+    if not config.trains:
+        ranks.on_main(lambda: run.started() or run.begin(config, accelerator.num_processes, manifest))
 
     models = cli.trained_models(workload, config, folder, run, accelerator)
     evaluations = workload.evaluate(config, models, folder, accelerator.device, mapper(accelerator))
-    if accelerator.is_main_process:
+
+    def report() -> None:
         known = page.keep(run, evaluations)
         for evaluation in evaluations:
             if evaluation.member is None:
                 print(as_text(evaluation))
         page.write(run, known, workload.report(config, models, known, run))
         print(f"report: {run.report}")
+
+    ranks.on_main(report)
 
 
 if __name__ == "__main__":

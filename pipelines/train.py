@@ -8,14 +8,19 @@
 Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n saved and stopped by signal n; 1 else.
 """
 
+import argparse
 import functools
 import sys
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.errors import UserError
 from pipelines import cli, workloads
-from pipelines.engine import fanout
+from pipelines.engine import fanout, ranks
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Workload
 
 
 def main() -> None:
@@ -23,25 +28,30 @@ def main() -> None:
     workload = workloads.find(args.workload)
     if workload.expand:
         fanout.start_server()  # its imports run beside those below
-    from pipelines.engine.training import train
-
     run = cli.run_of(args)
-    config = cli.training_config(args, workload, run)
-    accelerator = cli.make_accelerator(config, run)
-    folder, manifest = cli.prepare_first(args, workload, config, accelerator)
+    with cli.held(args, workload, run) as config:
+        train(args, workload, run, config)
+
+
+def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseConfig) -> None:
+    """Train the run, or the members of a run of many models."""
+    from pipelines.engine import training
+
+    accelerator = training.make_accelerator(config, run)
+    folder, manifest = cli.prepare_first(args, workload, config)
     evaluate = f"next: accelerate launch pipelines/evaluate.py --workload {args.workload} --name {run.name}"
 
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))
     if configs:
-        accelerator.wait_for_everyone()
-        if accelerator.is_main_process:
-            run.begin(config, accelerator.num_processes, manifest)
+        ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest))
         find = functools.partial(workloads.find, args.workload)
         fanout.train_all(fanout.Job(run, configs, folder, args.resume, find), chosen, accelerator)
         accelerator.print(f"{len(chosen)} models in {run.member('NAME').best}\n{evaluate}")
         return
-    progress = train(workload, config, folder, manifest, run, accelerator, args.resume)
+    progress = training.train(workload, config, folder, manifest, run, accelerator, args.resume)
+    if progress.best is None:
+        raise UserError(f"{workload.metric.name} never was a number, so there is no {run.best}, only {run.last}")
     best = f"best {workload.metric.name} {progress.best:.5g} at step {progress.best_step}"
     accelerator.print(f"{best}; model in {run.best}\n{evaluate}")
 

@@ -11,6 +11,7 @@ import torch
 from common import hardware
 from pipelines import benchmark, cli, workloads
 from pipelines.doctor import throughput
+from pipelines.engine import training
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def gpu(monkeypatch, tmp_path):
     task = SimpleNamespace(model=torch.nn.Linear(1, 1))
     workload = SimpleNamespace(task=lambda *_: task, config=workloads.find("cvrp").config, expand=None)
     monkeypatch.setattr(workloads, "find", lambda name: workload)
-    monkeypatch.setattr(cli, "make_accelerator", lambda config, run: accelerator)
+    monkeypatch.setattr(training, "make_accelerator", lambda config, run: accelerator)
     monkeypatch.setattr(cli, "prepare_first", lambda *_: (tmp_path, {}))
     monkeypatch.setattr(hardware, "apply", lambda *_: None)
     monkeypatch.setattr(throughput, "measure", lambda *_: {"examples_per_s": 100.0})

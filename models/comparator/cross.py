@@ -1,6 +1,7 @@
 """The cross comparators: frozen features of each image's cells, and attention from one image's cells to the other's."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from common.random import derive_key
 from models.comparator.config import ComparatorConfig
 from models.comparator.interface import Comparator, pixels
-from models.vision_tower import Tower, leave_out
+from models.vision_tower import Tower, layers_of, leave_out
 
 PATCH = 6  # pixels a side of a word of the dictionary
 
@@ -32,6 +33,7 @@ class Cross(Comparator):
     """
 
     family = "comparator"
+    _no_split_modules: Sequence[str] = ("CrossBlock",)
     frozen = True
     config: ComparatorConfig
 
@@ -114,6 +116,7 @@ class TowerCross(Cross):
         tower = Tower(config.base, config.revision)
         super().__init__(dataclasses.replace(config, revision=tower.revision), tower.channels, tower.cells)
         self.tower = tower
+        self._no_split_modules = (*self._no_split_modules, *layers_of(tower.network))
         leave_out(self, "tower")
 
     def encode(self, images: Tensor) -> Tensor:

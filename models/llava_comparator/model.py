@@ -14,7 +14,7 @@ from models.llava_comparator.bases import PROJECTOR, LoadedBase, adapted, load_b
 from models.llava_comparator.config import IMAGE, LlavaComparatorConfig, check
 from models.llava_comparator.saving import built_processor, check_equal, empty, files_of
 from models.vision_tower import AT_ONCE as IMAGES_AT_ONCE
-from models.vision_tower import Base, Sight, leave_out, quietly
+from models.vision_tower import Base, Sight, layers_of, leave_out, quietly
 
 KEPT_AT_ONCE = 64  # pairs whose keys and values are held at once: a 7B model's take 0.3 GB per pair
 
@@ -44,6 +44,7 @@ class LlavaComparator(Comparator):
         for name, ids in zip(("before", "between", "after"), self._pieces(base), strict=True):
             self.register_buffer(f"ids_{name}", torch.tensor(ids, dtype=torch.long), persistent=False)
         self.register_buffer("ids_answers", torch.tensor(base.answer_ids, dtype=torch.long), persistent=False)
+        self._no_split_modules = layers_of(base.network)
         self.frozen = config.lora
         self.network = adapted(base.network) if config.lora else base.network
         # The layer norm of the class token gets no gradient, since only patch tokens are used.

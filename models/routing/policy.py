@@ -50,6 +50,7 @@ class RoutingPolicy(io.Model):
     """
 
     family = "routing"
+    _no_split_modules = ("EncoderLayer",)
 
     def __init__(self, config: RoutingConfig):
         super().__init__()

@@ -1,8 +1,9 @@
 """Checkpoints that are complete or absent, verified before they are trusted, and resume exactly.
 
 A checkpoint is a folder step-000500/ with model.safetensors, average.safetensors where weights are averaged,
-optimizer.pt and task.pt (tensors and plain values, read with weights_only), progress.json, and manifest.json with the
-SHA-256 of each. It does not depend on the number of processes that wrote it.
+optimizer.pt and task.pt (tensors and plain values, read with weights_only), progress.json, best/ with the best model so
+far, and manifest.json with the SHA-256 of each. It does not depend on the number of processes that wrote it. The main
+process alone reads and writes it; the others are told.
 """
 
 import io
@@ -16,6 +17,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from accelerate import Accelerator, DistributedType
+from accelerate.utils import send_to_device
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -27,11 +29,12 @@ from torch.distributed.checkpoint.state_dict import (
 
 from common.averaging import Average
 from common.errors import UserError
-from common.files import digests, fault, folder_at_once, write_json
+from common.files import digests, explained, fault, folder_at_once, remove_folder, write_json, write_text, write_whole
+from pipelines.engine import ranks
 
 NAME = re.compile(r"step-\d{6,}")
-MANIFEST, AVERAGE = "manifest.json", "average.safetensors"
-
+MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"
+FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of every checkpoint
 
 OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
@@ -45,8 +48,12 @@ def save(
     task: Mapping[str, Any],
     progress: Mapping[str, Any],
     keep: int,
+    best: Path,
 ) -> None:
-    """Write folder/step-NNNNNN, then delete all but the newest `keep`. Call it on all ranks."""
+    """Write folder/step-NNNNNN with a copy of the model in `best`, then delete all but the newest `keep` up to it.
+
+    Call it on all ranks.
+    """
     weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
     averaged = None
     if average is not None:
@@ -54,19 +61,29 @@ def save(
             averaged = _tensor_bytes(get_model_state_dict(model, options=OPTIONS))
     if accelerator.scaler is not None:
         progress = {**progress, "scaler": accelerator.scaler.state_dict()}
-    if accelerator.is_main_process:
-        name = f"step-{progress['step']:06d}"
-        with folder_at_once(folder / name) as temporary:
+
+    def write() -> None:
+        with folder_at_once(folder / f"step-{progress['step']:06d}") as temporary:
             (temporary / "model.safetensors").write_bytes(_tensor_bytes(weights))
             if averaged is not None:
                 (temporary / AVERAGE).write_bytes(averaged)
             (temporary / "optimizer.pt").write_bytes(_torch_bytes(moments))
             (temporary / "task.pt").write_bytes(_torch_bytes(dict(task)))
-            write_json(temporary / "progress.json", dict(progress))
+            if progress["best"] is not None and best.is_dir():
+                shutil.copytree(best, temporary / BEST, copy_function=shutil.copyfile)
+            write_text(temporary / "progress.json", json.dumps(progress, indent=1))  # of a metric a sum may be NaN
             write_json(temporary / MANIFEST, digests(temporary))
-        for path in found(folder)[keep:]:
-            shutil.rmtree(path)
-    accelerator.wait_for_everyone()
+        prune(folder, keep, progress["step"])
+
+    ranks.on_main(write)
+
+
+def prune(folder: Path, keep: int, step: int) -> None:
+    """Delete all but the newest `keep` checkpoints up to `step`: later ones are damaged, and are made again."""
+    kept = [path for path in found(folder) if _step(path) <= step][:keep]
+    for path in found(folder):
+        if path not in kept:
+            remove_folder(path)
 
 
 def _tensor_bytes(weights: Mapping[str, Any]) -> bytes:
@@ -84,14 +101,18 @@ def _torch_bytes(value: Any) -> bytes:
 def found(folder: Path) -> list[Path]:
     """Return the checkpoints in `folder`, newest first."""
     names = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(names, key=_step, reverse=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """Return the newest checkpoint whose files match its manifest; report each damaged one through `warn`."""
     paths = found(folder)
     for path in paths:
-        reason = fault(path, MANIFEST)
+        reason = fault(path, MANIFEST, {*FILES, *(weights.name for weights in path.glob("*.safetensors"))})
         if reason is None:
             return path
         warn(f"checkpoint {path} is refused: {reason}")
@@ -112,18 +133,34 @@ def load(
         with average.in_place():  # so that what is loaded ends up in the average
             _load_weights(path / AVERAGE, accelerator, model)
     _load_weights(path / "model.safetensors", accelerator, model)
-    moments = torch.load(path / "optimizer.pt", weights_only=True)
+    moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
     set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
-    progress = json.loads((path / "progress.json").read_text())
+    progress = json.loads(ranks.read(path / "progress.json"))
     scaler = progress.pop("scaler", None)
     if scaler and accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(scaler)
-    return torch.load(path / "task.pt", weights_only=True, map_location=accelerator.device), progress
+    task = _from_torch_bytes(ranks.read(path / "task.pt"))
+    return send_to_device(task, accelerator.device), progress
 
 
 def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:
-    weights: dict[str, Any] = safetensors.torch.load_file(path)
+    weights: dict[str, Any] = safetensors.torch.load(ranks.read(path))
     if accelerator.distributed_type == DistributedType.FSDP:
         set_model_state_dict(model, weights, options=OPTIONS)
     else:  # the model itself knows which of its weights are not saved, as they are those of a base
         accelerator.unwrap_model(model).load_state_dict(weights)
+
+
+def _from_torch_bytes(data: bytes) -> dict[str, Any]:
+    # First to the CPU: to torch.load the device of one of several processes on a CPU, "cpu:0", is none.
+    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+
+
+def restore_best(path: Path, best: Path) -> bool:
+    """Make `best` the model that the checkpoint knows as the best; return whether it was another one or none."""
+    kept, there = digests(path / BEST), digests(best)
+    with explained(best):
+        for name in [name for name in kept if there.get(name) != kept[name]]:
+            best.mkdir(parents=True, exist_ok=True)
+            write_whole(best / name, (path / BEST / name).read_bytes())
+    return not kept.items() <= there.items()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from torch import nn
 
 from common.averaging import Average
 from common.errors import Stopped, UserError
-from common.files import explained
+from common.files import digests, explained
 from models import io
-from pipelines.engine import checkpoints
+from pipelines.engine import checkpoints, ranks, sharding
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
@@ -25,7 +26,7 @@ class Loop:
     """Trains `task.model`; writes metrics, checkpoints, model/best by `metric`, and model/last.
 
     Raises what Updater does, but for a lack of memory that a smaller micro-batch mends, and UserError where the disk is
-    full; Stopped after SIGTERM or Ctrl-C. The last good checkpoint stays in the folder.
+    full; Stopped after a signal that asks to stop. The last good checkpoint stays in the folder.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, metric: Metric):
@@ -41,18 +42,19 @@ class Loop:
 
     def fit(self, resume: bool = False) -> Progress:
         """Train to the last step, with `resume` from the newest sound checkpoint."""
-        if resume:
-            self._restore()
+        mended = resume and self._restore()
         updater, progress = self.updater, self.progress
-        if progress.step >= self.steps:
-            self.monitor.say(f"nothing to do: {progress.step} of {self.steps} steps are done; raise training.steps")
+        if self._is_over() and not self._validation_is_due():
+            if not mended:
+                self.monitor.say(self._why_over())
             return progress
         updater.choose_micro_batch_size()
         self.model.train()
         with updater.stop.listening():
             self.monitor.start(progress.step)
+            self._validate_if_due()  # where the last process ended in a validation
             batches = updater.batches()
-            while progress.step < self.steps and not self._patience_is_over():
+            while not self._is_over():
                 try:
                     stop = updater.update(batches)
                 except OutOfMemory as error:
@@ -62,24 +64,57 @@ class Loop:
                 self._after_update(stop)
         self.monitor.close()
         if self._patience_is_over():
-            self.monitor.say(f"stopped early: {progress.stale} validations without a better {self.metric.name}")
+            self.monitor.say(self._why_over())
         self.accelerator.wait_for_everyone()
         return progress
 
-    def _restore(self) -> None:
-        self._check_same_model()
-        path = checkpoints.newest_sound(self.run.checkpoints, self.monitor.say)
+    def _is_over(self) -> bool:
+        return self.progress.step >= self.steps or self._patience_is_over()
+
+    def _why_over(self) -> str:
+        if self._patience_is_over():
+            return f"stopped early: {self.progress.stale} validations without a better {self.metric.name}"
+        return f"nothing to do: {self.progress.step} of {self.steps} steps are done; raise training.steps"
+
+    def _restore(self) -> bool:
+        """Go back to the newest sound checkpoint; return whether something of it was missing among the models."""
+        ranks.on_main(self._check_same_model)
+        path = ranks.on_main(lambda: checkpoints.newest_sound(self.run.checkpoints, self.monitor.say))
         if path is None:
             self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
         else:
-            state, progress = checkpoints.load(path, *self._trained())
+            state, stored = checkpoints.load(path, *self._trained())
             self.task.load_state_dict(state)
-            self.updater.progress = Progress(**progress)
+            # A checkpoint that does not say so, as older ones do not, has its validation behind it.
+            self.updater.progress = Progress(**{"validated": stored["step"], **stored})
             self.monitor.say(f"resumed from {path}")
-        # All ranks have read the folder before one of them changes it.
-        self.accelerator.wait_for_everyone()
-        if self.accelerator.is_main_process:
-            self.run.rewind(self.progress.step)
+        progress = self.progress
+        ranks.on_main(lambda: self.run.rewind(progress.step, progress.validated))
+        ranks.on_main(lambda: checkpoints.prune(self.run.checkpoints, self.training.keep_checkpoints, progress.step))
+        return path is not None and self._mend_models(path)
+
+    def _mend_models(self, path: Path) -> bool:
+        """Make model/best and model/last those of the checkpoint `path`; return whether they were not."""
+        best, last = self.run.best, self.run.last
+        before = ranks.on_main(lambda: digests(last))
+        with self._averaged():
+            self._keep_model(last)
+
+        def told() -> list[str]:
+            lines = [f"{last} was not that of {path}: written again"] * (digests(last) != before)
+            if self.progress.best is None:
+                return lines
+            name = f"the best model so far, of step {self.progress.best_step},"
+            if checkpoints.restore_best(path, best):
+                lines.append(f"{best} was not {name} and is restored from {path}")
+            elif not best.is_dir():
+                lines.append(f"{name} is lost, from {best} and from {path}; the next better one will be there")
+            return lines
+
+        lines = ranks.on_main(told)
+        for line in lines:
+            self.monitor.say(line)
+        return bool(lines)
 
     def _check_same_model(self) -> None:
         """Refuse to resume if the model's config, such as its vocabulary, has changed with the data."""
@@ -99,13 +134,25 @@ class Loop:
         step, finished = progress.step, progress.step == self.steps
         if step % training.log_steps == 0 or finished:
             self._log()
-        if step % training.validation_steps == 0 or finished:
-            self._validate()
-        if step % training.checkpoint_steps == 0 or finished or stop or self._patience_is_over():
+        # Before the validation: one that fails, or takes longer than a stopped process has left, costs no training.
+        if step % training.checkpoint_steps == 0 or finished or stop:
             self._save()
         if stop:
             self.monitor.close()
             raise Stopped(stop, f" after step {step}")
+        self._validate_if_due()
+
+    def _validation_is_due(self) -> bool:
+        step = self.progress.step
+        due = step % self.training.validation_steps == 0 or step == self.steps
+        return due and self.progress.validated < step
+
+    def _validate_if_due(self) -> None:
+        """Validate; a checkpoint that knows the outcome ends the training."""
+        if self._validation_is_due():
+            self._validate()
+            if self._is_over():
+                self._save()
 
     def _log(self) -> None:
         total = dict(self.updater.sum_up())
@@ -121,17 +168,21 @@ class Loop:
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
         with self._averaged():
-            values = self._validation_means()
-            extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
+            with sharding.whole(self.accelerator, self.model):
+                values = self._validation_means()
+                extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
             value = values[self.metric.name]
-            better = self.metric.better(value, progress.best)
+            finite = math.isfinite(value)
+            better = finite and self.metric.better(value, progress.best)
+            progress.validated = progress.step
             if better:
                 progress.best, progress.best_step, progress.stale = value, progress.step, 0
                 self._keep_model(self.run.best)
             else:
                 progress.stale += 1
         self.model.train()
-        self.monitor.validated(progress.step, {**values, **extra}, "  (best so far)" if better else "")
+        note = "  (best so far)" if better else "" if finite else f"  ({self.metric.name} is no number: not the best)"
+        self.monitor.validated(progress.step, {**values, **extra}, note)
 
     def _validation_means(self) -> dict[str, float]:
         """Return the means of the task's scores, {val/<name>: mean}."""
@@ -157,6 +208,7 @@ class Loop:
             self.task.state_dict(),
             asdict(self.progress),
             self.training.keep_checkpoints,
+            self.run.best,
         )
         with self._averaged():
             self._keep_model(self.run.last)
@@ -171,6 +223,9 @@ class Loop:
         # Sharded weights have to be put together, by all ranks; otherwise the model itself has them.
         sharded = self.accelerator.distributed_type == DistributedType.FSDP
         state = self.accelerator.get_state_dict(self.model) if sharded else None
-        if self.accelerator.is_main_process:
+
+        def save() -> None:
             with explained(folder):
                 io.save(self.task.model, folder, state=state)
+
+        ranks.on_main(save)

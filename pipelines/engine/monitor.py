@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from common.durations import clock
 from common.gpu import figures, read_gpu
+from pipelines.engine import ranks
 from pipelines.engine.run import Run
 
 WEIGHT = 0.9  # of the past in the running mean of the loss
@@ -106,6 +107,5 @@ class Monitor:
             self.bar.close()
 
     def _keep(self, entry: Mapping[str, float]) -> None:
-        if self.accelerator.is_main_process:
-            self.run.record(entry)
+        ranks.on_main(lambda: self.run.record(entry))
         self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])

@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from common import config as configs
 from common.errors import UserError
-from common.files import append_json_line, explained, read_json_lines, write_json, write_text
+from common.files import append_json_line, read_json_lines, tidy, write_json, write_text
+from common.lock import held
 from common.provenance import provenance
 from pipelines.engine.config import BaseConfig
 
@@ -30,8 +32,11 @@ class Run:
                 "of many models is RUN/MEMBER"
             )
         self.workload, self.name = workload, name
-        self.folder = Path("runs") / workload / name.replace("/", "/members/")
+        self.root = Path("runs") / workload
+        self.folder = self.root / name.replace("/", "/members/")
         self.config_file = self.folder / "config.yaml"
+        self.lock_file = self.folder / ".lock"
+        self.provenance_file = self.folder / "provenance.json"
         self.metrics_file = self.folder / "metrics.jsonl"
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "model" / "best"
@@ -52,6 +57,27 @@ class Run:
         """Return whether this run was begun."""
         return self.config_file.exists()
 
+    def names(self) -> list[str]:
+        """Return the names of all runs of the workload, members among them."""
+        files = [*self.root.glob("*/config.yaml"), *self.root.glob("*/members/*/config.yaml")]
+        return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
+
+    def is_blank(self) -> bool:
+        """Return whether nothing has come of this run so far."""
+        begun = (self.config_file, self.provenance_file, self.lock_file)
+        return not self.folder.is_dir() or set(self.folder.iterdir()) <= set(begun)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the only one to train this run within the block; what a killed process left half-written is removed.
+
+        Raises UserError that names the process which is training it.
+        """
+        with held(self.lock_file):
+            for folder in (self.folder, self.best, self.last, self.checkpoints):
+                tidy(folder)
+            yield
+
     def config(self, cls: type[Config], words: Sequence[str] = ()) -> Config:
         """Return the run's resolved config, patched with `words`. Raises UserError where no such run was begun."""
         if not self.started():
@@ -62,13 +88,15 @@ class Run:
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
         """Write the config and the provenance."""
-        with explained(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        path, earlier = self.folder / "provenance.json", []
+        self.keep_config(config)
+        path, earlier = self.provenance_file, []
         if path.exists():  # a resumed run keeps what is known of its earlier starts
             last = json.loads(path.read_text())
             earlier = [*last.pop("earlier"), last]
         write_json(path, {**provenance(world_size, data), "earlier": earlier})
+
+    def keep_config(self, config: BaseConfig) -> None:
+        """Write the config: with it the run is begun."""
         write_text(self.config_file, configs.dump(config))
 
     def record(self, entry: Mapping[str, Any]) -> None:
@@ -79,7 +107,12 @@ class Run:
         """Return the records of metrics.jsonl."""
         return read_json_lines(self.metrics_file)
 
-    def rewind(self, step: int) -> None:
-        """Delete the records after `step`: those updates are about to be made again."""
-        kept = [json.dumps(entry) for entry in self.metrics() if entry["step"] <= step]
-        write_text(self.metrics_file, "".join(line + "\n" for line in kept))
+    def rewind(self, step: int, validated: int) -> None:
+        """Delete the records after `step`, and of validations after the step `validated`: they are made again."""
+        last = {True: validated, False: step}
+        kept = [entry for entry in self.metrics() if entry["step"] <= last[_of_validation(entry)]]
+        write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
+
+
+def _of_validation(entry: Mapping[str, Any]) -> bool:
+    return any(key.startswith("val/") for key in entry)

@@ -12,6 +12,7 @@ from accelerate.utils import ProjectConfiguration
 from common import hardware
 from common.config import leaves
 from common.errors import UserError
+from pipelines.engine import ranks
 from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.engine.loop import Loop
 from pipelines.engine.run import Run
@@ -42,17 +43,14 @@ def train(
     """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises."""
     hardware.apply(config.hardware, accelerator.device, accelerator.print)
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
-    task = workload.task(config, folder, accelerator.device)
+    task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))
     hardware.apply_to(task.model, config.hardware)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
     for note in task.notes:
         accelerator.print(note)
 
     loop = Loop(task, config, accelerator, run, workload.metric)
-    resume = resume and run.started()
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        run.begin(config, accelerator.num_processes, facts)
+    ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts))
     if accelerator.log_with:
         plain = leaves(config.model_dump(mode="json"))
         flat = {key: value if isinstance(value, int | float | str) else str(value) for key, value in plain}

@@ -19,7 +19,7 @@ from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
-from pipelines.engine import checkpoints
+from pipelines.engine import checkpoints, ranks, sharding
 from pipelines.engine.batches import Order, check_divides, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
@@ -38,6 +38,7 @@ class Progress:
     best: float | None = None  # the best validation mean of the workload's metric
     best_step: int = 0
     stale: int = 0  # validations since then
+    validated: int = 0  # the step of the last validation
     sums: dict[str, float] = field(default_factory=dict)  # of all ranks' figures since the last record
     micro_batch_size: int = 0  # per process, as found
 
@@ -77,7 +78,7 @@ class Updater:
         noise.by_item(task.model)
         optimizers = OPTIMIZERS[self.training.optimizer](task.model, self.training)
         self.model: nn.Module
-        self.model, *self.optimizers = accelerator.prepare(task.model, *optimizers)
+        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         # Where there is neither a scaler nor a sharded gradient, Accelerate's wrappers add nothing but half a
@@ -85,7 +86,6 @@ class Updater:
         self.plain = accelerator.scaler is None and accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.stop = StopRequest()
-        self.group = distributed.new_group(backend="gloo") if world > 1 else None  # of the hosts
 
     def choose_micro_batch_size(self) -> None:
         """Take the given size, or try a forward and backward pass and halve until it fits on all ranks."""
@@ -115,6 +115,8 @@ class Updater:
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
+            if self.accelerator.distributed_type not in PLAIN:
+                raise self._cannot_agree("forward") from error
             failed = error
         finally:
             noise.end()
@@ -147,6 +149,7 @@ class Updater:
             part = self._accumulate(batches)
             agreement = self._announce(part.failed)
             self._synchronising_backward(part.loss)
+            sharding.average_whole(self.accelerator, self.model)
         finally:
             noise.end()
         stop = agreement()
@@ -263,8 +266,8 @@ class Updater:
         exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
         """
         flags, work = torch.tensor([failed is not None, self.stop.number or 0], dtype=torch.int64), None
-        if self.group is not None:
-            work = distributed.all_reduce(flags, distributed.ReduceOp.MAX, self.group, async_op=True)
+        if self.accelerator.num_processes > 1:
+            work = distributed.all_reduce(flags, distributed.ReduceOp.MAX, ranks.group(), async_op=True)
 
         def hear() -> int | None:
             if work is not None:

@@ -6,6 +6,7 @@ what a batch is nor what is learned. torch is not imported here: a workload's co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -102,8 +103,10 @@ class Metric:
     maximise: bool = False
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether `value` beats `best`, the best so far."""
-        return best is None or (value > best if self.maximise else value < best)
+        """Whether `value` beats `best`, the best so far; NaN beats nothing, and any number beats NaN."""
+        if math.isnan(value):
+            return False
+        return best is None or math.isnan(best) or (value > best if self.maximise else value < best)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Evaluations on disk, and report.html: one self-contained page that shows a run."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -10,6 +8,7 @@ from typing import Any
 
 from common.config import leaves
 from common.files import write_json, write_text
+from common.foreign_text import to_csv
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.plots import curves
@@ -51,11 +50,8 @@ def _write(evaluation: Evaluation, folder: Path) -> None:
         summary["files"] = list(evaluation.files)
     write_json(folder / f"{evaluation.split}.json", summary)
     if evaluation.examples:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(evaluation.examples)
-        writer.writerows(zip(*evaluation.examples.values(), strict=True))
-        write_text(folder / f"{evaluation.split}.csv", text.getvalue())
+        rows = zip(*evaluation.examples.values(), strict=True)
+        write_text(folder / f"{evaluation.split}.csv", to_csv(evaluation.examples, rows))
     for name, content in evaluation.files.items():
         write_text(folder / name, content)
 
@@ -73,7 +69,8 @@ def _read_all(folder: Path) -> list[Evaluation]:
         rows = summary.pop("table")
         # Evaluations written before their files were listed have them beside themselves, by the name of the split.
         names = summary.pop("files", None) or [p.name for p in folder.glob(f"{path.stem}.*") if p.suffix != ".json"]
-        files = {name: (folder / name).read_text() for name in names if (folder / name).is_file()}
+        # Decoded here, as reading text would turn a carriage return in a cell into a new line.
+        files = {name: (folder / name).read_bytes().decode() for name in names if (folder / name).is_file()}
         found.append(Evaluation(path.stem, summary, rows, files=files))
     theirs = {name for evaluation in found for name in evaluation.files}
     return [evaluation for evaluation in found if f"{evaluation.split}.json" not in theirs]

@@ -1,12 +1,16 @@
 """Plots as inline SVG: any matplotlib figure, and the curves of a training."""
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from common.foreign_text import printable
 
 
 def curves(metrics: Sequence[Mapping[str, Any]]) -> str:
@@ -37,9 +41,21 @@ def curves(metrics: Sequence[Mapping[str, Any]]) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """Return a matplotlib figure as inline SVG whose text stays text."""
+    """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included."""
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
+    _take_text_as_it_is(figure)
+    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         figure.savefig(buffer, format="svg", bbox_inches="tight")
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def _take_text_as_it_is(figure: Figure) -> None:
+    """Switch mathtext off, which names of files would spoil, except in the ticks that matplotlib writes in it."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text("\n".join(printable(line) for line in text.get_text().split("\n")))
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"):
+        for label in axis.get_ticklabels(which="both"):
+            label.set_parse_math(True)

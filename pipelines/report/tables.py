@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from common.foreign_text import printable
 from pipelines.engine.workload import Evaluation
 
 
@@ -42,4 +43,4 @@ def shown(value: Any) -> str:
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(shown(item) for item in value) + "]"
-    return str(value)
+    return printable(str(value))

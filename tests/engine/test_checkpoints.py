@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -30,19 +31,17 @@ class Tied(nn.Module):
 
 
 class Training:
-    """A model with an optimizer after `steps` updates, on a process that is the main one or not."""
+    """A model with an optimizer after `steps` updates."""
 
-    def __init__(self, steps=0, main=True, scaler=None):
+    def __init__(self, steps=0, scaler=None, device="cpu"):
         torch.manual_seed(steps)
         self.model = Tied()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         self.accelerator = SimpleNamespace(
-            is_main_process=main,
             scaler=scaler,
-            device=torch.device("cpu"),
+            device=torch.device(device),
             distributed_type=DistributedType.NO,
             unwrap_model=lambda model: model,
-            wait_for_everyone=lambda: None,
         )
         for _ in range(steps):
             self.update()
@@ -52,9 +51,9 @@ class Training:
         self.model(torch.eye(3)).square().sum().backward()
         self.optimizer.step()
 
-    def save(self, folder, step, keep=3, task=None):
+    def save(self, folder, step, keep=3, task=None, best=Path("nowhere")):
         progress = {"step": step, "best": 0.1 + 0.2, "sums": {"loss": 1e-30}}
-        checkpoints.save(folder, self.accelerator, self.model, [self.optimizer], None, task or {}, progress, keep)
+        checkpoints.save(folder, self.accelerator, self.model, [self.optimizer], None, task or {}, progress, keep, best)
 
     def load(self, path):
         """(task state, progress)"""
@@ -116,7 +115,7 @@ def test_the_newest_stay_by_number_and_other_folders_are_left_alone(tmp_path):
     (tmp_path / "step-12").mkdir()
     (tmp_path / "step-000007.old").mkdir()
     training = Training()
-    for step in (999_999, 1_000_000, 5):
+    for step in (5, 999_999, 1_000_000):
         training.save(tmp_path, step, keep=2)
     assert [path.name for path in checkpoints.found(tmp_path)] == ["step-1000000", "step-999999"]
     assert names(tmp_path) == ["step-000007.old", "step-1000000", "step-12", "step-999999"]
@@ -130,15 +129,34 @@ def test_saving_a_step_again_replaces_it(tmp_path):
     assert same(first.model.state_dict(), second.model.state_dict())
 
 
-def test_only_the_main_process_writes(tmp_path):
-    waited = []
-    training = Training(main=False)
-    training.accelerator.wait_for_everyone = lambda: waited.append(names(tmp_path))
-    training.save(tmp_path, 1)
-    assert names(tmp_path) == []
-    training.accelerator.is_main_process = True
-    training.save(tmp_path, 2)
-    assert waited == [[], ["step-000002"]]  # no process goes on before the checkpoint is there
+def test_the_state_of_a_task_gets_to_a_cpu_that_has_a_number_as_those_of_several_processes_have(tmp_path):
+    Training().save(tmp_path, 1, task={"baseline": {"weight": torch.ones(2)}})
+    state, _ = Training(device="cpu:0").load(tmp_path / "step-000001")
+    assert state["baseline"]["weight"].tolist() == [1, 1]
+
+
+def test_what_comes_after_a_checkpoint_is_deleted_and_does_not_count_among_the_newest(tmp_path):
+    training = Training()
+    for step in (8, 9, 3):
+        training.save(tmp_path, step, keep=1)
+    assert names(tmp_path) == ["step-000003"]
+
+
+def test_the_best_model_is_kept_and_brought_back(tmp_path):
+    best, folder = tmp_path / "best", tmp_path / "checkpoints"
+    best.mkdir()
+    files = {"config.json": "the config", "model.safetensors": "the weights"}
+    for name, text in files.items():
+        (best / name).write_text(text)
+    Training().save(folder, 1, best=best)
+    assert not checkpoints.restore_best(folder / "step-000001", best)
+    (best / "config.json").unlink()
+    (best / "model.safetensors").write_text("other weights")
+    assert checkpoints.restore_best(folder / "step-000001", best)
+    assert {path.name: path.read_text() for path in best.iterdir()} == files
+    (folder / "step-000001/best/config.json").write_text("spoilt")
+    with pytest.raises(UserError, match="no sound checkpoint"):
+        checkpoints.newest_sound(folder, lambda line: None)
 
 
 def test_a_checkpoint_that_cannot_be_finished_leaves_no_trace_and_takes_none_away(tmp_path, monkeypatch):
@@ -168,12 +186,26 @@ def test_an_unsound_checkpoint_is_refused_by_name_for_the_one_before(tmp_path, n
         assert name in said[0]
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", "3", '{"model.safetensors": 5}', '{"gone": ""}', "\x00"])
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", "3", '{"model.safetensors": 5}', '{"gone": ""}', "\x00"])
 def test_a_manifest_that_is_none_is_refused(tmp_path, manifest):
     Training().save(tmp_path, 1)
     (tmp_path / "step-000001/manifest.json").write_text(manifest)
     with pytest.raises(UserError, match=r"no sound checkpoint in .*: delete the run folder"):
         checkpoints.newest_sound(tmp_path, lambda line: None)
+
+
+@pytest.mark.parametrize("name", [*FILES, "average.safetensors"])
+def test_a_file_that_the_manifest_does_not_list_is_not_trusted(tmp_path, name):
+    for step in (1, 2):
+        Training().save(tmp_path, step)
+    folder = tmp_path / "step-000002"
+    (folder / name).touch()
+    listed = json.loads((folder / "manifest.json").read_text())
+    listed.pop(name, None)
+    (folder / "manifest.json").write_text(json.dumps(listed))
+    said = []
+    assert checkpoints.newest_sound(tmp_path, said.append) == tmp_path / "step-000001"
+    assert said == [f"checkpoint {folder} is refused: manifest.json does not list {name}"]
 
 
 def test_where_there_is_no_checkpoint_there_is_nothing_to_refuse(tmp_path):

@@ -19,6 +19,7 @@ class Watched:
         self.now, self.records, self.tracked = 1000.0, [], []
         fake_time = SimpleNamespace(perf_counter=lambda: self.now, time=lambda: self.now + 0.12345)
         monkeypatch.setattr(monitor, "time", fake_time)
+        monkeypatch.setattr(monitor.ranks, "on_main", lambda function: function() if main else None)
         accelerator = SimpleNamespace(
             is_main_process=main,
             device=torch.device("cpu"),

@@ -156,5 +156,5 @@ def test_the_averaged_weights_are_what_is_validated_and_saved(tmp_path, monkeypa
     monkeypatch.setattr(toy, "keep", lambda model, folder: kept.append((folder.name, model.layers[0].weight.clone())))
     toy.train("averaged", {"steps": 6, "checkpoint_steps": 6, "validation_steps": 6, "ema": 0.5}, {})
     averaged = safetensors.torch.load_file(tmp_path / "runs/toy/averaged/checkpoints/step-000006/average.safetensors")
-    assert [name for name, _ in kept] == ["best", "last"]
+    assert [name for name, _ in kept] == ["last", "best", "last"]
     assert all(torch.equal(weight, averaged["layers.0.weight"]) for _, weight in kept)

@@ -15,6 +15,11 @@ from pipelines.engine.workload import Metric
     (True, 1.0, 1.0, False),
     (False, float("nan"), 1.0, False),
     (True, float("nan"), 1.0, False),
+    (False, float("nan"), None, False),
+    (True, float("nan"), None, False),
+    (False, float("nan"), float("nan"), False),
+    (False, 1.0, float("nan"), True),
+    (True, -float("inf"), float("nan"), True),
 ])  # fmt: skip
 def test_a_value_is_better_in_the_direction_of_the_metric(maximise, value, best, better):
     assert Metric("val/x", maximise).better(value, best) is better

@@ -60,7 +60,7 @@ def test_a_new_export_takes_away_the_old_ones_files_and_no_others(run, tmp_path)
     assert (tmp_path / "outside.bin").exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"name": "an app"}', '{"files": ["a.html"]}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "an app"}', '{"files": {}}', '{"files": ["a.html"]}'])
 def test_a_manifest_of_something_else_is_left_alone(run, tmp_path, capsys, monkeypatch, text):
     (tmp_path / "manifest.json").write_text(text)
     error = refusal(capsys, monkeypatch, "safetensors", run, "--out", tmp_path)

@@ -99,3 +99,16 @@ def test_evaluations_from_before_their_files_were_listed_are_read(run):
     (run.evaluations / "test.tours.jsonl").write_text("{}\n")
     (known,) = page.keep(run, [])
     assert known.files == {"test.tours.jsonl": "{}\n"}
+
+
+def test_names_of_files_may_be_anything(run):
+    name = b"<b>=1\xff$\\frac$\r.vrp".decode(errors="surrogateescape")
+    evaluation = Evaluation("test", {"worst": name}, ({"method": name},), {"instance": [name, "=1+1"]})
+    text = written(run, evaluations=[evaluation])
+    assert text.count("<td>&lt;b&gt;=1\\udcff$\\frac$\\r.vrp</td>") == 2
+    assert (run.evaluations / "test.csv").read_bytes() == b'instance\n"<b>=1\\udcff$\\frac$\r.vrp"\n\'=1+1\n'
+
+
+def test_files_of_an_evaluation_are_read_back_as_they_were_written(run):
+    page.keep(run, [Evaluation("first", {}, files={"first.notes.csv": "a\r\nb\n"})])
+    assert page.keep(run, [])[0].files == {"first.notes.csv": "a\r\nb\n"}

@@ -18,6 +18,7 @@ from pipelines.report.tables import as_text, shown, table
         (-12345.6, "-12346"),
         ((0.1, None, "a"), "[0.1, , a]"),
         ("greedy", "greedy"),
+        ("\x1b[2J", "\\x1b[2J"),
     ],
 )
 def test_values_are_shown_as_a_reader_wants_them(value, text):

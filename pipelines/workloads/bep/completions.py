@@ -1,12 +1,11 @@
 """Completions of a form's fields, and measures of what they are worth."""
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common import text
+from common.foreign_text import to_csv
 from models.char_lstm import CharLSTM
 from pipelines.workloads.bep.cleaning import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
@@ -29,18 +28,15 @@ def complete_fields(
     """
     known, searched = set(text.words(training_text)), training_text[-most_characters:]
     limit = config.evaluation.characters
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("temperature", "seed", "field", "prompt", "completion"))
-    judged = {}
+    rows, judged = [], {}
     for temperature in config.evaluation.temperatures:
         written = []
         # Each field has its own seed: from the same draws, all completions would be much alike.
         for seed, (name, prompt) in enumerate(FIELDS.items(), config.seed):
             written.append(model.complete(prompt, limit, temperature, seed=seed))
-            writer.writerow((temperature, seed, name, prompt, written[-1]))
+            rows.append((temperature, seed, name, prompt, written[-1]))
         judged[str(temperature)] = _judged(written, limit, known, searched)
-    return table.getvalue(), judged
+    return to_csv(("temperature", "seed", "field", "prompt", "completion"), rows), judged
 
 
 def _judged(written: Sequence[str], limit: int, known: set[str], searched: str) -> Figures:

@@ -1,13 +1,12 @@
 """The workload's sections of report.html: completions of each field, and prediction by characters read."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
+from common.foreign_text import from_csv
 from models.char_lstm import CharLSTM
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
@@ -34,7 +33,7 @@ def sections(
 def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> str:
     """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
     html = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()])
-    for row in csv.DictReader(io.StringIO(written, newline="")):
+    for row in from_csv(written):
         html += (
             f"<p><b>{escape(row['field'])}</b>, temperature {escape(row['temperature'])}<br>"
             f"<i>{escape(row['prompt'])}</i>{escape(row['completion'])}</p>\n"

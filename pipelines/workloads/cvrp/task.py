@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from scipy import stats
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
@@ -18,6 +19,8 @@ from pipelines.workloads.cvrp.instances import Generated, load, stream_key
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
+
+WHOLE = StateDictOptions(full_state_dict=True)  # also where each process has a part of the weights
 
 
 class CvrpTask(Task):
@@ -77,7 +80,7 @@ class CvrpTask(Task):
         )
         test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")
         if test.pvalue < settings.significance:
-            self.baseline.load_state_dict(self.model.state_dict())
+            self.baseline.load_state_dict(get_model_state_dict(self.model, options=WHOLE))
             self.replacements += 1
         return {"baseline/replacements": self.replacements, "baseline/cost": float(costs["baseline"].mean())}
 

@@ -1,7 +1,5 @@
 """Sections of report.html: images in the order of their scores, reliability of the answers, mistakes."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -12,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
+from common.foreign_text import from_csv
 from common.statistics import Z95
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
@@ -37,7 +36,7 @@ def sections(
     """Return (heading, HTML) for each section."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     found = json.loads(test.files["test.details.jsonl"])
-    rows = list(csv.DictReader(io.StringIO(test.files["test.scores.csv"], newline="")))
+    rows = from_csv(test.files["test.scores.csv"])
     parts = [
         ("Test images by score, the highest first", STYLE + _strip(found["strip"])),
         ("Scores against the known ones", svg(_scores(rows))),

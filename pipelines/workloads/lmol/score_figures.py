@@ -1,7 +1,5 @@
 """Scores of the test images, made from the model's answers, and their agreement with the known ones."""
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +8,7 @@ import torch
 from scipy import stats
 
 from common import statistics
+from common.foreign_text import to_csv
 from models import ranking
 from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.data import Comparisons
@@ -94,9 +93,11 @@ def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def scores_csv(comparisons: Comparisons, placed: Placed) -> str:
     """Return the text of a CSV with a row per test image."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["image", "known", "score", "standard_error"])
-    for image, known, score, error in zip(placed.images, placed.known, placed.scores, placed.errors, strict=True):
-        writer.writerow([comparisons.names[image], f"{known:g}", f"{score:.4f}", f"{error:.4f}"])
-    return text.getvalue()
+    rows = zip(placed.images, placed.known, placed.scores, placed.errors, strict=True)
+    return to_csv(
+        ("image", "known", "score", "standard_error"),
+        (
+            (comparisons.names[image], f"{known:g}", f"{score:.4f}", f"{error:.4f}")
+            for image, known, score, error in rows
+        ),
+    )

@@ -1,0 +1,47 @@
+"""Text that others wrote, such as names of files: shown without effect on a terminal, and kept out of formulas."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+# What a spreadsheet takes for a formula. Apostrophes before it belong to it, so that reading can undo the writing.
+FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+
+
+def printable(text: str, most: int | None = None) -> str:
+    """Return `text` with what a terminal does not print, spaces aside, as escapes, in `most` characters or fewer."""
+    if most is not None and len(text) > most:
+        text = f"{text[: most - 3]}..."
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def to_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return a CSV whose cells no spreadsheet runs: text that looks like a formula gets an apostrophe before it."""
+    text = io.StringIO()
+    for row in (columns, *rows):
+        cells = [f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell for cell in row]
+        # Python leaves a carriage return without quotes, which ends the row for a spreadsheet.
+        quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if any("\r" in str(cell) for cell in cells) else csv.QUOTE_MINIMAL
+        csv.writer(text, lineterminator="\n", quoting=quoting).writerow(cells)
+    return text.getvalue()
+
+
+def from_csv(text: str) -> list[dict[str, str]]:
+    """Return the rows, by column, that `to_csv` was given."""
+    columns, *rows = [
+        [cell[1:] if cell.startswith("'") and _is_formula(cell) else cell for cell in row]
+        for row in csv.reader(io.StringIO(text, newline=""))
+    ]
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _is_formula(cell: str) -> bool:
+    if not FORMULA.match(cell):
+        return False
+    try:
+        float(cell.lstrip("'"))
+    except ValueError:
+        return True
+    return False

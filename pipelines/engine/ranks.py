@@ -1,0 +1,123 @@
+"""What the processes of one command decide together: the main one reads and writes the disk, and tells the others.
+
+They talk over a gloo group of their own. It needs no GPU, a process that has died is noticed at once, and one that
+works for hours is waited for, where a barrier of the usual group gives up after minutes. torch is imported late, so
+that mistakes in a command for one process are reported at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common.errors import UserError
+
+# Where launchers, those of MPI among them, say how many processes they have started.
+SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+PATIENCE = timedelta(days=30)
+CHUNK = 2**28  # bytes sent at once
+
+T = TypeVar("T")
+
+
+def join() -> None:
+    """Form the group of the processes that were launched, if there are several."""
+    if max(int(os.environ.get(name, 1)) for name in SIZES) > 1:
+        from accelerate import PartialState
+
+        PartialState()
+
+
+def world() -> int:
+    """Return the number of processes in the group, 1 where none was formed."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed.get_world_size() if distributed and distributed.is_initialized() else 1
+
+
+def is_main() -> bool:
+    """Return whether this is the process that reads and writes the disk."""
+    return world() == 1 or sys.modules["torch.distributed"].get_rank() == 0
+
+
+def agree(function: Callable[[], T]) -> T:
+    """Call `function`, on all ranks, and return what it does; an error on any of them is raised on all."""
+    if world() == 1:
+        return function()
+    answer: Any = None
+    error, told = None, None
+    try:
+        answer = function()
+    except Exception as caught:
+        error, told = caught, (isinstance(caught, UserError), str(caught) or type(caught).__name__)
+    others = gather(told)
+    if error is not None:
+        raise error
+    for rank, other in enumerate(others):
+        if other is not None:
+            mendable, message = other
+            raise UserError(message) if mendable else RuntimeError(f"process {rank} failed: {message}")
+    return answer
+
+
+def gather(value: T) -> list[T]:
+    """Return the `value` of every rank, in their order."""
+    if world() == 1:
+        return [value]
+    from torch import distributed
+
+    values: list[Any] = [None] * world()
+    distributed.all_gather_object(values, value, group=group())
+    return values
+
+
+def on_main(function: Callable[[], T]) -> T:
+    """Call `function` on the main process alone; return on all ranks what it does, or raise its error on all."""
+    if world() == 1:
+        return function()
+    return gather(agree(lambda: function() if is_main() else None))[0]  # type: ignore[return-value]
+
+
+def read(path: Path) -> bytes:
+    """Return on all ranks the bytes of the main process's file `path`."""
+    if world() == 1:
+        return path.read_bytes()
+    import torch
+
+    size = on_main(lambda: path.stat().st_size)
+    if is_main() and size:
+        content = torch.from_file(str(path), size=size, dtype=torch.uint8)
+    else:
+        content = torch.empty(size, dtype=torch.uint8)
+    for chunk in content.split(CHUNK) if size else ():
+        torch.distributed.broadcast(chunk, 0, group=group())
+    return content.numpy().tobytes()
+
+
+@contextmanager
+def copy_of(folder: Path) -> Iterator[Path]:
+    """Yield the main process's `folder`, and on the other ranks a temporary copy of it."""
+    if world() == 1:
+        yield folder
+        return
+    names = on_main(lambda: sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else [])
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in names:
+            content = read(folder / name)
+            if not is_main():
+                (Path(temporary) / name).write_bytes(content)
+        yield folder if is_main() else Path(temporary)
+
+
+@functools.cache
+def group() -> Any:
+    """Return the group of all processes in which hosts talk to each other."""
+    from torch import distributed
+
+    return distributed.new_group(backend="gloo", timeout=PATIENCE)

@@ -1,0 +1,89 @@
+"""Sharded training (FSDP2): each process keeps a share of the weights, their gradients and the optimizers' state.
+
+A model needs to know nothing of it. Its weights are gathered together for each pass, or one layer at a time where it
+names the classes of its layers in `_no_split_modules`, as models of transformers do. All functions here leave a model
+that is not sharded as it is.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedType
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+
+from common.errors import UserError
+
+
+def prepare(accelerator: Accelerator, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Sequence[Any]:
+    """Return the prepared model and optimizers. Raises UserError for settings under which results would differ."""
+    if accelerator.distributed_type == DistributedType.FSDP:
+        plugin = accelerator.state.fsdp_plugin
+        _check(plugin, optimizers)
+        # Weights are gathered and gradients averaged in the type they are stored in, outputs stay what they are, and
+        # autocast picks the operations that compute in 16 bits: as with one process. Accelerate would round them all.
+        plugin.mixed_precision_policy = MixedPrecisionPolicy()
+        # A scalar cannot be split: each process keeps it whole, and `average_whole` sees to its gradient.
+        plugin.ignored_modules = [nn.ParameterList(p for p in model.parameters() if p.ndim == 0)]
+        # The loop changes no output in place.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    return accelerator.prepare(model, *optimizers)
+
+
+def _check(plugin: Any, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    refused = {
+        "fsdp_version: 1": (plugin.fsdp_version != 2, "fsdp_version: 2"),
+        # It picks modules by size, and gathers their weights only when they are called as a whole.
+        "fsdp_auto_wrap_policy: SIZE_BASED_WRAP": (
+            plugin.auto_wrap_policy is size_based_auto_wrap_policy,
+            "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
+        ),
+        "fsdp_cpu_ram_efficient_loading: true": (
+            plugin.cpu_ram_efficient_loading,
+            "fsdp_cpu_ram_efficient_loading: false",
+        ),
+    }
+    for given, (wrong, instead) in refused.items():
+        if wrong:
+            raise UserError(
+                f"{given} does not work here: write {instead} into the file that accelerate launch reads, as "
+                "accelerate_configs/fsdp.yaml has it"
+            )
+    if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
+        raise UserError(
+            "training.optimizer=muon needs whole matrices, which FSDP splits; use training.optimizer=adamw, or launch "
+            "with accelerate_configs/ddp.yaml"
+        )
+
+
+def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
+    """Average the gradients of parameters that are not split; FSDP has averaged all others."""
+    if not isinstance(model, FSDPModule):
+        return
+    gradients = [p.grad for p in model.parameters() if p.ndim == 0 and p.grad is not None]
+    if gradients:
+        means = accelerator.reduce(torch.stack(gradients), "mean")
+        torch._foreach_copy_(gradients, list(means.unbind()))
+
+
+@contextlib.contextmanager
+def whole(accelerator: Accelerator, model: nn.Module) -> Iterator[None]:
+    """Keep all weights gathered within the block, in which any method of the model may be called, by some ranks alone.
+
+    The weights must not change in it.
+    """
+    parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.reshard()
+            again = part is not model and accelerator.state.fsdp_plugin.reshard_after_forward
+            part.set_reshard_after_forward(again, recurse=False)

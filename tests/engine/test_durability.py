@@ -1,0 +1,131 @@
+"""Whatever happens at whatever change to the disk, --resume ends in the run of an undisturbed training."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import forked
+from tests.stages import ROOT
+
+FAULTS = ROOT / "tests/faults.py"
+WORDS = ["data.examples=50", "training.steps=4", "training.batch_size=8", "training.log_steps=2"]
+WORDS += ["training.checkpoint_steps=2", "training.validation_steps=2", "training.keep_checkpoints=1"]
+TIMES = ("time", "examples_per_s", "data_wait")
+RUN = Path("runs/waves/default")
+
+
+class Waves:
+    """Commands on a copy of the example workload, and what an undisturbed training leaves."""
+
+    def __init__(self, package, folder, processes):
+        self.package, self.processes = package, processes
+        done = self.train(folder, *WORDS, fault=("list", 0))
+        assert done.returncode == 0, done.stderr
+        self.changes = json.loads(done.stdout.splitlines()[-1])["changes"]
+        self.left = left(folder)
+
+    def train(self, folder, *words, fault=()):
+        """Run train.py in `folder`, which is made, with a fault (kind, number) if one is given."""
+        folder.mkdir(parents=True, exist_ok=True)
+        script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.package]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment |= {"ACCELERATE_USE_CPU": "true"} if self.processes > 1 else {}
+        return forked.run([*map(str, script), *words], folder, environment, self.processes)
+
+    def resume(self, folder):
+        """Resume, by nothing but the run's name where the run is known."""
+        done = self.train(folder, "--resume", *([] if (folder / RUN / "config.yaml").exists() else WORDS))
+        assert done.returncode == 0, done.stderr
+        return done
+
+
+def left(folder):
+    """What training left in `folder`: {path: contents}, without times, and without what tells of each start."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+    return {name: contents(path) for name, path in found.items() if path.name != "provenance.json"}
+
+
+def contents(path):
+    """What is in a file, as far as an undisturbed training and a resumed one have to agree; None for a folder."""
+    if path.is_dir():
+        return None
+    if path.suffix == ".pt":  # equal objects may be pickled to other bytes
+        return flat(torch.load(path, weights_only=True))
+    if path.name == "manifest.json" and path.parent.name.startswith("step-"):
+        return sorted(json.loads(path.read_text()))
+    if path.name != "metrics.jsonl":
+        return path.read_bytes()
+    records = map(json.loads, path.read_text().splitlines())
+    return [{key: value for key, value in entry.items() if key not in TIMES} for entry in records]
+
+
+def flat(value):
+    """What == compares, in place of tensors, lists and tuples within dictionaries and lists."""
+    if isinstance(value, dict):
+        return {key: flat(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [flat(inner) for inner in value]
+    return (value.dtype, value.tolist()) if isinstance(value, torch.Tensor) else value
+
+
+def waves_of(processes):
+    """Fixture: one of the class above for so many processes."""
+
+    @pytest.fixture(scope="module")
+    def waves(tmp_path_factory):
+        package = tmp_path_factory.mktemp("package") / "waves"
+        shutil.copytree(ROOT / "tests/example_workload", package, ignore=shutil.ignore_patterns("__pycache__"))
+        return Waves(package, tmp_path_factory.mktemp("calm"), processes)
+
+    return waves
+
+
+one, two = waves_of(1), waves_of(2)
+
+
+def some(changes, kind):
+    """Positions, from 1, of the changes that a fast test samples, others for each kind of fault."""
+    kinds = ("kill", "ENOSPC", "EACCES", "EIO")
+    return range(3 + 17 * kinds.index(kind), len(changes) + 1, 131)
+
+
+def check(waves, folder, kind, number):
+    """Disturb the change `number` and resume."""
+    case = f"{kind} at {number}: {waves.changes[number - 1]}"
+    done = waves.train(folder, *WORDS, fault=(kind, number))
+    if kind == "kill":
+        assert done.returncode != 0, case
+    elif done.returncode:
+        assert waves.processes > 1 or done.returncode == 2, (case, done.stderr)
+        assert "Traceback" not in done.stderr, (case, done.stderr)
+        named = re.search("error: cannot write (.*?): ", done.stderr)[1]
+        changed = waves.changes[number - 1].partition(" ")[2]
+        paths = [re.sub(r"/\.([^/]*)\.(tmp|old)\b", r"/\1", path) for path in (named, changed)]
+        assert os.path.commonpath(paths) in paths, (case, done.stderr)  # the file, or a folder that is written at once
+    else:  # nothing that matters
+        assert left(folder).items() >= waves.left.items(), case
+    resumed = waves.resume(folder)
+    now = left(folder)
+    assert now.keys() == waves.left.keys(), (case, now.keys() ^ waves.left.keys(), resumed.stderr)
+    assert [name for name in now if now[name] != waves.left[name]] == [], (case, resumed.stderr)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EACCES", "EIO"])
+def test_a_fault_at_some_changes_to_the_disk_costs_nothing(one, tmp_path, kind):
+    for number in some(one.changes, kind):
+        check(one, tmp_path / str(number), kind, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EACCES", "EIO"])
+@pytest.mark.parametrize("processes", ["one", "two"])
+def test_a_fault_at_any_change_to_the_disk_costs_nothing(request, tmp_path, processes, kind):
+    waves = request.getfixturevalue(processes)
+    for number in range(1, len(waves.changes) + 1):
+        check(waves, tmp_path / str(number), kind, number)
