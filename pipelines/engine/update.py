@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
-from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
@@ -20,7 +19,7 @@ from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
 from pipelines.engine import checkpoints, ranks, sharding
-from pipelines.engine.batches import Order, check_divides, stream
+from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
 from pipelines.engine.optim import OPTIMIZERS, learning_rate, total_steps
@@ -113,7 +112,7 @@ class Updater:
             with self._alone():
                 self._backward(self._loss(items, batch))
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if self.accelerator.distributed_type not in PLAIN:
                 raise self._cannot_agree("forward") from error
@@ -180,7 +179,7 @@ class Updater:
                     if remaining:
                         self._backward(part.loss)
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 self._fail(part, error)
                 break
@@ -237,7 +236,7 @@ class Updater:
             with self.accelerator.trigger_sync_in_backward(self.model):
                 return self._backward(loss)
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if self.accelerator.num_processes > 1:
                 raise self._cannot_agree("backward") from error
@@ -331,13 +330,6 @@ class Updater:
             f"there on is kept and {kept}. Try a lower training.learning_rate or more training.warmup_steps under "
             "another --name"
         )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device's or the host's memory ran out."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, Exception) and should_reduce_batch_size(error)
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:
