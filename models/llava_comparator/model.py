@@ -16,7 +16,8 @@ from models.llava_comparator.saving import built_processor, check_equal, empty, 
 from models.vision_tower import AT_ONCE as IMAGES_AT_ONCE
 from models.vision_tower import Base, Sight, layers_of, leave_out, quietly
 
-KEPT_AT_ONCE = 64  # pairs whose keys and values are held at once: a 7B model's take 0.3 GB per pair
+KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
+KEPT_BYTES = 8 * 2**30  # and at most so much of them: those of a pair take 0.6 GiB in a 7B model
 
 
 class LlavaComparator(Comparator):
@@ -175,7 +176,7 @@ class LlavaComparator(Comparator):
             tokens = self.project(encoded).to(self.base.dtype)
             return self._ask(torch.cat([self._begin(tokens[first]), self._go_on(tokens[second])], 1))
         order, logits = first.argsort(stable=True), []
-        for rows in order.split(KEPT_AT_ONCE):
+        for rows in order.split(self._kept_at_once(encoded.shape[1])):
             used, places = torch.cat([first[rows], second[rows]]).unique(return_inverse=True)
             # Only these images' tokens, because each takes 5 MB in a 7B model.
             tokens = self.project(encoded[used]).to(self.base.dtype)
@@ -185,6 +186,16 @@ class LlavaComparator(Comparator):
             begun.past_key_values.batch_select_indices(which)
             logits.append(self._ask(self._go_on(tokens[other]), begun.past_key_values))
         return torch.cat(logits)[order.argsort()]
+
+    def _kept_at_once(self, tokens: int) -> int:
+        """Return how many pairs' keys and values are held at once, of images of `tokens` each before pooling."""
+        text = self.base.config.text_config
+        heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        length = 2 * (tokens // 4 if self.config.pool else tokens)
+        length += len(self.ids_before) + len(self.ids_between) + len(self.ids_after)
+        pair = 2 * text.num_hidden_layers * heads * width * length * self.base.dtype.itemsize
+        return min(KEPT_AT_ONCE, max(1, KEPT_BYTES // pair))
 
     def _begin(self, image: Tensor) -> Tensor:
         """Return embeddings (P, ..., D) of the prompt up to the end of the first image (P, T, D)."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from accelerate.utils import send_to_device
+from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -117,8 +118,20 @@ class _Indexed(Dataset):
         return items, self.source.batch(items)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the device's or the host's memory ran out."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, Exception) and should_reduce_batch_size(error)
+
+
 def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
-    """Return a function that maps over the items of a finite source with all processes of the accelerator."""
+    """Return a function that maps over the items of a finite source with all processes of the accelerator.
+
+    Where memory runs out, a batch is halved until it fits, and later batches are as small. Sharded models ask for the
+    same number of calls on all ranks, so there the lack of memory is raised.
+    """
+    sharded = accelerator.distributed_type == DistributedType.FSDP
 
     @torch.no_grad()
     def map_items(
@@ -132,9 +145,24 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
         mine = torch.arange(local) + local * accelerator.process_index
         plan = ((start + mine).masked_fill(start + mine >= source.size, 0) for start in starts)
         chunks: dict[str, list[Tensor]] = {}
-        for _, batch in stream(source, plan, accelerator.device):
-            with accelerator.autocast():
-                found = function(batch)
+        fits = local
+
+        def results(items: Tensor, batch: Any) -> Mapping[str, Tensor]:
+            nonlocal fits
+            if len(items) <= fits:
+                try:
+                    with accelerator.autocast():
+                        return function(batch)
+                except (RuntimeError, MemoryError) as error:
+                    if sharded or len(items) == 1 or not is_out_of_memory(error):
+                        raise
+                fits = math.ceil(len(items) / 2)  # out of the handler, which keeps what did not fit
+            device = accelerator.device
+            found = [results(part, send_to_device(source.batch(part), device)) for part in items.split(fits)]
+            return {name: torch.cat([part[name] for part in found]) for name in found[0]}
+
+        for items, batch in stream(source, plan, accelerator.device):
+            found = results(items, batch)
             for name, values in found.items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
-from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
@@ -20,7 +19,7 @@ from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
 from pipelines.engine import ranks, sharding
-from pipelines.engine.batches import Order, check_divides, stream
+from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
 from pipelines.engine.optim import OPTIMIZERS, learning_rate, total_steps
@@ -118,7 +117,7 @@ class Updater:
             with self._alone():
                 self._backward(self._loss(items, batch))
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if self.accelerator.distributed_type not in PLAIN:
                 raise self._cannot_agree("forward") from error
@@ -185,7 +184,7 @@ class Updater:
                     if remaining:
                         self._backward(part.loss)
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 self._fail(part, error)
                 break
@@ -242,7 +241,7 @@ class Updater:
             with self.accelerator.trigger_sync_in_backward(self.model):
                 return self._backward(loss)
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if self.accelerator.num_processes > 1:
                 raise self._cannot_agree("backward") from error
@@ -330,13 +329,6 @@ class Updater:
         if math.isfinite(norm if self.accelerator.scaler is None else loss):
             return
         raise NotFinite(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device's or the host's memory ran out."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, Exception) and should_reduce_batch_size(error)
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.engine.batches import Order, Resident, stream
+from pipelines.engine.batches import Order, Resident, mapper, stream
 from pipelines.engine.update import smaller
 
 
@@ -66,3 +67,35 @@ def test_a_smaller_micro_batch_divides_and_is_at_most_half(local, micro):
     if size:
         assert local % size == 0
         assert size <= micro // 2
+
+
+def test_mapping_goes_on_with_smaller_batches_where_memory_runs_out():
+    accelerator, asked = Accelerator(cpu=True), []
+
+    def doubled(batch):
+        asked.append(len(batch["x"]))
+        if len(batch["x"]) > 3:
+            raise torch.OutOfMemoryError("pretended")
+        return {"x": 2 * batch["x"]}
+
+    for kind in (Resident, _Loaded):
+        asked.clear()
+        found = mapper(accelerator)(kind({"x": torch.arange(21)}, torch.device("cpu")), doubled, batch_size=10)
+        assert torch.equal(found["x"], 2 * torch.arange(21))
+        assert asked[:3] == [10, 5, 3]
+        assert max(asked[3:]) == 3  # what does not fit is not tried again
+
+
+def test_one_item_that_does_not_fit_and_other_errors_are_raised():
+    source = Resident({"x": torch.arange(4)}, torch.device("cpu"))
+
+    def fail(error):
+        def function(batch):
+            raise error
+
+        return lambda: mapper(Accelerator(cpu=True))(source, function)
+
+    with pytest.raises(torch.OutOfMemoryError, match="pretended"):
+        fail(torch.OutOfMemoryError("pretended"))()
+    with pytest.raises(RuntimeError, match="shapes"):
+        fail(RuntimeError("shapes"))()

@@ -1,5 +1,7 @@
 """One update: its gradient is the mean over all examples, however they are cut, and what goes wrong changes nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -140,3 +142,20 @@ def test_a_loss_that_is_not_finite_is_named_and_the_weights_stay(updater_of):
 
 def test_a_smaller_micro_batch_divides_the_batch():
     assert [smaller(size, 12) for size in (12, 6, 4, 3, 2, 1)] == [6, 3, 2, 1, 1, None]
+
+
+def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_stays(updater_of, monkeypatch, capsys):
+    updater = updater_of({"out_of_memory_above": 4})
+    before, size = weights(updater), updater.progress.micro_batch_size
+    assert size == 16  # a CPU is not tried
+    device = SimpleNamespace(type="cuda", index=0)
+    monkeypatch.setattr(type(updater.accelerator), "device", property(lambda self: device))
+    seeds = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
+    updater.progress.micro_batch_size = 0
+    updater.choose_micro_batch_size()
+    assert updater.progress.micro_batch_size == 4
+    assert len(set(seeds)) == 1  # trials of the same step and items draw the same
+    assert "out of memory with 8 examples at once; going on with 4" in capsys.readouterr().err
+    assert not any(change.any() for change in difference(updater, before))
+    assert not any(p.grad is not None and p.grad.any() for p in updater.parameters)

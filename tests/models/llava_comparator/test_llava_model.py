@@ -7,6 +7,7 @@ import torch
 
 from models import io
 from models.comparator.interface import Comparator
+from models.llava_comparator import model as llava_model
 from tests.models.llava_comparator.tiny_llava import TINY, make, some_images, trained
 from tests.models.tiny import disturb
 
@@ -71,6 +72,21 @@ def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert sum(rows for rows, _ in lengths[::2]) <= 7 + 2  # beginnings; one at the border of two chunks is read twice
     assert sum(rows for rows, _ in lengths[1::2]) == 150
+    caches = []
+    cat = torch.cat
+
+    def kept(tensors, dim=0):
+        found = cat(tensors, dim)
+        if found.dim() == 4:  # a layer's keys, or its values, of all pairs
+            caches.append(2 * TINY["layers"] * found.numel() * found.element_size())
+        return found
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llava_model, "KEPT_BYTES", 200_000)
+        patch.setattr(torch, "cat", kept)
+        fewer = model.compare_encoded(encoded, first, second)
+    torch.testing.assert_close(fewer, expected, rtol=1e-4, atol=1e-5)
+    assert 100_000 < max(caches) <= 200_000
 
 
 @pytest.mark.slow

@@ -1,0 +1,103 @@
+"""The command that measures GPU figures: what it keeps of parts that fail, what it writes, and a dry run of it."""
+
+import json
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.forked import until
+from tests.gpu import figures, tables
+from tests.gpu.machine import Machine
+from tests.stages import ROOT
+
+RECORDS = [
+    {
+        "part": "cvrp tf32",
+        "figures": {"examples_per_s": 2000.0, "targets_per_s": 2000.0, "targets_per_s, hardware.tf32=false": 1500.0},
+    },
+    {
+        "part": "cvrp bf16",
+        "figures": {"examples_per_s": 4321.0, "peak_memory_gib": 1.25, "model_flops_utilisation": 0.3},
+    },
+    {"part": "routing 20 bf16", "figures": {"examples_per_s": 900.0}},
+    {"part": "routing 20 RL4CO", "figures": {"examples_per_s": 300.0}},
+    {"part": "llava-1.5-7b", "failed": "out of memory"},
+    {"part": "kills", "figures": {"kills": 20, "same_bits": True}},
+]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    machine = Machine(str(tmp_path), str(tmp_path / "site"), tmp_path / "log", dry=True)
+    machine.ends = time.monotonic() + 60
+    return machine
+
+
+def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
+    path = tmp_path / "page.md"
+    marks = "\n\n".join(f"<!-- gpu: {name} -->old<!-- end -->" for name in tables.TABLES)
+    path.write_text(f"before\n\n{marks}\n\nafter\n")
+    for _ in range(2):  # filling again changes nothing
+        tables.fill([{**record, "device": "Imaginary GPU"} for record in RECORDS], [path])
+        text = path.read_text()
+        assert text.startswith("before\n\n<!-- gpu: throughput -->\nOn Imaginary GPU, by")
+        assert text.endswith("<!-- end -->\n\nafter\n")
+        assert "| `cvrp` | not measured | 1,500 | 2,000 | 4,321 | 1.25 | 0.3 |" in text
+        assert "| 20 | 900 | 300 (3.0x) | not measured | not measured |" in text
+        assert "| not measured | not measured | not measured |" in text  # LLaVA
+        assert "| 20: yes |" in text
+
+
+def test_a_part_that_fails_is_recorded_and_the_next_one_measured(machine, tmp_path, monkeypatch):
+    def parts(dry):
+        return {
+            "broken": (9, lambda machine: machine.run("-c", "raise SystemExit('no such thing')")),
+            "slow": (1, lambda machine: machine.run("-c", "import time; time.sleep(60)")),
+            "good": (9, lambda machine: {"answer": int(machine.run("-c", "print(6 * 7)"))}),
+            "known": (9, lambda machine: {"answer": 0}),
+        }
+
+    monkeypatch.setattr(figures, "parts", parts)
+    machine.device, out = lambda: "CPU", tmp_path / "out.jsonl"
+    out.write_text(json.dumps({"part": "known", "device": "CPU"}) + "\n")
+    figures.measure(machine, out, 60, None)
+    known, broken, slow, good = map(json.loads, out.read_text().splitlines())
+    assert "no such thing" in broken["failed"]
+    assert "took too long" in slow["failed"]
+    assert slow["seconds"] < 9
+    assert (good["figures"], good["device"]) == ({"answer": 42}, "CPU")
+    assert known["part"] == "known"
+
+
+def test_without_a_gpu_only_a_dry_run_is_made(machine, tmp_path):
+    machine.dry, machine.device = False, lambda: "CPU"
+    with pytest.raises(SystemExit, match="torch sees no GPU here; --dry-run"):
+        figures.measure(machine, tmp_path / "out.jsonl", 60, None)
+
+
+def test_what_a_command_started_ends_with_it(machine):
+    sleeping = "[sys.executable, '-c', 'import time; time.sleep(99)']"
+    process = machine.start(
+        "-c",
+        f"import subprocess, sys; print(subprocess.Popen({sleeping}).pid, flush=True); import time; time.sleep(99)",
+    )
+    child = int(process.stdout.readline())
+    machine.kill(process)
+    assert until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", 10)
+
+
+@pytest.mark.slow
+def test_a_dry_run_measures_every_part_on_the_cpu(tmp_path):
+    out = tmp_path / "dry.jsonl"
+    command = [sys.executable, str(ROOT / "tests/gpu/figures.py"), "--dry-run", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {entry["part"]: entry for entry in map(json.loads, out.read_text().splitlines())}
+    assert found.keys() == figures.parts(dry=True).keys()
+    failed = {part for part, entry in found.items() if "failed" in entry}
+    assert failed <= {"two GPUs", "routing 20 RL4CO", "routing 20 RL4CO fp32"}, found
+    assert found["same bits"]["figures"] == {"cvrp": True}
+    assert found["kills"]["figures"]["same_bits"]
