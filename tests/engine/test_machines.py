@@ -1,15 +1,19 @@
 """Two processes with a folder each, as two machines without a shared disk: what is on the first one's disk decides."""
 
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
 from tests import forked
 from tests.engine.test_durability import FAULTS, RUN, WORDS, left
 from tests.stages import ROOT, refused
+from tests.test_own_workload import MANY
 
 SECONDS = 60  # in which a command ends on all machines; on an idle one a refusal takes less than 10
 
@@ -17,9 +21,11 @@ SECONDS = 60  # in which a command ends on all machines; on an idle one a refusa
 class Machines:
     """Two folders that stand for machines, and commands that are started on both at once."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, more=""):
         self.package = folder / "waves"
         shutil.copytree(ROOT / "tests/example_workload", self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        with (self.package / "__init__.py").open("a") as file:
+            file.write(more)
         self.folders = [folder / "first", folder / "second"]
         for machine in self.folders:
             machine.mkdir()
@@ -64,7 +70,8 @@ def test_a_machine_without_the_data_is_refused_with_what_to_do(machines):
     first, second = machines.folders
     assert not (second / "runs").exists()
     shutil.copytree(first / "data", second / "data")
-    machines.done("train.py", *WORDS)
+    ((_, _, said), _) = machines.done("train.py", *WORDS)
+    assert "batch 8 = 2 process(es)" in said
     assert not (second / "runs").exists()
     machines.refused("train.py", *WORDS, says=["exists: continue it with --resume"])
 
@@ -88,3 +95,66 @@ def test_the_first_machines_disk_is_what_is_resumed_and_evaluated(machines, tmp_
     ((_, said, _), _) = machines.done("evaluate.py")
     assert "last value again" in said
     machines.refused("train.py", "--resume", "training.steps=8", says=["disk is full"], fault=("ENOSPC", 30))
+
+
+@pytest.mark.slow
+def test_members_need_a_disk_that_all_machines_share(tmp_path):
+    machines = Machines(tmp_path, MANY)
+    machines.run("train.py", *WORDS)
+    first, second = machines.folders
+    shutil.copytree(first / "data", second / "data")
+    machines.refused("train.py", *WORDS, says=["does not see runs/waves/default", "shared disk", "--only"])
+
+
+@pytest.fixture
+def training(tmp_path):
+    """Two machines that have begun a training of many steps; returns them and their two processes."""
+    machines = Machines(tmp_path)
+    machines.run("train.py", *WORDS)
+    first, second = machines.folders
+    shutil.copytree(first / "data", second / "data")
+    processes = machines.start("train.py", *WORDS, "--name", "long", "training.steps=100000")
+    assert forked.until(lambda: len(records(first)) > 5, SECONDS), processes[0].output()
+    yield machines, processes
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for stream in process.streams:
+            stream.close()
+
+
+def records(folder):
+    path = folder / "runs/waves/long/metrics.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_a_signal_to_one_process_stops_all_of_them_and_saves(training, number):
+    machines, processes = training
+    processes[1].send_signal(number)
+    assert [process.finish(SECONDS) for process in processes] == [128 + number] * 2
+    assert re.search(rf"stopped by {number.name} after step (\d+); go on with --resume", processes[0].output()[1])
+    assert list((machines.folders[0] / "runs/waves/long/checkpoints").iterdir())
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_other(training):
+    _, processes = training
+    processes[1].send_signal(signal.SIGKILL)
+    assert processes[0].finish(SECONDS) == 1
+    assert "Connection closed by peer" in processes[0].output()[1]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_halted_for_a_minute_goes_on(training):
+    machines, processes = training
+    processes[1].send_signal(signal.SIGSTOP)
+    time.sleep(2)
+    halted = len(records(machines.folders[0]))
+    time.sleep(60)
+    assert len(records(machines.folders[0])) == halted
+    processes[1].send_signal(signal.SIGCONT)
+    assert forked.until(lambda: len(records(machines.folders[0])) > halted + 5, SECONDS)
+    processes[0].send_signal(signal.SIGTERM)
+    assert [process.finish(SECONDS) for process in processes] == [128 + signal.SIGTERM] * 2
