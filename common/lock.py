@@ -71,7 +71,8 @@ def _taken(path: Path, descriptor: int) -> bool:
     try:
         if sys.platform == "win32":
             raise OSError(errno.ENOSYS, "no such locks")
-        # As this process's, not as the open file's: a child that outlives it does not keep the lock.
+        # As this process's, not as the open file's: a child that outlives it does not keep the lock. The process loses
+        # it, too, if it opens the file again and closes it.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):

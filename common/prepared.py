@@ -4,6 +4,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ def prepare(
     `inputs` lists the user's files that the data come from. Another process that prepares data of the same name is
     waited for. Raises UserError if one of those files has changed since.
     """
+    lock = folder.parent / ".lock"
+    if lock.exists() and (folder / MANIFEST).exists():
+        with suppress(UserError), held(lock):  # of a process that was killed, if of no other
+            tidy(folder.parent)
     if not (folder / MANIFEST).exists() and _made(folder, section, write, inputs):
         return _manifest(folder)
     manifest = _manifest(folder)

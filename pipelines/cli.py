@@ -102,8 +102,7 @@ def decided(decide: Callable[[], Config]) -> Config:
     """
     from pipelines.doctor.launch import check_world
 
-    ranks.join()
-    check_world(ranks.world())
+    check_world(ranks.join())
     return ranks.on_main(decide)
 
 

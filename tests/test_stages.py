@@ -171,6 +171,7 @@ def test_one_process_and_two_processes_train_the_same(tmp_path):
         words = [*TINY, "--name", name, "training.steps=20"]
         done = stage(tmp_path, "train.py", *words, processes=processes, ACCELERATE_USE_CPU="true")
         assert done.returncode == 0, done.stderr
+        assert f"batch 8 = {processes} process(es)" in done.stderr
     one, two = tmp_path / "runs/cvrp/one", tmp_path / "runs/cvrp/two"
     norms = [records(run, "train/grad_norm")[1] for run in (one, two)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
@@ -184,6 +185,28 @@ def test_a_run_of_two_processes_resumes_on_one(tmp_path):
     done = stage(tmp_path, "train.py", "--resume", "training.steps=12")
     assert done.returncode == 0, done.stderr
     assert "resumed from runs/cvrp/default/checkpoints/step-000006" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_processes_resume_a_task_whose_state_holds_tensors(tmp_path):
+    words = [*TINY, "training.baseline=rollout"]
+    for name, steps in (("calm", [12]), ("stopped", [6, 12])):
+        for count in steps:
+            resume = ["--resume"] if count != steps[0] else words
+            done = stage(
+                tmp_path,
+                "train.py",
+                *resume,
+                "--name",
+                name,
+                f"training.steps={count}",
+                "training.schedule=constant",
+                processes=2,
+                ACCELERATE_USE_CPU="true",
+            )
+            assert done.returncode == 0, done.stderr
+    calm, stopped = (records(tmp_path / "runs/cvrp" / name, "train/cost") for name in ("calm", "stopped"))
+    assert calm == stopped
 
 
 def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):

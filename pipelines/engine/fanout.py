@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ from common.errors import MembersFailed, Stopped, UserError
 from common.files import write_json
 from common.machine import cores
 from common.signals import StopRequest, end_with_parent
+from pipelines.engine import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
@@ -55,7 +57,7 @@ class Job:
         """Return whether the member was trained to the end under exactly this config."""
         run, config = self.run.member(member), self.configs[member]
         outcome = run.outcome()
-        done = outcome is not None and outcome["state"] == "done" and run.best.is_dir()
+        done = outcome is not None and outcome["state"] == "done" and run.best.is_dir() and run.last.is_dir()
         return done and run.config(type(config)) == config
 
 
@@ -86,32 +88,56 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
     # are keeps the weights the same.
     job = replace(job, configs={name: _of_one_thread(config) for name, config in job.configs.items()})
-    done = {name for name in names if job.resume and job.is_done(name)}
-    rank, world = accelerator.process_index, accelerator.num_processes
-    waiting = [name for name in names if name not in done][rank::world]
-    accelerator.wait_for_everyone()  # all have seen what is done before anything changes
-    for name in waiting:
-        job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
-    accelerator.wait_for_everyone()  # so that an outcome found from here on is of this training
-    if done:
-        accelerator.print(f"{len(done)} of {len(names)} members are done")
-    number = _Pool(job, accelerator.device).train(waiting)
-    for name in waiting:
-        if number and job.run.member(name).outcome() is None:  # it was never begun
-            write_json(job.run.member(name).outcome_file, {"state": "stopped", "reason": "it was not begun"})
-    # Not by a barrier alone: those give up after minutes, and another rank may train for hours.
-    while not all(job.run.member(name).outcome_file.is_file() for name in names):
-        time.sleep(0.2)
-    accelerator.wait_for_everyone()
-    outcomes = {name: job.run.member(name).outcome() or {} for name in names}
-    if accelerator.is_main_process:
+
+    def begin() -> list[str]:
+        waiting = [name for name in names if not (job.resume and job.is_done(name))]
+        for name in waiting:
+            job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+        return waiting
+
+    waiting = ranks.on_main(begin)
+    _check_shared(job.run)
+    if len(waiting) < len(names):
+        accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
+    mine = waiting[accelerator.process_index :: accelerator.num_processes]
+    # The ranks wait for each other here, as long as it takes.
+    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device).train(mine)))
+    number = next((number for number in numbers if number), None)
+
+    def end() -> dict[str, dict[str, Any]]:
+        outcomes = {}
+        for name in names:
+            run = job.run.member(name)
+            if run.outcome() is None:  # a signal came first
+                write_json(run.outcome_file, {"state": "stopped", "reason": "it was not begun"})
+            outcomes[name] = run.outcome() or {}
         write_json(job.run.folder / "members.json", outcomes)
+        return outcomes
+
+    outcomes = ranks.on_main(end)
     if number:
         raise Stopped(number, "; members that were being trained are saved")
     failed = {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}
     if failed:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise MembersFailed(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
+
+
+def _check_shared(run: Run) -> None:
+    """Raise UserError if the ranks do not share the disk: a member is a folder, where its rank can write."""
+    if ranks.world() == 1:
+        return
+    path = run.provenance_file  # of this start, as the time in it tells
+    begun = ranks.on_main(path.read_bytes)
+
+    def check() -> None:
+        if not path.is_file() or path.read_bytes() != begun:
+            raise UserError(
+                f"{socket.gethostname()} does not see {run.folder} of the first machine: start on all machines from "
+                "one folder on a shared disk, or train some of the members on each of them, by itself, with --only"
+            )
+
+    ranks.agree(check)
 
 
 def _of_one_thread(config: BaseConfig) -> BaseConfig:
@@ -214,7 +240,8 @@ def _work(job: Job, member: str, device: str) -> None:
         workload = job.find()
         accelerator = make_accelerator(config, run)
         facts = {"folder": str(job.folder)}
-        progress = train(workload, config, job.folder, facts, run, accelerator, job.resume)
+        with run.held():
+            progress = train(workload, config, job.folder, facts, run, accelerator, job.resume)
         outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
         outcome |= {"best_step": progress.best_step, "step": progress.step}
     except UserError as error:

@@ -27,12 +27,14 @@ CHUNK = 2**28  # bytes sent at once
 T = TypeVar("T")
 
 
-def join() -> None:
-    """Form the group of the processes that were launched, if there are several."""
-    if max(int(os.environ.get(name, 1)) for name in SIZES) > 1:
-        from accelerate import PartialState
+def join() -> int:
+    """Form the group of the processes that were launched, if there are several; return how many Accelerate sees."""
+    if max(int(os.environ.get(name, 1)) for name in SIZES) == 1:
+        return 1
+    from accelerate import PartialState
+    from accelerate.utils import parse_flag_from_env
 
-        PartialState()
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU")).num_processes
 
 
 def world() -> int:

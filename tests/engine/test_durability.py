@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.lock import held
 from tests import forked
-from tests.stages import ROOT
+from tests.stages import ROOT, refused
 
 FAULTS = ROOT / "tests/faults.py"
 WORDS = ["data.examples=50", "training.steps=4", "training.batch_size=8", "training.log_steps=2"]
@@ -26,6 +27,7 @@ class Waves:
         self.package, self.processes = package, processes
         done = self.train(folder, *WORDS, fault=("list", 0))
         assert done.returncode == 0, done.stderr
+        self.calm = folder
         self.changes = json.loads(done.stdout.splitlines()[-1])["changes"]
         self.left = left(folder)
 
@@ -120,6 +122,64 @@ def check(waves, folder, kind, number):
 def test_a_fault_at_some_changes_to_the_disk_costs_nothing(one, tmp_path, kind):
     for number in some(one.changes, kind):
         check(one, tmp_path / str(number), kind, number)
+
+
+@pytest.fixture
+def trained(one, tmp_path):
+    """A copy of the folder in which `one` has trained."""
+    return shutil.copytree(one.calm, tmp_path / "trained")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("which", ["best", "last"])
+@pytest.mark.parametrize("spoil", [lambda model: shutil.rmtree(model), lambda model: flip(model / "model.safetensors")])
+def test_resume_of_a_finished_run_mends_its_models_and_says_so(one, trained, which, spoil):
+    assert "nothing to do: 4 of 4 steps are done" in one.resume(trained).stderr
+    spoil(trained / RUN / "model" / which)
+    said = one.resume(trained).stderr
+    assert f"{RUN}/model/{which} was not " in said
+    assert "nothing to do" not in said
+    assert left(trained) == one.left
+
+
+def test_a_best_model_that_cannot_be_brought_back_is_said_to_be_lost(one, trained):
+    (checkpoint,) = (trained / RUN / "checkpoints").iterdir()
+    shutil.rmtree(checkpoint / "best")  # as in a checkpoint of before there were copies
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    kept = {name: digest for name, digest in manifest.items() if not name.startswith("best/")}
+    (checkpoint / "manifest.json").write_text(json.dumps(kept))
+    assert "nothing to do" in one.resume(trained).stderr
+    shutil.rmtree(trained / RUN / "model/best")
+    assert "the best model so far, of step 4, is lost" in one.resume(trained).stderr
+
+
+def test_a_second_process_is_refused_and_told_who_trains(one, trained, tmp_path):
+    before = left(trained)
+    with held(trained / RUN / ".lock"):
+        refused(one.train(trained, "--resume"), f"{RUN} is being written by process {os.getpid()} on ")
+    assert left(trained) == before
+
+
+def test_a_slip_in_the_name_of_a_run_to_resume_is_refused(one, trained):
+    refused(one.train(trained, "--resume", "--name", "defualt"), "did you mean --name default?", "leave out --resume")
+    assert left(trained) == one.left
+    assert (
+        "there is no run runs/waves/default-2 yet, so it begins"
+        in one.train(trained, "--resume", "--name", "default-2", *WORDS, "training.steps=1").stderr
+    )
+
+
+def test_a_run_of_which_nothing_came_may_be_begun_again_with_other_words(one, tmp_path):
+    refused(one.train(tmp_path, *WORDS, "training.micro_batch_size=3"), "does not divide")
+    refused(one.train(tmp_path, "--resume", "training.micro_batch_size=4"), "training.micro_batch_size: 3 -> 4")
+    assert one.train(tmp_path, *WORDS).returncode == 0
+    assert left(tmp_path) == one.left
+    refused(one.train(tmp_path, *WORDS), "the run runs/waves/default exists")
 
 
 @pytest.mark.slow

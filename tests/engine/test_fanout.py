@@ -111,6 +111,7 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
         write_outcome(run, {"state": "failed" if name == "failed" else "done", "reason": ""})
         if name != "no-model":
             run.best.mkdir(parents=True)
+            run.last.mkdir(parents=True)
     configs["other"] = config_of({"learning_rate": 0.5})
     accelerator = FakeAccelerator()
     pool.outcomes = {name: {"state": "done"} for name in configs if name != "same"}

@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 
 from tests import forked
+from tests.engine import toy as toy_module
 
 TOY = Path(__file__).with_name("toy.py")
 
@@ -193,3 +194,53 @@ def test_a_read_only_run_folder_is_a_clear_error_and_leaves_earlier_checkpoints(
     assert "read-only" in done.stderr
     assert "Traceback" not in done.stderr
     assert same(weights(disk, "fixed"), before)
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """The toy in this process; returns a function that trains it and one that reads its records."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(toy_module.io, "save", toy_module.io.save)  # put back what training replaces
+    return lambda name, **training: toy_module.train(name, training, {}, resume=training.pop("resume", False))
+
+
+def test_a_validation_that_fails_costs_no_training_and_is_made_again(tmp_path, alone, monkeypatch):
+    training = {"steps": 6, "checkpoint_steps": 3, "validation_steps": 3}
+    alone("calm", **training)
+    score, calls = toy_module.ToyTask.score, []
+
+    def fails(task, model, batch):
+        calls.append(None)
+        if len(calls) == 1:
+            raise RuntimeError("pretended")
+        return score(task, model, batch)
+
+    monkeypatch.setattr(toy_module.ToyTask, "score", fails)
+    with pytest.raises(RuntimeError, match="pretended"):
+        alone("failed", **training)
+    assert [path.name for path in (tmp_path / "runs/toy/failed/checkpoints").iterdir()] == ["step-000003"]
+    alone("failed", **training, resume=True)
+    assert same(weights(tmp_path, "failed"), weights(tmp_path, "calm"))
+    for key in ("train/loss", "val/error"):
+        assert records(tmp_path, "failed", key) == records(tmp_path, "calm", key)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_validation_that_gives_no_number_is_said_and_is_never_the_best(tmp_path, alone, monkeypatch, capsys, value):
+    calls = []
+
+    def score(task, model, batch):
+        if batch["item"][0] == 0:
+            calls.append(None)
+        return {"error": torch.full((len(batch["x"]),), 1.0 if len(calls) == 2 else value)}
+
+    monkeypatch.setattr(toy_module.ToyTask, "score", score)
+    alone("lost", steps=6, checkpoint_steps=2, validation_steps=2)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "val/error" in line]
+    assert [line.partition("(")[2] for line in lines] == [
+        "val/error is no number: not the best)",
+        "best so far)",
+        "val/error is no number: not the best)",
+    ]
+    progress = json.loads((tmp_path / "runs/toy/lost/checkpoints/step-000006/progress.json").read_text())
+    assert (progress["best"], progress["best_step"], progress["stale"]) == (1, 4, 1)

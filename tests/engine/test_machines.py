@@ -1,0 +1,160 @@
+"""Two processes with a folder each, as two machines without a shared disk: what is on the first one's disk decides."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from tests import forked
+from tests.engine.test_durability import FAULTS, RUN, WORDS, left
+from tests.stages import ROOT, refused
+from tests.test_own_workload import MANY
+
+SECONDS = 60  # in which a command ends on all machines; on an idle one a refusal takes less than 10
+
+
+class Machines:
+    """Two folders that stand for machines, and commands that are started on both at once."""
+
+    def __init__(self, folder, more=""):
+        self.package = folder / "waves"
+        shutil.copytree(ROOT / "tests/example_workload", self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        with (self.package / "__init__.py").open("a") as file:
+            file.write(more)
+        self.folders = [folder / "first", folder / "second"]
+        for machine in self.folders:
+            machine.mkdir()
+
+    def start(self, script, *words, fault=()):
+        """Start a command; returns its two processes. A fault concerns the first machine only."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        base = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+        fork = forked._can_fork(base)
+        base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}
+        command = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines" / script, "--workload", self.package, *words]
+        return [
+            forked.Process([*map(str, command)], machine, base | {"RANK": str(rank), "LOCAL_RANK": "0"}, fork)
+            for rank, machine in enumerate(self.folders)
+        ]
+
+    def run(self, script, *words, fault=()):
+        """Run a command to its end; returns (exit status, stdout, stderr) of each machine."""
+        return [(process.finish(SECONDS), *process.output()) for process in self.start(script, *words, fault=fault)]
+
+    def done(self, script, *words):
+        ended = self.run(script, *words)
+        assert [status for status, _, _ in ended] == [0, 0], ended
+        return ended
+
+    def refused(self, script, *words, says, fault=()):
+        """Both end with status 2; the first says why."""
+        ended = self.run(script, *words, fault=fault)
+        assert [status for status, _, _ in ended] == [2, 2], ended
+        refused(subprocess.CompletedProcess([], *ended[0]), *says)
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    return Machines(tmp_path_factory.mktemp("machines"))
+
+
+def test_a_machine_without_the_data_is_refused_with_what_to_do(machines):
+    machines.refused("train.py", *WORDS, says=["has not the data", "copy that folder to", "shared disk"])
+    first, second = machines.folders
+    assert not (second / "runs").exists()
+    shutil.copytree(first / "data", second / "data")
+    ((_, _, said), _) = machines.done("train.py", *WORDS)
+    assert "batch 8 = 2 process(es)" in said
+    assert not (second / "runs").exists()
+    machines.refused("train.py", *WORDS, says=["exists: continue it with --resume"])
+
+
+@pytest.mark.slow
+def test_the_first_machines_disk_is_what_is_resumed_and_evaluated(machines, tmp_path):
+    first, second = machines.folders
+    for folder in machines.folders:
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+    machines.done("train.py", *WORDS)
+    calm = left(first)
+    (second / RUN).mkdir(parents=True)
+    (second / RUN / "config.yaml").write_text("another: run")  # which decides nothing
+    shutil.rmtree(first / "runs")
+    for process in machines.start("train.py", *WORDS, fault=("kill", 60)):
+        process.finish(SECONDS)
+        process.output()
+    ((_, _, said), _) = machines.done("train.py", "--resume")
+    assert "resumed from runs/waves/default/checkpoints/step-000002" in said
+    assert left(first) == calm
+    ((_, said, _), _) = machines.done("evaluate.py")
+    assert "last value again" in said
+    machines.refused("train.py", "--resume", "training.steps=8", says=["disk is full"], fault=("ENOSPC", 30))
+
+
+@pytest.mark.slow
+def test_members_need_a_disk_that_all_machines_share(tmp_path):
+    machines = Machines(tmp_path, MANY)
+    machines.run("train.py", *WORDS)
+    first, second = machines.folders
+    shutil.copytree(first / "data", second / "data")
+    machines.refused("train.py", *WORDS, says=["does not see runs/waves/default", "shared disk", "--only"])
+
+
+@pytest.fixture
+def training(tmp_path):
+    """Two machines that have begun a training of many steps; returns them and their two processes."""
+    machines = Machines(tmp_path)
+    machines.run("train.py", *WORDS)
+    first, second = machines.folders
+    shutil.copytree(first / "data", second / "data")
+    processes = machines.start("train.py", *WORDS, "--name", "long", "training.steps=100000")
+    assert forked.until(lambda: len(records(first)) > 5, SECONDS), processes[0].output()
+    yield machines, processes
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for stream in process.streams:
+            stream.close()
+
+
+def records(folder):
+    path = folder / "runs/waves/long/metrics.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_a_signal_to_one_process_stops_all_of_them_and_saves(training, number):
+    machines, processes = training
+    processes[1].send_signal(number)
+    assert [process.finish(SECONDS) for process in processes] == [128 + number] * 2
+    assert re.search(rf"stopped by {number.name} after step (\d+); go on with --resume", processes[0].output()[1])
+    assert list((machines.folders[0] / "runs/waves/long/checkpoints").iterdir())
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_other(training):
+    _, processes = training
+    processes[1].send_signal(signal.SIGKILL)
+    assert processes[0].finish(SECONDS) == 1
+    assert "Connection closed by peer" in processes[0].output()[1]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_halted_for_a_minute_goes_on(training):
+    machines, processes = training
+    processes[1].send_signal(signal.SIGSTOP)
+    time.sleep(2)
+    halted = len(records(machines.folders[0]))
+    time.sleep(60)
+    assert len(records(machines.folders[0])) == halted
+    processes[1].send_signal(signal.SIGCONT)
+    assert forked.until(lambda: len(records(machines.folders[0])) > halted + 5, SECONDS)
+    processes[0].send_signal(signal.SIGTERM)
+    assert [process.finish(SECONDS) for process in processes] == [128 + signal.SIGTERM] * 2
