@@ -1,6 +1,7 @@
 """Intervals of figures, 95 % unless said otherwise, as [low, high] or as half their width.
 
     mean_and_half_width, ratio_half_width                    by the normal distribution
+    difference_interval                                      of two figures' difference, from their own intervals
     wilson                                                   of the share of successes in independent trials
     resampled_indices, resampled_counts, moving_block_sums   draws of a bootstrap
     percentiles, ratio_percentiles                           the interval of the values drawn
@@ -38,6 +39,16 @@ def ratio_half_width(values: np.ndarray, weights: np.ndarray) -> float | None:
 def interval_around(centre: float, half_width: float | None) -> list[float] | None:
     """Return the interval of a centre and half a width; None without a width."""
     return None if half_width is None else [centre - half_width, centre + half_width]
+
+
+def difference_interval(one: tuple[float, float, float], other: tuple[float, float, float]) -> list[float]:
+    """Return the interval of the difference of two independent figures, each given as (value, low, high).
+
+    Zou and Donner 2008 (Construction of confidence intervals about functions of parameters). For figures that rise and
+    fall together, such as those of two methods on the same examples, it is wider than need be.
+    """
+    (x, x_low, x_high), (y, y_low, y_high) = one, other
+    return [x - y - math.hypot(x - x_low, y_high - y), x - y + math.hypot(x_high - x, y - y_low)]
 
 
 def wilson(successes: int, trials: int) -> list[float] | None:

@@ -121,7 +121,8 @@ class Workload:
     prepare: Callable[..., Mapping[str, Any]]  # (config, folder) -> facts for the manifest
     task: Callable[..., Task]  # (config, folder, device)
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, models, folder, device, map_items)
-    report: Callable[..., Sequence[tuple[str, str]]]  # (config, models, evaluations, run) -> (heading, HTML) sections
+    # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.
+    report: Callable[..., Sequence[tuple[str, str]]]
     # (config, folder) -> {name: config} of a run of many models, each an ordinary run below it; {}: the run is of one.
     expand: Callable[..., Mapping[str, BaseConfig]] | None = None
     metric: Metric = Metric()

@@ -1,36 +1,31 @@
 """Evaluations on disk, and report.html: one self-contained page that shows a run."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from common.config import leaves
 from common.files import write_json, write_text
 from common.foreign_text import to_csv
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
+from pipelines.report.markup import document
 from pipelines.report.plots import curves
 from pipelines.report.tables import table
 
-SHOWN_FACTS = 40  # a longer list of figures is folded up
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; color: #1a1a1a }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc }
-table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .8rem; text-align: right; border-bottom: 1px solid #e4e4e4 }
-th:first-child, td:first-child { text-align: left } thead th { border-bottom: 2px solid #888 }
-svg { max-width: 100%; height: auto } pre { background: #f5f5f5; padding: .8rem; overflow-x: auto }
-.facts td { text-align: left }
-"""
+FOLDER = Path(__file__).parent
 
 
 def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Write the evaluations; return those of the run itself, with those of other splits that it has from before.
+    """Write the evaluations; return those of the run itself, and those of other splits that it has from before.
 
     Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own; one that is about a
-    member goes into the member's folder.
+    member goes into the member's folder. The test set comes first, the others by name.
     """
     own: dict[str, Evaluation] = {}
     for evaluation in evaluations:
@@ -40,7 +35,7 @@ def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         else:
             _write(evaluation, run.member(evaluation.member).evaluations)
     known = {evaluation.split: evaluation for evaluation in _read_all(run.evaluations)} | own
-    return [known[split] for split in sorted(known)]
+    return [known[split] for split in sorted(known, key=lambda split: (split != "test", split))]
 
 
 def _write(evaluation: Evaluation, folder: Path) -> None:
@@ -77,38 +72,43 @@ def _read_all(folder: Path) -> list[Evaluation]:
 
 
 def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[str, str]]) -> None:
-    """Write report.html: how the run was made, its curves, the evaluations, the workload's (heading, HTML) sections."""
-    provenance = json.loads((run.folder / "provenance.json").read_text())
+    """Write report.html: the workload's first (heading, HTML) section, which is its verdict, above everything else.
+
+    The tables of the evaluations follow, the workload's other sections, the curves, and how the run was made.
+    """
+    verdict, *others = [(heading, Markup(html)) for heading, html in sections] or [None]
     metrics = run.metrics()
-    parts = [("How it was made", _facts(provenance))]
-    if metrics:
-        parts.append(("Training", curves(metrics)))
-    for evaluation in evaluations:
-        facts = [{"figure": key, "value": value} for key, value in leaves(evaluation.summary)]
-        all_facts = table(facts)
-        if len(facts) > SHOWN_FACTS:
-            all_facts = f"<details><summary>all {len(facts)} figures</summary>{all_facts}</details>"
-        rows = table(evaluation.table) if evaluation.table else ""
-        parts.append((f"Evaluation: {evaluation.split}", rows + all_facts))
-    parts += sections
-    parts.append(("Configuration", f"<pre>{escape(run.config_file.read_text())}</pre>"))
-    title = f"{run.workload} / {run.name}"
-    body = "".join(f"<h2>{escape(heading)}</h2>\n{html}\n" for heading, html in parts)
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{body}</body></html>\n"
+    script = (FOLDER / "page.js").read_text()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = document(
+        "page.html",
+        title=f"{run.workload} / {run.name}",
+        verdict=verdict,
+        evaluations=[
+            {
+                "split": evaluation.split,
+                "table": table(evaluation.table, f"evaluation: {evaluation.split}") if evaluation.table else None,
+                "figures": list(leaves(evaluation.summary)),
+            }
+            for evaluation in evaluations
+        ],
+        sections=others,
+        curves=curves(metrics) if metrics else None,
+        made=_made(json.loads((run.folder / "provenance.json").read_text())),
+        config=run.config_file.read_text(),
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",  # by which a browser knows this script from any other
     )
     write_text(run.report, page)
 
 
-def _facts(provenance: Mapping[str, Any]) -> str:
-    shown_facts = {
-        "command": " ".join(provenance["command"]),
-        "started": provenance["started"],
-        "code": f"{provenance['commit']}{' with uncommitted changes' if provenance['uncommitted_changes'] else ''}",
-        "devices": ", ".join(provenance["devices"]),
-        "processes": provenance["world_size"],
-        "versions": ", ".join(f"{name} {version}" for name, version in provenance["versions"].items()),
-    }
-    rows = "".join(f"<tr><td>{k}</td><td>{escape(str(v))}</td></tr>" for k, v in shown_facts.items())
-    return f'<table class="facts">{rows}</table>'
+def _made(provenance: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
+    return [
+        ("command", " ".join(provenance["command"])),
+        ("started", provenance["started"]),
+        ("code", f"{provenance['commit']}{changes}"),
+        ("devices", ", ".join(provenance["devices"])),
+        ("processes", provenance["world_size"]),
+        ("versions", ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())),
+    ]

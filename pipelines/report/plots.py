@@ -1,61 +1,208 @@
-"""Plots as inline SVG: any matplotlib figure, and the curves of a training."""
+"""Plots as inline SVG: any matplotlib figure in the page's colours, the curves of a training, and comparisons.
+
+The page shows the values of every labelled line under the pointer (page.js), whichever workload drew it.
+"""
 
 import io
+import itertools
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from common.foreign_text import printable
+from pipelines.report.markup import fragment, printable_lines, shown
+from pipelines.report.verdict import Row, interval_of
+
+# matplotlib's colours -> variables of page.css, so that a plot is light or dark as the page is.
+VARIABLES = {
+    "#000000": "ink",
+    "#ffffff": "paper",
+    "#808080": "muted",
+    "#b0b0b0": "line",
+    "#cccccc": "line",
+    **{to_hex(colour): f"c{number}" for number, colour in enumerate(matplotlib.color_sequences["tab10"])},
+}
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+PANEL = (4.2, 2.8)  # inches: as wide as a telephone's screen, with text that can be read there
+MOST_POINTS = 400  # of a curve of training
+UNITS = {"examples_per_s": "examples/s", "bits_per_character": "bits/character"}
+FIGURES = """
+<div class="panels">{% for picture, caption in pictures %}
+<figure>{{ picture }}{% if caption %}<figcaption>{{ caption }}</figcaption>{% endif %}</figure>
+{% endfor %}</div>
+"""
+
+_numbers = itertools.count()  # ids of all figures of a page must differ
 
 
-def curves(metrics: Sequence[Mapping[str, Any]]) -> str:
+def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
+    """Return pictures, each alone or with a caption, side by side as far as the page is wide."""
+    pairs = [(each, "") if isinstance(each, Markup) else each for each in pictures]
+    return fragment(FIGURES, pictures=pairs)
+
+
+def curves(metrics: Sequence[Mapping[str, Any]]) -> Markup:
     """Plot train/<name> and val/<name> over steps, with one panel for each name that was logged in training."""
     names = dict.fromkeys(
         key.partition("/")[2] for entry in metrics for key in entry if key.startswith(("train/", "val/"))
     )
-    names = [*names, "learning_rate", "examples_per_s"]
-    columns = 3
-    rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4 * columns, 2.6 * rows), layout="constrained")
-    for axis, name in zip(
-        figure.subplots(rows, columns, squeeze=False).flat, names + [None] * (rows * columns - len(names)), strict=True
-    ):
-        if name is None:
-            axis.axis("off")
-            continue
-        for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
-            points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
-            if points:
-                axis.plot(*np.array(points).T, style, label=key, linewidth=1, markersize=3)
-        axis.set_title(name.replace("_", " "), fontsize=10)
-        axis.set_xlabel("step", fontsize=8)
-        axis.tick_params(labelsize=8)
-        if len(axis.lines) > 1:
-            axis.legend(fontsize=8)
+    return panels([_curve(name, metrics) for name in (*names, "learning_rate", "examples_per_s")])
+
+
+def _curve(name: str, metrics: Sequence[Mapping[str, Any]]) -> Markup:
+    figure = Figure(figsize=PANEL, layout="constrained")
+    axis = figure.subplots()
+    for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
+        points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
+        if points:
+            axis.plot(*thinned(np.array(points)).T, style, label=key, linewidth=1, markersize=3)
+    axis.set_xlabel("step (updates of the model)", fontsize=8)
+    axis.set_ylabel(UNITS.get(name, name.replace("_", " ")), fontsize=8)
+    axis.tick_params(labelsize=8)
+    if len(axis.lines) > 1:
+        axis.legend(fontsize=8)
     return svg(figure)
 
 
-def svg(figure: Figure) -> str:
-    """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included."""
-    buffer = io.StringIO()
+def thinned(points: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
+    """Return at most about `most` of the points (N, 2): the lowest and the highest of each stretch of the curve."""
+    if len(points) <= most:
+        return points
+    kept = {0, len(points) - 1}
+    for part in np.array_split(np.arange(len(points)), most // 2):
+        kept |= {part[points[part, 1].argmin()], part[points[part, 1].argmax()]}
+    return points[sorted(kept)]
+
+
+def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str, better: str) -> Markup:
+    """Plot a table's column `figure` with its intervals, a line per row; those of the model stand out.
+
+    The first column names the rows, `spread` is as in `verdict.compare`, `better` says which end is the good one.
+    """
+    name = next(iter(rows[0]))
+    rows = [row for row in rows if row.get(figure) is not None]
+    drawn = Figure(figsize=(7, 0.7 + 0.42 * len(rows)), layout="constrained")
+    axis = drawn.subplots()
+    for place, row in enumerate(rows):
+        colour = "tab:blue" if row in own else "gray"
+        interval = interval_of(row, figure, spread)
+        if interval is not None:
+            axis.plot(interval, [place, place], color=colour, linewidth=2)
+        axis.plot(row[figure], place, "o", color=colour, markersize=5)
+        text = f"{shown(row[name])}: {shown(row[figure])}"
+        axis.annotate(text, (0, place), (2, 5), ("axes fraction", "data"), "offset points", fontsize=8)
+    axis.set_ylim(len(rows) - 0.5, -0.9)
+    axis.set_yticks([])
+    axis.spines[["left", "right", "top"]].set_visible(False)
+    axis.set_xlabel(f"{figure} with 95 % intervals; {better}", fontsize=8)
+    axis.tick_params(axis="x", labelsize=8)
+    axis.grid(axis="x", alpha=0.5)
+    told = "; ".join(f"{shown(row[name])} {shown(row[figure])}" for row in rows)
+    return svg(drawn, f"{figure}, {better}: {told}")
+
+
+def svg(figure: Figure, label: str | None = None) -> Markup:
+    """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included.
+
+    `label` says in words what is seen; without one, the axes and the ends of their lines are told. Axes, texts and the
+    colours that matplotlib takes by itself, also by the names tab:blue to tab:cyan, are those of the page.
+    """
     _take_text_as_it_is(figure)
-    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+    label = label or _description(figure)
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "path.simplify": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
-        figure.savefig(buffer, format="svg", bbox_inches="tight")
+        lines = _labelled_lines(figure)
+        box = None if figure.get_layout_engine() else "tight"  # an engine has already fitted everything in
+        figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
+    text = _tidied(text, [id for id, _ in lines])
+    for id, line in lines:
+        text = text.replace(f'<g id="{id}">', _with_values(line))
+    head = fragment('<svg class="plot" role="img" aria-label="{{ label }}"', label=printable_lines(label))
+    return Markup(text.replace("<svg", head, 1))
 
 
 def _take_text_as_it_is(figure: Figure) -> None:
     """Switch mathtext off, which names of files would spoil, except in the ticks that matplotlib writes in it."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)
-        text.set_text("\n".join(printable(line) for line in text.get_text().split("\n")))
+        text.set_text(printable_lines(text.get_text()))
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"):
         for label in axis.get_ticklabels(which="both"):
             label.set_parse_math(True)
+
+
+def _description(figure: Figure) -> str:
+    """Tell what the axes show and between which values their lines run."""
+    told = []
+    for axes in figure.axes:
+        names = (axes.get_title(), f"{axes.get_ylabel()} over {axes.get_xlabel()}")
+        told += [name for name in names if name not in ("", " over ")]
+        told += [
+            f"{line.get_label()} from {shown(float(values[0]))} to {shown(float(values[-1]))}"
+            for line in _with_label(axes.lines)
+            if len(values := np.asarray(line.get_ydata(orig=False)))
+        ]
+    return "; ".join(told) or "plot"
+
+
+def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
+    return [line for line in lines if not str(line.get_label()).startswith("_")]
+
+
+def _labelled_lines(figure: Figure) -> list[tuple[str, Line2D]]:
+    """Name the labelled lines in the SVG to come, in which each will have all its points."""
+    named = []
+    for line in (line for axes in figure.axes for line in _with_label(axes.lines) if line.get_linestyle() != "None"):
+        line.set_gid(f"values-{len(named)}")
+        line.recache(always=True)
+        named.append((line.get_gid(), line))
+    return named
+
+
+def _with_values(line: Line2D) -> Markup:
+    """Return the tag of a line's group, with its values as text for the page's script."""
+    points = zip(line.get_xdata(orig=True), line.get_xydata(), strict=True)
+    drawn = [(x, y) for x, (place, y) in points if np.isfinite([place, y]).all()]
+    return fragment(
+        '<g data-name="{{ name }}" data-x="{{ xs }}" data-y="{{ ys }}">',
+        name=line.get_label(),
+        xs="\n".join(shown(x.astype("datetime64[m]") if isinstance(x, np.datetime64) else x) for x, _ in drawn),
+        ys="\n".join(shown(float(y)) for _, y in drawn),
+    )
+
+
+def _tidied(text: str, kept: Collection[str]) -> str:
+    """Return an SVG of matplotlib's with the page's colours and font, and ids that no other plot has.
+
+    Ids that nothing refers to go, except the `kept`, which are replaced later.
+    """
+    prefix = f"plot{next(_numbers)}-"
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+
+    def own(found: re.Match) -> str:
+        return f' id="{prefix}{found[1]}"' if found[1] in used else found[0] if found[1] in kept else ""
+
+    def tidy(found: re.Match) -> str:
+        tag = re.sub(
+            r"#[0-9a-f]{6}\b", lambda hex: f"var(--{VARIABLES[hex[0]]})" if hex[0] in VARIABLES else hex[0], found[0]
+        )
+        tag = re.sub(r"font-family: [^;\"]*(; )?| transform=\"rotate\(-0 [^)]*\)\"", "", tag)
+        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _hundredths, places[0]), tag)
+        return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", re.sub(r' id="([^"]*)"', own, tag))
+
+    return re.sub(r"<[^!>][^>]*>", tidy, text)
+
+
+def _hundredths(number: re.Match) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")

@@ -1,46 +1,64 @@
 """Tables of rows: as HTML for the page, as text for a terminal."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
-from common.foreign_text import printable
+from markupsafe import Markup
+
 from pipelines.engine.workload import Evaluation
+from pipelines.report.markup import fragment, shown
+
+# A wide table scrolls inside its box, which the keyboard can reach.
+TABLE = """
+<div class="wide" role="group" aria-label="{{ label }}" tabindex="0"><table>
+<thead><tr>{% for column in columns %}<th scope="col">{{ column }}</th>{% endfor %}</tr></thead>
+<tbody>{% for row in cells %}
+<tr><th scope="row">{{ row[0] }}</th>{% for cell in row[1:] %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}
+</tbody></table></div>
+"""
+MATRIX = """
+<figure><table class="matrix"><caption>{{ caption }}</caption>
+<thead><tr><th scope="col">{{ rows }} \\ {{ columns }}</th>{% for name in names %}<th scope="col">{{ name }}</th>
+{% endfor %}</tr></thead>
+<tbody>{% for name, counts in lines %}<tr><th scope="row">{{ name }}</th>{% for count in counts %}
+{% set share = count / [counts | sum, 1] | max %}
+<td style="--share: {{ '%.3f' % share }}">{{ count }}<br>{{ '%.1f' % (100 * share) }} %</td>{% endfor %}</tr>
+{% endfor %}</tbody></table></figure>
+"""
 
 
 def as_text(evaluation: Evaluation) -> str:
     """Return the evaluation's table for a terminal, or its summary where it has no table."""
     rows = list(evaluation.table) or [dict(evaluation.summary)]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns, *([shown(row.get(key)) for key in columns] for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    lines = [
+    columns, cells = _cells(rows)
+    lines = [columns, *cells]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    texts = [
         "  ".join(
             cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
-        for line in cells
+        for line in lines
     ]
-    return "\n".join([f"\n{evaluation.split}:", lines[0], "-" * len(lines[0]), *lines[1:]])
+    return "\n".join([f"\n{evaluation.split}:", texts[0], "-" * len(texts[0]), *texts[1:]])
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as an HTML table whose columns are their keys."""
+def table(rows: Sequence[Mapping[str, Any]], label: str = "table") -> Markup:
+    """Return rows as an HTML table whose columns are their keys; `label` is what a screen reader calls it."""
+    columns, cells = _cells(rows)
+    cells = [
+        [cell.replace(", ", ",\N{NO-BREAK SPACE}") if cell.startswith("[") else cell for cell in row] for row in cells
+    ]
+    return fragment(TABLE, label=label, columns=columns, cells=cells)
+
+
+def matrix(counts: Sequence[Sequence[int]], names: Sequence[str], rows: str, columns: str) -> Markup:
+    """Return counts of `rows` (a label, say) by `columns` (an answer), each with its share of the row as a shade."""
+    caption = f"confusion matrix: {rows} by {columns}, shares of each row"
+    lines = list(zip(names, counts, strict=True))
+    return fragment(MATRIX, caption=caption, names=names, rows=rows, columns=columns, lines=lines)
+
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns, which are the keys of all rows, and the cells of each row as text."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(shown(row.get(column)))}</td>" for column in columns) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def shown(value: Any) -> str:
-    """Return a number, interval or word as readable text; "" for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(item) for item in value) + "]"
-    return printable(str(value))
+    return [shown(column) for column in columns], [[shown(row.get(column)) for column in columns] for row in rows]

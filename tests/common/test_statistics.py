@@ -48,6 +48,13 @@ def test_wilson_intervals_are_the_published_ones(successes, trials, interval):
     assert found == pytest.approx([theirs.low, theirs.high], abs=1e-12)
 
 
+def test_the_interval_of_a_difference_is_the_published_one():
+    """Newcombe (1998), "Interval estimation for the difference between independent proportions", table II, method 10."""
+    one, other = (56, 70), (48, 80)
+    figures = [(count / trials, *statistics.wilson(count, trials)) for count, trials in (one, other)]
+    assert statistics.difference_interval(*figures) == pytest.approx([0.0524, 0.3339], abs=5e-5)
+
+
 def test_the_quantiles_of_the_normal_distribution_are_right():
     assert norm.ppf(0.975) == statistics.EXACT_Z95
     assert round(statistics.EXACT_Z95, 2) == statistics.Z95

@@ -1,6 +1,10 @@
 """Evaluations on disk, and the page that shows a run."""
 
+import base64
+import hashlib
+import html
 import json
+import re
 
 import pytest
 
@@ -8,6 +12,7 @@ from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report import page
+from tests.report.pages import Page, checked
 
 
 @pytest.fixture
@@ -38,36 +43,41 @@ def test_an_evaluation_without_examples_writes_no_csv(run):
     assert [path.name for path in run.evaluations.iterdir()] == ["test.json"]
 
 
-def test_the_page_holds_provenance_curves_evaluations_sections_and_config_in_order(run):
+def test_the_page_leads_with_the_verdict_and_ends_with_how_it_was_made(run):
     run.record({"step": 1, "train/loss": 1.0})
     page.keep(run, [Evaluation("test", {"cost": 1.5}, ({"method": "model", "cost": 1.5},))])
-    text = written(run, [("Tours", "<p>drawn</p>")])
-    headings = ["How it was made", "Training", "Evaluation: test", "Tours", "Configuration"]
-    places = [text.index(f"<h2>{heading}</h2>") for heading in headings]
-    assert places == sorted(places)
+    text = written(run, [("Better", "<p>by 1 %</p><table></table>"), ("Tours", "<p>drawn</p>")])
+    assert checked(text).headings() == [
+        *("Better", "Evaluation: test", "Tours", "Training", "How it was made", "Configuration")
+    ]
     assert "<h1>toy / default</h1>" in text
-    assert "<td>model</td>" in text
+    assert '<th scope="row">model</th>' in text
+    assert "<p>by 1 %</p>" in text
     assert "<p>drawn</p>" in text
     assert "steps: 3" in text
 
 
-def test_a_run_without_metrics_has_no_curves(run):
-    assert "<h2>Training</h2>" not in written(run)
+def test_a_workload_without_sections_and_a_run_without_metrics_have_a_page(run):
+    assert Page(written(run)).headings() == ["How it was made", "Configuration"]
 
 
-def test_the_page_needs_no_other_file(run):
-    run.record({"step": 1, "train/loss": 1.0})
+def test_only_the_pages_own_script_may_run(run):
     text = written(run)
-    assert "<script" not in text
-    assert "<link" not in text
-    assert "src=" not in text
+    (script,) = [script for tag, script in Page(text).texts if tag == "script"]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in html.unescape(text)
 
 
-def test_a_long_list_of_figures_is_folded_up(run):
-    page.keep(run, [Evaluation("short", {f"figure {i}": i for i in range(page.SHOWN_FACTS)})])
-    assert "<details>" not in written(run)
-    page.keep(run, [Evaluation("long", {f"figure {i}": i for i in range(page.SHOWN_FACTS + 1)})])
-    assert f"<details><summary>all {page.SHOWN_FACTS + 1} figures</summary>" in written(run)
+def test_figures_are_folded_up_below_a_table(run):
+    page.keep(run, [Evaluation("test", {"a": 1, "b": {"c": None}}, ({"method": "model", "cost": 1.5},))])
+    text = written(run)
+    assert re.search(r"<details>\s*<summary>all 2 figures</summary>", text)
+    assert '<th scope="row">b.c</th><td></td>' in text
+
+
+def test_figures_without_a_table_are_open(run):
+    page.keep(run, [Evaluation("test", {"a": 1})])
+    assert re.search(r"<details open>\s*<summary>all 1 figures</summary>", written(run))
 
 
 def test_headings_and_config_are_escaped(run):
@@ -89,6 +99,7 @@ def test_evaluations_of_other_splits_stay_on_the_page_with_their_files(run):
     page.keep(run, [Evaluation("first", {"cost": 1.5}, files={"first.tours.jsonl": "{}\n"})])
     known = page.keep(run, [Evaluation("second", {"cost": 2.5}), Evaluation("first", {"cost": 3.5}, member="A")])
     assert [evaluation.split for evaluation in known] == ["first", "second"]
+    assert [evaluation.split for evaluation in page.keep(run, [Evaluation("test", {})])] == ["test", "first", "second"]
     assert known[0] == Evaluation("first", {"cost": 1.5}, [], files={"first.tours.jsonl": "{}\n"})
     assert json.loads((run.member("A").evaluations / "first.json").read_text())["cost"] == 3.5
 
@@ -105,7 +116,9 @@ def test_names_of_files_may_be_anything(run):
     name = b"<b>=1\xff$\\frac$\r.vrp".decode(errors="surrogateescape")
     evaluation = Evaluation("test", {"worst": name}, ({"method": name},), {"instance": [name, "=1+1"]})
     text = written(run, evaluations=[evaluation])
-    assert text.count("<td>&lt;b&gt;=1\\udcff$\\frac$\\r.vrp</td>") == 2
+    name = "&lt;b&gt;=1\\udcff$\\frac$\\r.vrp"
+    assert f'<th scope="row">{name}</th>' in text
+    assert f"<td>{name}</td>" in text
     assert (run.evaluations / "test.csv").read_bytes() == b'instance\n"<b>=1\\udcff$\\frac$\r.vrp"\n\'=1+1\n'
 
 

@@ -3,7 +3,9 @@
 import pytest
 
 from pipelines.engine.workload import Evaluation
-from pipelines.report.tables import as_text, shown, table
+from pipelines.report.markup import shown
+from pipelines.report.tables import as_text, matrix, table
+from tests.report.pages import Page
 
 
 @pytest.mark.parametrize(
@@ -26,15 +28,38 @@ def test_values_are_shown_as_a_reader_wants_them(value, text):
 
 
 def test_columns_are_the_keys_of_all_rows_in_their_order():
-    html = table([{"method": "model", "cost": 1.5}, {"method": "savings", "gap": 0.25}])
-    assert "<th>method</th><th>cost</th><th>gap</th>" in html
-    assert "<tr><td>model</td><td>1.5</td><td></td></tr><tr><td>savings</td><td></td><td>0.25</td></tr>" in html
+    page = Page(table([{"method": "model", "cost": 1.5}, {"method": "savings", "gap": 0.25}]))
+    heads = [text for tag, text in page.texts if tag == "th"]
+    assert heads == ["method", "cost", "gap", "model", "savings"]
+    assert page.all("th")[-1] == {"scope": "row"}
+    assert [text for tag, text in page.texts if tag == "td"] == ["1.5", "0.25"]
+    assert len(page.all("td")) == 4
+
+
+def test_a_wide_table_scrolls_in_a_box_that_the_keyboard_reaches():
+    (box,) = Page(table([{"a": 1}], "figures of <test>")).all("div")
+    assert box == {"class": "wide", "role": "group", "aria-label": "figures of <test>", "tabindex": "0"}
 
 
 def test_markup_in_cells_and_heads_is_escaped():
-    html = table([{"<b>": "<script>"}])
-    assert "<th>&lt;b&gt;</th>" in html
-    assert "<td>&lt;script&gt;</td>" in html
+    html = table([{"<b>": "<script>", "<i>": "<u>"}])
+    assert '<th scope="col">&lt;b&gt;</th>' in html
+    assert '<th scope="row">&lt;script&gt;</th>' in html
+    assert "<td>&lt;u&gt;</td>" in html
+
+
+def test_an_interval_stays_on_one_line():
+    assert "[0.1,\N{NO-BREAK SPACE}0.2]" in table([{"a": 1, "b": [0.1, 0.2]}])
+
+
+def test_a_matrix_has_counts_and_shares_of_its_rows():
+    page = Page(matrix([[3, 1], [0, 0]], ["<yes>", "no"], "label", "answer"))
+    cells = [text for tag, text in page.texts if tag == "td"]
+    assert cells == ["3", "75.0 %", "1", "25.0 %", "0", "0.0 %", "0", "0.0 %"]
+    assert [cell["style"] for cell in page.all("td")] == [f"--share: {share:.3f}" for share in (0.75, 0.25, 0, 0)]
+    assert [text for tag, text in page.texts if tag == "caption"] == [
+        "confusion matrix: label by answer, shares of each row"
+    ]
 
 
 def test_a_terminal_gets_aligned_columns():

@@ -1,44 +1,80 @@
-"""The workload's sections of report.html: completions of each field, and prediction by characters read."""
+"""The workload's sections of report.html: the verdict, completions of each field, and prediction by characters read."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
+from common.text import ngram_label
 from models.char_lstm import CharLSTM
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
-from pipelines.report.plots import svg
+from pipelines.report.markup import fragment, shown
+from pipelines.report.plots import comparison, svg
 from pipelines.report.tables import table
+from pipelines.report.verdict import Comparison, answer, compare, divide
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
+
+BITS = "bits/character"
+COMPLETIONS = """
+{{ figures }}
+{% for row in rows %}
+<p><b>{{ row.field }}</b>, temperature {{ row.temperature }}<br><i>{{ row.prompt }}</i>{{ row.completion }}</p>
+{% endfor %}
+"""
 
 
 def sections(
     config: "Config", models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return the sections as (heading, HTML)."""
-    summaries = {evaluation.split: evaluation.summary for evaluation in evaluations}
-    parts = [("Bits per character by characters read", svg(_by_position(summaries)))]
+    found = _compared(evaluations[0])
+    parts = [(f"{found.heading}: {found.rival['predictor']}", _verdict(evaluations[0], found))]
     for evaluation in evaluations:
         written = evaluation.files.get(f"{evaluation.split}.completions.csv")
         if written is not None:
             parts.append(("Completions of the fields", _completions(evaluation.summary["completions"], written)))
-    return parts
+    summaries = {evaluation.split: evaluation.summary for evaluation in evaluations}
+    return [*parts, ("Bits per character by characters read", svg(_by_position(summaries)))]
 
 
-def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> str:
+def _compared(evaluation: Evaluation) -> Comparison:
+    """Compare the model with the strongest alternative, in percent of the latter's bits per character."""
+    own, others = divide(evaluation.table)
+    best = min(own, key=lambda row: row[BITS])
+    found = compare(best, others, BITS, "95 %")
+    found = found.in_percent(found.rival[BITS])
+    summary = evaluation.summary
+    if best is own[0] and found.rival["predictor"] == ngram_label(summary["strongest_baseline"]):
+        return replace(found, interval=summary["gain_percent_interval"])  # of both on the same text: narrower
+    return found
+
+
+def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
+    summary, own = evaluation.summary, found.own
+    first = (
+        f"The model ({own['predictor']}) needs {shown(own[BITS])} bits per character of unseen text "
+        f"{shown(own['95 %'])}: {found.by('%', 'less', 'more')} than the strongest alternative, "
+        f"{found.rival['predictor']}, which needs {shown(found.rival[BITS])}."
+    )
+    second = (
+        f"It names the next character in {summary['top_1']:.1%} of cases, and has it among its first five in "
+        f"{summary['top_5']:.1%}. Measured on {summary['n']:,} characters of {summary['documents']} documents"
+        f"{', which also picked the best model, so that they flatter it' if evaluation.split == 'validation' else ''}."
+    )
+    picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "less is better")
+    return answer(found.outcome, first, second) + picture
+
+
+def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> Markup:
     """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
-    html = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()])
-    for row in from_csv(written):
-        html += (
-            f"<p><b>{escape(row['field'])}</b>, temperature {escape(row['temperature'])}<br>"
-            f"<i>{escape(row['prompt'])}</i>{escape(row['completion'])}</p>\n"
-        )
-    return html
+    figures = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()], "completions")
+    return fragment(COMPLETIONS, figures=figures, rows=from_csv(written))
 
 
 def _by_position(summaries: Mapping[str, Mapping[str, Any]]) -> Figure:

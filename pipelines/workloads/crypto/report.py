@@ -1,32 +1,46 @@
-"""Sections of report.html: all coins by evidence, then each with its curves, matrices and equity."""
+"""Sections of report.html: the verdict on all coins with their gains, then each with its curves, matrix and account."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from torch import nn
 
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
-from pipelines.report.plots import svg
-from pipelines.report.tables import shown, table
+from pipelines.report.markup import fragment
+from pipelines.report.plots import PANEL, panels, svg, thinned
+from pipelines.report.tables import matrix, table
+from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.judge import LEAK, NO_SKILL, SKILL
+from pipelines.workloads.crypto.judge import SKILL
 from pipelines.workloads.crypto.pages import TRADING
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
 
+Page = Mapping[str, Any]  # what `coin_page` found out about a coin
 Logged = Mapping[str, Sequence[Mapping[str, Any]]]  # member -> the records of its metrics.jsonl
 
-MOST_OPEN = 12  # coins whose details are unfolded
-COLOURS = {SKILL: "tab:green", NO_SKILL: "tab:gray", LEAK: "tab:red"}
+COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
+NAMED = 8  # coins that a sentence names at most
+ACCOUNT_POINTS = 200  # of each curve
+PRIOR = "prior"
+COIN = """
+<details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; accuracy {{ page.figures.accuracy | shown }}, always the
+majority class {{ page.figures.majority_accuracy | shown }}</summary>
+<ul>{% for reason in page.reasons %}<li>{{ reason }}</li>{% endfor %}</ul>
+{{ pictures }}{{ tables }}
+</details>
+"""
 
 
 def sections(
@@ -37,55 +51,103 @@ def sections(
     summary = test.summary
     ranked = [row["coin"] for row in test.table if row["coin"] in summary]
     pages = [json.loads(test.files[f"{SPLIT}/{symbol}.json"]) for symbol in ranked]
-    parts = [("Coins by evidence", _ranking(summary, pages, run))]
-    unfolded = len(pages) <= MOST_OPEN
     logged = {
         fold["member"]: (run if config.model.coins else run.member(fold["member"])).metrics()
         for page in pages
         for fold in page["folds"]
     }
-    return [*parts, ("Coin by coin", "\n".join(_coin(page, logged, unfolded) for page in pages))]
-
-
-def _ranking(summary: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], run: Run) -> str:
-    confidence = f"{100 * summary['interval_confidence']:.4g} %"
-    num = len(pages)
-    told = (
-        f"<p>{summary['skill']} of {num} coins show skill. Each interval holds the truth with {confidence}: models "
-        f"that know nothing would bring {summary['skill_by_chance_at_most']:.3g} verdicts of skill on average, over "
-        f"all coins and at most; with intervals of 95 % up to {summary['skill_by_chance_at_95_percent']:.3g}. Returns "
-        f"are no evidence: they rank nothing here.{' The candles are simulated.' if summary['simulated'] else ''}</p>"
+    heading, told = _verdict(summary, pages)
+    gains = panels(
+        [_gains(pages, *each) for each in (("log_loss", True), ("log_loss", False), ("direction_log_loss", False))]
     )
+    coins = Markup("\n").join(_coin(page, logged) for page in pages)
+    return [(heading, told + gains + _failed(summary, run)), ("Coin by coin", coins)]
+
+
+def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Markup]:
+    """Return the verdict on all coins in a few words, and in sentences."""
+    rows = {page["symbol"]: _compared(page, "log_loss", rival=True) for page in pages}
+    coins = {outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in COLOURS}
+    overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
+    skilled = sum(page["verdict"].startswith(SKILL) for page in pages)
+    rivals = Counter(row["against"] for row in rows.values())
+    by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
+    ends = " to ".join(f"{_gain(rows[name])} ({name})" for name in dict.fromkeys((by_gain[0], by_gain[-1])))
+    first = (
+        f"{skilled} of {len(pages)} coins show skill. Against the strongest simple model of each coin "
+        f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
+        f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
+        f"{_listed(coins[EVEN])}: lower by {ends} nats."
+    )
+    together = summary["together"]
+    gained = f"All coins together gain {_gain(together['log_loss'])} nats on the prior. " if together else ""
+    second = (
+        f"{gained}Each interval holds the truth with {100 * summary['interval_confidence']:.4g} %: models that know "
+        f"nothing would bring {summary['skill_by_chance_at_most']:.3g} verdicts of skill on average, over all coins "
+        f"and at most; with intervals of 95 % up to {summary['skill_by_chance_at_95_percent']:.3g}. Returns are no "
+        f"evidence: they rank nothing here.{' The candles are simulated.' if summary['simulated'] else ''}"
+    )
+    heading = f"{skilled} of {len(pages)} coins show skill"
+    if len(coins[overall]) == len(pages):
+        heading += f". {HEADINGS[overall]}"
+    return heading, answer(overall, first, second)
+
+
+def _compared(page: Page, figure: str, rival: bool) -> Mapping[str, Any]:
+    """Return the comparison of the model by a figure, with the strongest simple model or with the prior."""
+    return next(row for row in page["comparisons"] if row["figure"] == figure and (row["against"] != PRIOR) == rival)
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    if row["low"] is None or row["low"] <= 0 <= row["high"]:
+        return EVEN
+    return BETTER if row["gain"] > 0 else WORSE
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    interval = row.get("interval_95") or [row.get("low"), row.get("high")]
+    return f"{row['gain']:.4f}" + ("" if None in interval else f" [{interval[0]:.4f}, {interval[1]:.4f}]")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the number of coins, and their names unless there are many."""
+    return f"{len(names)}" + (f" ({', '.join(names)})" if 0 < len(names) <= NAMED else "")
+
+
+def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
+    """Plot nats gained, with intervals, a line per coin: on the prior, or on the strongest simple model."""
+    whose = "the strongest simple model's" if rival else "the prior's"
+    what = f"{'log loss' if figure == 'log_loss' else 'log loss of SHORT against LONG'} below {whose}, nats"
+    drawn = Figure(figsize=(PANEL[0], 0.7 + 0.26 * len(pages)), layout="constrained")
+    axis = drawn.subplots()
+    rows = [_compared(page, figure, rival) for page in pages]
+    for place, row in enumerate(rows):
+        colour = COLOURS[_outcome(row)]
+        if row["low"] is not None:
+            axis.plot([row["low"], row["high"]], [place, place], color=colour, linewidth=2)
+        axis.plot(row["gain"], place, "o", color=colour, markersize=5)
+    axis.axvline(0, color="black", linewidth=0.8)
+    axis.set_xlabel(what, fontsize=8)
+    axis.tick_params(labelsize=8)
+    axis.grid(axis="x", alpha=0.5)
+    axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
+    axis.set_ylim(len(pages) - 0.5, -0.5)
+    told = "; ".join(f"{page['symbol']} {_gain(row)}" for page, row in zip(pages, rows, strict=True))
+    return svg(drawn, f"{what}: {told}")
+
+
+def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
+    """Return why members have no model."""
     path = run.folder / "members.json"
     trained = json.loads(path.read_text()) if path.is_file() else {}
     failed = [
         {"without a model": name, "why": trained.get(name, {}).get("reason", reason)}
         for name, reason in summary["failed"].items()
     ]
-    return told + svg(_gains(pages)) + (f"<div class='facts'>{table(failed)}</div>" if failed else "")
+    return table(failed, "members without a model") if failed else Markup("")
 
 
-def _gains(pages: Sequence[Mapping[str, Any]]) -> Figure:
-    """Plot nats gained on the prior, with intervals, a line per coin: in all, and for the direction alone."""
-    figure = Figure(figsize=(11, 0.9 + 0.28 * len(pages)), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axis, which, what in zip(panels, (0, -1), ("log loss", "log loss of SHORT against LONG"), strict=True):
-        for place, page in enumerate(pages):
-            row, colour = page["comparisons"][which], COLOURS[page["verdict"]]
-            if row["low"] is not None:
-                axis.plot([row["low"], row["high"]], [place, place], color=colour, linewidth=2)
-            axis.plot(row["gain"], place, "o", color=colour, markersize=5)
-        axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_xlabel(f"{what} below the prior's, nats", fontsize=8)
-        axis.tick_params(axis="x", labelsize=8)
-        axis.grid(axis="x", alpha=0.3)
-    panels[0].set_yticks(range(len(pages)), [f"{page['symbol']}, {page['verdict']}" for page in pages], fontsize=8)
-    panels[0].set_ylim(len(pages) - 0.5, -0.5)
-    return figure
-
-
-def _coin(page: Mapping[str, Any], logged: Logged, unfolded: bool) -> str:
-    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in page["reasons"])
+def _coin(page: Page, logged: Logged) -> Markup:
     traded = [{"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in TRADING]
     luck = page["random_trades"]
     traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
@@ -94,100 +156,74 @@ def _coin(page: Mapping[str, Any], logged: Logged, unfolded: bool) -> str:
         {name.replace("_", " "): _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
     ]
-    figure = page["figures"]
-    title = (
-        f"{page['symbol']}: {page['verdict']}; accuracy {shown(figure['accuracy'])}, always the majority class "
-        f"{shown(figure['majority_accuracy'])}"
-    )
     predictors = [{key.replace("_", " "): value for key, value in row.items()} for row in page["predictors"]]
-    return (
-        f"<details{' open' if unfolded else ''}><summary><b>{escape(title)}</b></summary><ul>{reasons}</ul>"
-        f"{svg(_pictures(page, logged))}{_wide(table(predictors))}{table(traded)}{_wide(table(folds))}</details>"
-    )
-
-
-def _wide(html: str) -> str:
-    return f"<div style='overflow-x: auto; font-size: 85%'>{html}</div>"
+    rows = {"predictors": predictors, "trading": traded, "folds": folds}
+    tables = Markup("").join(table(rows[name], f"{name} of {page['symbol']}") for name in rows)
+    pictures = [
+        *(svg(draw(page, logged)) for draw in (_calibration, _account, _training)),
+        matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
+    ]
+    return fragment(COIN, page=page, pictures=panels(pictures), tables=tables)
 
 
 def _day(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _pictures(page: Mapping[str, Any], logged: Logged) -> Figure:
-    figure = Figure(figsize=(11, 7))
-    figure.subplots_adjust(0.1, 0.08, 0.98, 0.95, 0.2, 0.35)  # a layout engine takes half the time of a page
-    (matrix, calibration), (equity, training) = figure.subplots(2, 2)
-    _confusion(matrix, page)
-    _calibration(calibration, page)
-    _accounts(equity, page)
-    _training(training, page, logged)
-    for axis in (matrix, calibration, equity, training):
-        axis.tick_params(labelsize=8)
-        axis.title.set_fontsize(10)
-        axis.xaxis.label.set_fontsize(8)
-        axis.yaxis.label.set_fontsize(8)
+def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=PANEL)
+    figure.subplots_adjust(0.15, 0.17, 0.97, 0.9)  # a layout engine takes half the time of a page
+    axis = figure.subplots()
+    axis.set_title(title, fontsize=9)
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+    axis.tick_params(labelsize=8)
+    return figure, axis
+
+
+def _calibration(page: Page, logged: Logged) -> Figure:
+    """Plot the calibration of the predicted class; a point's area is the number of windows."""
+    title = f"calibration, error {page['figures']['calibration_error']:.3f}"
+    figure, axis = _panel(title, "probability of the predicted class", "share that came")
+    bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
+    most = max((row["n"] for row in bins), default=1)
+    confidence, accuracy = ([row[name] for row in bins] for name in ("confidence", "accuracy"))
+    axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
+    axis.plot(confidence, accuracy, linewidth=1, label="share that came")
+    axis.scatter(confidence, accuracy, s=[10 + 90 * row["n"] / most for row in bins])
+    axis.set_xlim(0.3, 1)
+    axis.set_ylim(0, 1)
     return figure
 
 
-def _confusion(axis: Axes, page: Mapping[str, Any]) -> None:
-    counts, names = np.array(page["figures"]["confusion"]), page["classes"]
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), count in np.ndenumerate(counts):
-        share = shares[row, column]
-        colour = "white" if share > 0.5 else "black"
-        axis.text(column, row, f"{count}\n{share:.0%}", ha="center", va="center", color=colour, fontsize=8)
-    axis.set_xticks(range(len(names)), names)
-    axis.set_yticks(range(len(names)), names)
-    axis.set_xlabel("predicted")
-    axis.set_ylabel("what came")
-    axis.set_title("confusion matrix, shares of each row")
-
-
-def _calibration(axis: Axes, page: Mapping[str, Any]) -> None:
-    """Plot the calibration of the predicted class; a point's area is the number of windows."""
-    bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
-    most = max((row["n"] for row in bins), default=1)
-    axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
-    axis.plot([row["confidence"] for row in bins], [row["accuracy"] for row in bins], linewidth=1)
-    axis.scatter(
-        [row["confidence"] for row in bins],
-        [row["accuracy"] for row in bins],
-        s=[10 + 90 * row["n"] / most for row in bins],
-    )
-    axis.set_xlim(0.3, 1)
-    axis.set_ylim(0, 1)
-    axis.set_xlabel("probability of the predicted class")
-    axis.set_ylabel("share that came")
-    axis.set_title(f"calibration, error {page['figures']['calibration_error']:.3f}")
-
-
-def _accounts(axis: Axes, page: Mapping[str, Any]) -> None:
+def _account(page: Page, logged: Logged) -> Figure:
+    figure, axis = _panel("account on the test, costs paid", "", "account, multiples of its start")
     curve = page["equity"]
-    times = np.array(curve["time_ms"], dtype="datetime64[ms]")
     for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
-        axis.plot(times, curve[name], linewidth=1, label=label)
+        points = thinned(np.column_stack([curve["time_ms"], curve[name]]), ACCOUNT_POINTS)
+        axis.plot(points[:, 0].astype("datetime64[ms]"), points[:, 1], linewidth=1, label=label)
     values = [value for name in ("model", "buy_and_hold") for value in curve[name]]
     if min(values) > 0 and max(values) > 4 * min(values):
         axis.set_yscale("log")
     axis.axhline(1, color="black", linewidth=0.5)
     axis.legend(fontsize=8)
-    axis.set_title("account on the test, costs paid")
-    axis.tick_params(axis="x", rotation=20)
+    axis.xaxis.set_major_formatter(ConciseDateFormatter(axis.xaxis.get_major_locator()))
+    return figure
 
 
-def _training(axis: Axes, page: Mapping[str, Any], logged: Logged) -> None:
+def _training(page: Page, logged: Logged) -> Figure:
     """Plot the losses that the coin's members logged, one colour each."""
+    figure, axis = _panel(
+        "training; the line is the prior's log loss on the test", "step (updates of the model)", "nats"
+    )
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):
             points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
             if points:
                 label = f"{fold['member']} {key}"
-                axis.plot(*np.array(points).T, style, color=colour, linewidth=1, label=label)
+                axis.plot(*thinned(np.array(points)).T, style, color=colour, linewidth=1, label=label)
     if axis.lines:
         axis.legend(fontsize=7)
     axis.axhline(page["figures"]["prior_log_loss"], color="black", linewidth=0.5)
-    axis.set_xlabel("step")
-    axis.set_title("training; the line is the log loss of the prior on the test")
+    return figure

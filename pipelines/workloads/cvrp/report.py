@@ -1,62 +1,146 @@
-"""The workload's part of report.html: cost against time, and tours as pictures."""
+"""The workload's part of report.html: the verdict on its tours with pictures of them, and cost against time."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from torch import nn
 
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
-from pipelines.report.plots import svg
+from pipelines.report.markup import fragment, shown
+from pipelines.report.plots import panels, svg
+from pipelines.report.verdict import WORSE, Comparison, Row, answer, compare, divide, interval_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
+
+MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of more, only the figures are told
+REST = """
+<details><summary>Verdicts on {{ answers | length }} other sets of instances</summary>
+{% for split, answer in answers %}<h3>{{ split }}</h3>{{ answer }}{% endfor %}</details>
+"""
 
 
 def sections(
     config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """Return (heading, HTML) pairs for every evaluation of the run."""
-    parts = []
-    for evaluation in evaluations:
-        split = evaluation.split
-        drawings = [json.loads(line) for line in evaluation.files[f"{split}.tours.jsonl"].splitlines()]
-        parts.append((f"Cost against time: {split}", svg(_cost_against_time(evaluation.table))))
-        parts.append((f"Tours: {split}", svg(_tours(drawings))))
+    """Return (heading, HTML) pairs: the verdict with the tours of the first evaluation, then what costs what time."""
+    lead, *others = evaluations
+    heading, told = _verdict(lead)
+    verdicts = [(other.split, _verdict(other)[1]) for other in others]
+    parts = [(heading, told + panels(_tours(lead)) + (fragment(REST, answers=verdicts) if others else ""))]
+    for evaluation in evaluations[:MOST_DRAWN]:
+        tours = [] if evaluation is lead else _tours(evaluation)
+        parts.append((f"Cost against time: {evaluation.split}", panels([_cost_against_time(evaluation.table), *tours])))
     return parts
 
 
-def _cost_against_time(table: Sequence[Mapping[str, Any]]) -> Figure:
+def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
+    """Return the verdict in a few words, and in sentences."""
+    found = _compared(evaluation)
+    own, rival = found.own, found.rival
+    quicker = [row for row in _divided(evaluation)[1] if _gap(row)[0] <= _gap(own)[0] and _time(row) <= _time(own)]
+    heading = found.heading
+    if found.outcome == WORSE and rival in quicker:
+        heading += ", which is also quicker"
+    elif found.outcome == WORSE and not quicker:
+        heading += ", but quicker"
+    return f"{heading}: {rival['method']}", answer(found.outcome, *_sentences(evaluation, found, quicker))
+
+
+def _sentences(evaluation: Evaluation, found: Comparison, quicker: Sequence[Row]) -> list[str]:
+    own, rival = found.own, found.rival
+    cost = interval_of(own, "cost", "± 95 %")
+    many = own["n"] > 1
+    first = (
+        f"Tours of the model ({own['method']}) cost {shown(own['cost'])}{' on average' if many else ''}"
+        f"{f' {shown(cost)}' if cost else ''} over {own['n']} instance{'s' if many else ''}: "
+        f"{found.by('%', 'less', 'more')} than those of the strongest alternative, {rival['method']}"
+        f"{', on the ' + str(rival['n']) + ' instances that it solved' if rival['n'] < own['n'] else ''}."
+    )
+    pace = f"They take {_time(own):.3g} ms per instance, the alternative's {_time(rival):.3g} ms."
+    if quicker:
+        names = " and ".join(row["method"] for row in quicker)
+        return [
+            first,
+            f"{pace} Dominated: {names} {'is' if len(quicker) == 1 else 'are'} better on average and quicker.",
+        ]
+    return [first, f"{pace} No alternative in the table is both better on average and quicker."]
+
+
+def _compared(evaluation: Evaluation) -> Comparison:
+    """Compare the model with the strongest alternative, as a percentage of the latter's cost.
+
+    By gaps to the reference where there is one: it solves some of the instances only, on which all gaps are measured.
+    """
+    (own, *_), others = _divided(evaluation)
+    if "gap %" in own:
+        found = compare(own, others, "gap %", "gap 95 %")
+        found = found.in_percent(100 + found.rival["gap %"])
+    else:
+        found = compare(own, others, "cost", "± 95 %")
+        found = found.in_percent(found.rival["cost"])
+    # The tour of a single instance is better, or it is not.
+    return replace(found, interval=[found.gain] * 2) if own["n"] == 1 else found
+
+
+def _divided(evaluation: Evaluation) -> tuple[list[Row], list[Row]]:
+    """Return the model's rows, of which the headline comes first, and those of other methods."""
+    headline = evaluation.summary["decode"]
+    own, others = divide(evaluation.table, headline)
+    return sorted(own, key=lambda row: row["method"] != headline), others
+
+
+def _gap(row: Row) -> tuple[float, str]:
+    """Return the figure by which methods are compared, and its name."""
+    return (row["gap %"], "mean gap to the reference, %") if "gap %" in row else (row["cost"], "mean cost")
+
+
+def _time(row: Row) -> float:
+    """Return milliseconds per instance."""
+    return 1000 * row["seconds"] / row["n"]
+
+
+def _cost_against_time(table: Sequence[Row]) -> Markup:
     """Plot every method's mean gap, or its mean cost without a reference, over its time per instance."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(4.2, 2.8 + 0.17 * len(table)), layout="constrained")
     axis = figure.subplots()
-    key = "gap %" if all("gap %" in row for row in table) else "cost"
     for row in table:
-        axis.plot(1000 * row["seconds"] / row["n"], row[key], "o", label=row["method"])
+        axis.plot(_time(row), _gap(row)[0], "o", label=row["method"])
     axis.set_xscale("log")
-    axis.set_xlabel("milliseconds per instance (wall clock, all instances together)")
-    axis.set_ylabel("mean gap to the reference, %" if key == "gap %" else "mean cost")
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
+    axis.set_xlabel("milliseconds per instance (wall clock,\nall instances together)", fontsize=8)
+    axis.set_ylabel(_gap(table[0])[1], fontsize=8)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.5)
+    figure.legend(fontsize=7, loc="outside lower left", frameon=False)
+    told = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
+    return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {told}")
 
 
-def _tours(drawings: list[dict[str, Any]]) -> Figure:
-    """Draw the tours of the best, median and worst instance by gap."""
-    figure = Figure(figsize=(4.2 * len(drawings), 4.4), layout="constrained")
-    for axis, drawing in zip(figure.subplots(1, len(drawings), squeeze=False)[0], drawings, strict=True):
-        locs = drawing["locs"]
-        for route in drawing["routes"]:
-            path = [locs[node] for node in (0, *route, 0)]
-            axis.plot([x for x, _ in path], [y for _, y in path], "-o", linewidth=1.2, markersize=3)
-        axis.plot(*locs[0], "s", color="black", markersize=7)
-        title = f"{drawing['which']}: {drawing['name']}, cost {drawing['cost']:.4g}"
-        if drawing["reference"]:
-            title += f" (reference {drawing['reference']:.4g})"
-        axis.set_title(title, fontsize=9)
-        axis.set_aspect("equal")
-        axis.set_xticks([])
-        axis.set_yticks([])
-    return figure
+def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
+    """Draw the tours of the best, median and worst instance by gap; returns pictures with their captions."""
+    written = evaluation.files[f"{evaluation.split}.tours.jsonl"].splitlines()
+    return [_tour(json.loads(line)) for line in written]
+
+
+def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
+    figure = Figure(figsize=(4, 4))
+    axis = figure.add_axes((0, 0, 1, 1))
+    locs = drawing["locs"]
+    for route in drawing["routes"]:
+        path = [locs[node] for node in (0, *route, 0)]
+        axis.plot([x for x, _ in path], [y for _, y in path], "-o", linewidth=1.2, markersize=3)
+    axis.plot(*locs[0], "s", color="black", markersize=7)
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_color("#cccccc")
+    caption = f"{drawing['which']}: {drawing['name']}, cost {drawing['cost']:.4g}"
+    if drawing["reference"]:
+        caption += f" (reference {drawing['reference']:.4g})"
+    seen = f"{len(drawing['routes'])} routes from the depot through {len(locs) - 1} customers"
+    return svg(figure, f"{seen}, {caption}"), caption

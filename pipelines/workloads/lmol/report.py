@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
@@ -14,20 +14,53 @@ from common.foreign_text import from_csv
 from common.statistics import Z95
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
-from pipelines.report.plots import svg
-from pipelines.report.tables import shown
+from pipelines.report.markup import fragment, shown
+from pipelines.report.plots import PANEL, panels, svg
+from pipelines.report.tables import matrix
+from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.workloads.lmol.data import CLASSES
 
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
+# Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
 STYLE = """<style>
-.strip { display: flex; flex-wrap: wrap; gap: .6rem .5rem } .strip figure { margin: 0; font-size: 11px; width: 6.2rem }
-.strip img, .pair img { width: 6rem; image-rendering: pixelated; display: block; border: 1px solid #ddd }
-.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 1.2rem }
-.pair { font-size: 12px } .pair div { display: flex; gap: .5rem } .pair figure { margin: 0; width: 6.2rem }
-figcaption { overflow-wrap: anywhere; line-height: 1.3 }
+.strip { display: grid; grid-template-columns: repeat(auto-fill, minmax(4.6rem, 1fr)); gap: .5rem }
+.strip img, .pair img { width: 100%; max-width: 6rem; image-rendering: pixelated; display: block }
+.strip figcaption { font-size: .72rem; line-height: 1.25 }
+.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: 1.2rem }
+.pair { font-size: .8rem } .pair div { display: flex; gap: .5rem } .pair figure { width: 6.2rem }
 </style>"""
+PICTURE = """
+{% macro picture(image, before) %}
+<img src="data:image/png;base64,{{ image.png }}" title="{{ image.name }}"
+alt="{{ before }} {{ image.name }}, known score {{ image.known | shown }}">
+{% endmacro %}
+"""
+STRIP = (
+    STYLE
+    + PICTURE
+    + """
+<p class="note">Test images by their score, the highest first: score ± its 95 % interval, and the known score.</p>
+<div class="strip">{% for image in images %}
+<figure>{{ picture(image, "test image") }}<figcaption>
+<b>{{ "%.3g" | format(image.score) }}</b> ± {{ "%.2g" | format(Z95 * image.standard_error) }}<br>
+known {{ image.known | shown }}</figcaption></figure>{% endfor %}
+</div>
+"""
+)
+MISTAKES = (
+    PICTURE
+    + """
+<div class="pairs">{% for mistake in mistakes %}
+<div class="pair"><div>{% for image in mistake.images %}
+<figure>{{ picture(image, ("first image", "second image")[loop.index0]) }}
+<figcaption>known {{ image.known | shown }}</figcaption></figure>{% endfor %}</div>
+says <b>{{ mistake.answer }}</b> ({{ "%.1f" | format(100 * mistake.probability) }} %),
+labelled <b>{{ mistake.label }}</b></div>{% endfor %}
+</div>
+"""
+)
 
 
 def sections(
@@ -37,47 +70,49 @@ def sections(
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
+    judged = _compared(test)
+    strip = fragment(STRIP, images=found["strip"], Z95=Z95)
+    answers = panels(
+        [
+            svg(_reliability(found["reliability"])),
+            svg(_margins(found["margins"])),
+            matrix(found["confusion"], CLASSES, "label", "answer"),
+        ]
+    )
     parts = [
-        ("Test images by score, the highest first", STYLE + _strip(found["strip"])),
+        (f"{judged.heading}: {judged.rival['predictor']}", _verdict(test.summary, judged) + strip),
         ("Scores against the known ones", svg(_scores(rows))),
-        ("Answers: confidence and accuracy", svg(_answers(found))),
+        ("Answers: confidence and accuracy", answers),
     ]
     if found["families"]:
         parts.append(("Accuracy by family", svg(_families(found["families"]))))
     if found["mistakes"]:
-        parts.append(("The surest mistakes", _mistakes(found["mistakes"])))
+        parts.append(("The surest mistakes", fragment(MISTAKES, mistakes=found["mistakes"])))
     return parts
 
 
-def _strip(images: Sequence[Mapping[str, Any]]) -> str:
-    return (
-        '<div class="strip">'
-        + "".join(
-            _picture(
-                image,
-                f"<b>{image['score']:.3g}</b> ± {Z95 * image['standard_error']:.2g}<br>known {shown(image['known'])}",
-            )
-            for image in images
-        )
-        + "</div>"
+def _compared(test: Evaluation) -> Comparison:
+    """Compare the model with the strongest alternative, in points of accuracy; its interval is over the images."""
+    (own, *_), others = divide(test.table)
+    own = {**own, "95 %": test.summary["accuracy_interval_over_images"]}
+    return compare(own, others, "accuracy", "95 %", maximise=True).in_percent(1)
+
+
+def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
+    own, rival = found.own, found.rival
+    low, high = own["95 %"]
+    first = (
+        f"Of two unseen images the model ({own['predictor']}) says rightly which ranks higher in "
+        f"{summary['attribute']}, or that they are alike, in {own['accuracy']:.1%} [{low:.1%}, {high:.1%}] of "
+        f"{summary['n']:,} pairs: {found.by('points', 'more', 'less')} than the strongest alternative, "
+        f"{rival['predictor']}, with {rival['accuracy']:.1%}."
     )
-
-
-def _mistakes(mistakes: Sequence[Mapping[str, Any]]) -> str:
-    pairs = []
-    for mistake in mistakes:
-        pictures = "".join(_picture(image, f"known {shown(image['known'])}") for image in mistake["images"])
-        said = f"{mistake['answer']} ({100 * mistake['probability']:.1f} %)"
-        pairs.append(
-            f'<div class="pair"><div>{pictures}</div>says <b>{said}</b>, labelled <b>{mistake["label"]}</b></div>'
-        )
-    return '<div class="pairs">' + "".join(pairs) + "</div>"
-
-
-def _picture(image: Mapping[str, Any], caption: str) -> str:
-    name = escape(image["name"], quote=True)
-    source = f"data:image/png;base64,{image['png']}"
-    return f'<figure><img src="{source}" alt="{name}" title="{name}"><figcaption>{caption}</figcaption></figure>'
+    scores = (
+        f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
+        f"its answers are wrong by {shown(summary['mae'])} on average, and correlate with the known ones at "
+        f"{shown(summary['pearson'])}; the alternative's at {shown(rival['Pearson']) or 'no figure, as it has none'}."
+    )
+    return answer(found.outcome, first, scores)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
@@ -86,66 +121,53 @@ def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
     figure = Figure(figsize=(6, 4.2), layout="constrained")
     axis = figure.subplots()
     axis.errorbar(known, score, Z95 * error, fmt="o", markersize=3, linewidth=0.5, alpha=0.5)
-    axis.axline((known.mean(), known.mean()), slope=1, color="#888", linewidth=1)
+    axis.axline((known.mean(), known.mean()), slope=1, color="gray", linewidth=1)
     axis.set_xlabel("known score")
     axis.set_ylabel("score from comparisons, 95 % interval")
     axis.grid(alpha=0.3)
     return figure
 
 
-def _answers(found: Mapping[str, Any]) -> Figure:
-    """Plot reliability, accuracy by margin, and the confusion matrix."""
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    reliability, margins, confusion = figure.subplots(1, 3)
-    _reliability(reliability, found["reliability"])
-    _margins(margins, found["margins"])
-    _confusion(confusion, np.array(found["confusion"]))
+def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
+    """Plot the accuracy of answers over their probability."""
+    figure, axis = _panel("reliability (numbers of pairs)", "probability of the answer given", "share of right answers")
+    axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
+    confidence, accuracy = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
+    axis.plot(confidence, accuracy, "o-", label="share of right answers", markersize=4)
+    for each, *place in zip(bins, confidence, accuracy, strict=True):
+        axis.annotate(f"{each['n']}", place, (4, -9), textcoords="offset points", fontsize=7)
+    axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
+    axis.set_ylim(0, 1.02)
     return figure
 
 
-def _reliability(axis: Axes, bins: Sequence[Mapping[str, float]]) -> None:
-    axis.plot([0, 1], [0, 1], color="#888", linewidth=1)
-    axis.plot([each["confidence"] for each in bins], [each["accuracy"] for each in bins], "o-")
-    for each in bins:
-        axis.annotate(
-            f"{each['n']}", (each["confidence"], each["accuracy"]), (4, -9), textcoords="offset points", fontsize=7
-        )
-    axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
-    axis.set_ylim(0, 1.02)
-    axis.set_title("reliability (numbers of pairs)", fontsize=10)
-    axis.set_xlabel("probability of the answer given")
-    axis.set_ylabel("share of right answers")
-    axis.grid(alpha=0.3)
-
-
-def _margins(axis: Axes, rows: Sequence[Mapping[str, float]]) -> None:
+def _margins(rows: Sequence[Mapping[str, float]]) -> Figure:
+    """Plot the accuracy of answers over the distance of the known scores, with 95 % intervals."""
+    figure, axis = _panel("accuracy by margin", "distance of the known scores", "share of right answers")
     accuracy = np.array([row["accuracy"] for row in rows])
     bars = np.array([[row["accuracy"] - row["low"], row["high"] - row["accuracy"]] for row in rows]).T.clip(min=0)
     names = [f"{row['from']:.3g}" + (f" to {row['to']:.3g}" if row["to"] > row["from"] else "") for row in rows]
-    axis.bar(range(len(rows)), accuracy, yerr=bars, color="#7aa6d6", ecolor="#444", capsize=2)
+    axis.bar(range(len(rows)), accuracy, yerr=bars, alpha=0.6, ecolor="black", capsize=2)
     axis.set_xticks(range(len(rows)), names, rotation=45 if len("".join(names)) > 30 else 0, ha="center", fontsize=8)
     axis.set_ylim(0, 1.02)
-    axis.set_title("accuracy by margin", fontsize=10)
-    axis.set_xlabel("distance of the known scores")
+    return figure
 
 
-def _confusion(axis: Axes, counts: np.ndarray) -> None:
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    for (row, column), share in np.ndenumerate(shares):
-        text = f"{counts[row, column]}\n{100 * share:.1f} %"
-        axis.text(column, row, text, ha="center", va="center", fontsize=9, color="white" if share > 0.5 else "black")
-    axis.set_xticks(range(len(CLASSES)), CLASSES)
-    axis.set_yticks(range(len(CLASSES)), CLASSES)
-    axis.set_title("confusion matrix", fontsize=10)
-    axis.set_xlabel("answer")
-    axis.set_ylabel("label")
+def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=PANEL, layout="constrained")
+    axis = figure.subplots()
+    axis.set_title(title, fontsize=9)
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.5)
+    return figure, axis
 
 
 def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
     """Plot a group of bars per family, with a bar per predictor."""
     predictors = [key for key in next(iter(families.values())) if key != "n"]
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
     axis = figure.subplots()
     width = 0.8 / len(predictors)
     for i, name in enumerate(predictors):
@@ -159,5 +181,5 @@ def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
     axis.set_xticks(range(len(families)), [f"{name}\n{family['n']} pairs" for name, family in families.items()])
     axis.set_ylim(0, 1.02)
     axis.set_ylabel("accuracy")
-    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.legend(fontsize=8, loc="outside upper left", ncols=2, frameon=False)
     return figure

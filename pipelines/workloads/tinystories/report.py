@@ -1,37 +1,45 @@
-"""The workload's sections of report.html: told stories, and the runs compared by size, speed and quality."""
+"""The workload's sections of report.html: the verdict, told stories, and the runs by size, speed and quality."""
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from common.text import ngram_label
 from models.tiny_transformer import TinyTransformer
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
-from pipelines.report.plots import svg
+from pipelines.report.markup import fragment, shown
+from pipelines.report.plots import comparison, svg
 from pipelines.report.tables import table
+from pipelines.report.verdict import Comparison, answer, compare, divide, interval_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
+
+BITS, SPREAD = "bits/character", "± 95 %"
 
 
 def sections(
     config: "Config", models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """Return the sections as (heading, HTML): told stories, and this run beside those in the folders next to it."""
+    """Return the sections as (heading, HTML), this run beside those in the folders next to it as the last one."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
-    samples = found.files["held_out.samples.txt"]
+    judged = _compared(config, found)
+    picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "less is better")
     runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
     runs.sort(key=lambda each: each["run"])
-    parts = [("Stories it tells", f"<pre style='white-space: pre-wrap'>{escape(samples)}</pre>")]
-    if runs:
-        columns = ("run", "preset", "parameters", "sram_bytes", "estimated_tokens_per_s", "bits_per_character")
-        rows = [{name: run.get(name) for name in columns} for run in runs]
-        parts.append(("Size, speed and quality of the runs", svg(_chart(runs)) + table(rows)))
-    return parts
+    columns = ("run", "preset", "parameters", "sram_bytes", "estimated_tokens_per_s", "bits_per_character")
+    rows = [{name: run.get(name) for name in columns} for run in runs]
+    return [
+        (f"{judged.heading}: {judged.rival['predictor']}", _verdict(found.summary, judged) + picture),
+        ("Stories it tells", fragment("<pre>{{ told }}</pre>", told=found.files["held_out.samples.txt"])),
+        ("Size, speed and quality of the runs", svg(_chart(runs)) + table(rows, "runs")),
+    ]
 
 
 def evaluated_runs(folder: Path, but: str) -> list[dict[str, Any]]:
@@ -40,10 +48,36 @@ def evaluated_runs(folder: Path, but: str) -> list[dict[str, Any]]:
     return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths if path.parts[-3] != but]
 
 
+def _compared(config: "Config", evaluation: Evaluation) -> Comparison:
+    """Compare the model as on the chip with the strongest alternative, in bits per character."""
+    own, others = divide(evaluation.table)
+    found = compare(own[-1], others, BITS, SPREAD)
+    ngram = f"{config.evaluation.ngram}-gram"
+    if found.rival["predictor"] == ngram_label(ngram):
+        # Of both on the same stories: narrower.
+        return replace(found, interval=evaluation.summary[f"gain_on_{ngram}_interval"])
+    return found
+
+
+def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
+    own, rival = found.own, found.rival
+    first = (
+        f"The model ({own['predictor']}) needs {shown(own[BITS])} bits per character of held-out stories "
+        f"{shown(interval_of(own, BITS, SPREAD))}: {found.by('bits', 'less', 'more')} than the strongest alternative, "
+        f"{rival['predictor']}, which needs {shown(rival[BITS])}."
+    )
+    second = (
+        f"{summary['n']:,} stories, on which the best model was also picked. Integers instead of float32 cost "
+        f"{summary['int8_cost_percent']:.2g} %. An RP2040 tells about {summary['estimated_tokens_per_s']:.0f} tokens/s "
+        f"(an estimate) from {summary['sram_bytes'] / 1024:.0f} KiB of its memory."
+    )
+    return answer(found.outcome, first, second)
+
+
 def _chart(runs: list[dict[str, Any]]) -> Figure:
     """Plot bits per character over speed on the chip, one panel per training text; a point's area shows the SRAM."""
     texts = list(dict.fromkeys(run["trained_on"] for run in runs))
-    figure = Figure(figsize=(9, 3.6 * len(texts)), layout="constrained")
+    figure = Figure(figsize=(6, 3.4 * len(texts)), layout="constrained")
     for axis, name in zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True):
         for run in (run for run in runs if run["trained_on"] == name):
             x, y = run["estimated_tokens_per_s"], run["int8_bits_per_character"]

@@ -10,6 +10,7 @@ import torch
 
 from models import io
 from pipelines.workloads.bep.fields import FIELDS
+from tests.report.pages import checked
 from tests.stages import export, records, refused, stage
 
 PROSE = """the a model plan team lead client site data drop review issue check manager information design shared
@@ -85,6 +86,9 @@ def test_the_report_shows_every_field(trained):
     for name in FIELDS:
         assert page.count(f"<b>{name}</b>") == 2
     assert "characters read since the zero state" in page
+    headings = checked(page).headings()
+    assert headings[0].startswith("Worse than the strongest alternative: ")
+    assert headings[1:3] == ["Evaluation: test", "Evaluation: validation"]
 
 
 def test_an_exported_model_completes_as_the_run_does(trained):

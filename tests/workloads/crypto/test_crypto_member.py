@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.report.pages import checked
 from tests.stages import export, refused, stage
 
 WORDS = [
@@ -29,7 +30,7 @@ def test_a_member_is_evaluated_in_its_own_folder(trained):
     assert summary["coins"] == 1
     assert "verdict" in summary["AAAUSDT"]
     assert [row["coin"] for row in summary["table"]] == ["AAAUSDT"]
-    assert (member / "report.html").is_file()
+    assert " of 1 coins show" in checked((member / "report.html").read_text()).headings()[0]
     assert not (trained / "runs/crypto/default/evaluations").exists()
 
 

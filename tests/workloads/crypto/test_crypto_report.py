@@ -1,15 +1,16 @@
 """Page of a run: all coins in order of evidence with their pictures, and reasons for those that are missing."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from matplotlib.figure import Figure
 
 from pipelines.engine.run import Run
+from pipelines.report import markup
 from pipelines.report import page as report
-from pipelines.report import tables
 from pipelines.workloads.crypto.evaluation import evaluate
-from pipelines.workloads.crypto.report import MOST_OPEN, sections
+from pipelines.workloads.crypto.report import sections
+from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
 
 
@@ -43,33 +44,32 @@ def shown(run):
     return sections(*run)
 
 
-def rewritten(run, num):
-    """Return the same run with `num` copies of its first coin."""
-    config, models, _, old = run
-    new = Run("crypto", "many")
-    new.begin(config, 1, {})
-    summary = json.loads((old.evaluations / "test.json").read_text())
-    page = json.loads((old.evaluations / "test" / "AAAUSDT.json").read_text())
-    names = [f"A{number}USDT" for number in range(num)]
-    summary["table"] = [{**summary["table"][0], "coin": name} for name in names]
-    summary |= dict.fromkeys(names, summary["AAAUSDT"])
-    summary["files"] = [f"test/{name}.json" for name in names]
-    new.evaluations.mkdir()
-    (new.evaluations / "test.json").write_text(json.dumps(summary))
-    (new.evaluations / "test").mkdir()
-    for name in names:
-        (new.evaluations / "test" / f"{name}.json").write_text(json.dumps({**page, "symbol": name}))
-    return config, models, report.keep(new, []), new
+def compared(run, gains):
+    """Return the sections of the same run with other gains on the strongest simple model, a coin for each."""
+    config, models, kept, old = run
+    page = json.loads(kept[0].files["test/AAAUSDT.json"])
+    names = [f"A{number}USDT" for number in range(len(gains))]
+    files = {}
+    for name, gain in zip(names, gains, strict=True):
+        rows = [row | gain if row["against"] != "prior" else row for row in page["comparisons"]]
+        files[f"test/{name}.json"] = json.dumps({**page, "symbol": name, "comparisons": rows})
+    table = [{**kept[0].table[0], "coin": name} for name in names]
+    summary = {**kept[0].summary, **dict.fromkeys(names, kept[0].summary["AAAUSDT"])}
+    return sections(config, models, [replace(kept[0], table=table, summary=summary, files=files)], old)
+
+
+def gain(value, low, high):
+    return {"gain": value, "low": low, "high": high}
 
 
 def test_the_page_ranks_all_coins_and_shows_each_with_its_pictures(run, shown):
-    (heading, ranking), (_, coins) = shown
+    (_, verdict), (_, coins) = shown
     order = [row["coin"] for row in json.loads((run[3].evaluations / "test.json").read_text())["table"]]
-    assert heading == "Coins by evidence"
     assert order[-1] == "CCCUSDT"
     places = [coins.index(f"<b>{symbol}: ") for symbol in order[:-1]]
     assert places == sorted(places)
-    assert coins.count("<svg") == coins.count("<details open>") == 2
+    assert coins.count("<details>") == 2
+    assert coins.count("<svg") == 6
     for text in (
         "confusion matrix",
         "calibration, error",
@@ -78,29 +78,46 @@ def test_the_page_ranks_all_coins_and_shows_each_with_its_pictures(run, shown):
         "logistic regression",
     ):
         assert text in coins
-    assert "The candles are simulated" in ranking
+    assert verdict.count("<svg") == 3
+    assert "The candles are simulated" in verdict
 
 
 def test_accuracy_is_shown_beside_the_majority(run, shown):
     summary = json.loads((run[3].evaluations / "test.json").read_text())
+    coins = " ".join(shown[1][1].split())
     for row in summary["table"][:2]:
-        accuracy, majority = (tables.shown(row[name]) for name in ("accuracy", "majority"))
-        assert f"accuracy {accuracy}, always the majority class {majority}" in shown[1][1]
+        accuracy, majority = (markup.shown(row[name]) for name in ("accuracy", "majority"))
+        assert f"accuracy {accuracy}, always the majority class {majority}" in coins
 
 
 def test_the_reason_why_a_member_was_not_trained_is_shown(shown):
     assert "loss is &lt;nan&gt; at step 7" in shown[0][1]
 
 
-def test_many_coins_are_collapsed_and_none_is_left_out(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.workloads.crypto.report._pictures", lambda page, run: Figure(figsize=(1, 1)))
-    (_, ranking), (_, coins) = sections(*rewritten(run, MOST_OPEN + 1))
-    assert coins.count("<details>") == MOST_OPEN + 1
-    assert "<details open>" not in coins
-    assert "no trained model" in ranking
+def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
+    gains = [gain(-0.02, -0.03, -0.01), gain(0.03, 0.01, 0.05), gain(0.001, -0.01, 0.02), gain(0.1, None, None)]
+    (_, verdict), _ = compared(run, gains)
+    text = " ".join(verdict.split())
+    assert "the log loss is better on 1, worse on 1 (A0USDT), and not clearly different on 2 (A2USDT, A3USDT)" in text
+    assert "lower by -0.0200 [-0.0300, -0.0100] (A0USDT) to 0.1000 (A3USDT) nats" in text
+    assert 'class="answer even"' in text
+
+
+@pytest.mark.parametrize(
+    ("row", "heading"),
+    [
+        (gain(-0.02, -0.03, -0.01), "Worse than the strongest alternative"),
+        (gain(0.02, 0.01, 0.03), "Better than the strongest alternative"),
+        (gain(0.02, -0.01, 0.03), "No clear difference from the strongest alternative"),
+    ],
+)
+def test_what_holds_for_every_coin_is_the_heading(run, row, heading):
+    (found, _), _ = compared(run, [row, row])
+    assert found.endswith(f"of 2 coins show skill. {heading}")
 
 
 def test_the_whole_page_is_written_from_the_runs_files(run, shown):
     report.write(run[3], run[2], shown)
-    page = run[3].report.read_text()
-    assert page.index("Evaluation: test") < page.index("Coins by evidence") < page.index("Coin by coin")
+    headings = checked(run[3].report.read_text()).headings()
+    assert "coins show skill" in headings[0]
+    assert headings[1:] == ["Evaluation: test", "Coin by coin", "How it was made", "Configuration"]

@@ -13,14 +13,16 @@ import torch
 from PIL import Image
 
 from common import statistics
+from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.run import Run
 from pipelines.report import page as engine_report
 from pipelines.workloads.lmol import data, evaluation, pictures, report
+from tests.report.pages import checked
 from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items
 
 
 def page(folder, model, found):
-    """The run in which an evaluation was kept, and its sections by heading."""
+    """The run in which an evaluation was kept, its sections by heading, and its page."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda folder: found)
         patch.setattr(statistics, "RESAMPLES", 50)
@@ -29,7 +31,10 @@ def page(folder, model, found):
         run = Run("lmol", "default")
         run.evaluations = folder / "evaluations"  # found from other folders too
         kept = engine_report.keep(run, [result])
-        return run, dict(report.sections(CONFIG, {"default": model}, kept, run))
+        sections = report.sections(CONFIG, {"default": model}, kept, run)
+        run.begin(BaseConfig(training=Training(steps=1)), 1, {})
+        engine_report.write(run, kept, sections)
+        return run, dict(sections), run.report.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +44,15 @@ def shown(tmp_path_factory):
 
 
 def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
-    _, parts = shown
+    _, parts, _ = shown
     assert list(parts) == [
-        "Test images by score, the highest first",
+        "Worse than the strongest alternative: linear siamese",
         "Scores against the known ones",
         "Answers: confidence and accuracy",
         "Accuracy by family",
         "The surest mistakes",
     ]
-    strip = parts["Test images by score, the highest first"]
+    strip = next(iter(parts.values()))
     scores = [float(value) for value in re.findall(r"<b>(-?[\d.e+-]+)</b> ±", strip)]
     assert len(scores) == pictures.STRIP
     assert scores == sorted(scores, reverse=True)
@@ -60,7 +65,7 @@ def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
 
 
 def test_pictures_are_the_images_themselves_within_the_page(shown):
-    _, parts = shown
+    _, parts, _ = shown
     sources = re.findall(r'src="([^"]*)"', "".join(parts.values()))
     found = comparisons()
     originals = {image.tobytes() for image in found.images[found.parts["test"]][..., 0]}
@@ -71,14 +76,20 @@ def test_pictures_are_the_images_themselves_within_the_page(shown):
         assert np.asarray(Image.open(io.BytesIO(base64.b64decode(code)))).tobytes() in originals
 
 
-def test_names_of_images_are_no_markup(shown):
-    _, parts = shown
+def test_the_page_is_well_formed_and_names_of_images_are_no_markup(shown):
+    pictures = checked(shown[2]).all("img")
+    assert any(attributes["title"].startswith("<image ") for attributes in pictures)
+    assert all(attributes["title"] in attributes["alt"] for attributes in pictures)
+
+
+def test_mistakes_do_not_take_names_of_images_for_markup(shown):
+    _, parts, _ = shown
     assert "<image " not in parts["The surest mistakes"]
     assert "&lt;image " in parts["The surest mistakes"]
 
 
 def test_files_beside_the_evaluation_are_complete(shown):
-    run, _ = shown
+    run, _, _ = shown
     names = {path.name for path in run.evaluations.iterdir()}
     assert names == {"test.json", "test.csv", "test.scores.csv", "test.details.jsonl"}
     summary = json.loads((run.evaluations / "test.json").read_text())
@@ -88,8 +99,8 @@ def test_files_beside_the_evaluation_are_complete(shown):
 def test_a_model_without_mistakes_and_families_needs_no_section_for_them_and_colours_stay(tmp_path):
     found = comparisons()
     colour = replace(found, images=found.images + np.array([246, 0, 10], dtype=np.uint8))  # 246 is ten less
-    _, parts = page(tmp_path, Brightness(), colour)
+    _, parts, _ = page(tmp_path, Brightness(), colour)
     assert "The surest mistakes" not in parts
     assert "Accuracy by family" not in parts
-    source = re.search(r'base64,([^"]*)"', parts["Test images by score, the highest first"])[1]
+    source = re.search(r'base64,([^"]*)"', next(iter(parts.values())))[1]
     assert Image.open(io.BytesIO(base64.b64decode(source))).mode == "RGB"

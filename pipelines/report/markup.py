@@ -1,0 +1,64 @@
+"""HTML from templates in which every value is escaped: this folder's files, and the fragments of workloads."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from common.foreign_text import printable
+
+NO_SPACE = re.compile("[^\\n\\t\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000]+")
+
+
+def fragment(template: str, **values: Any) -> Markup:
+    """Return HTML from a jinja2 template. Text among `values` is escaped, Markup is taken as it is."""
+    return Markup(_compiled(template).render(values))
+
+
+@cache
+def _compiled(template: str) -> Template:
+    return ENVIRONMENT.from_string(template)
+
+
+def document(name: str, **values: Any) -> Markup:
+    """Return HTML from one of this folder's templates, as `fragment` does."""
+    return Markup(ENVIRONMENT.get_template(name).render(values))
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines with what cannot be printed as escapes; spaces of all widths stay."""
+    return NO_SPACE.sub(lambda part: printable(part[0]), text)
+
+
+def shown(value: Any) -> str:
+    """Return a number, interval or word as readable text; "" for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(shown(item) for item in value) + "]"
+    return printable(str(value))
+
+
+def _printable(value: Any) -> Any:
+    """Take control characters and the like from text; None shows as nothing."""
+    if value is None:
+        return ""
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_printable,
+)
+ENVIRONMENT.filters["shown"] = shown
