@@ -20,7 +20,7 @@ def as_text(evaluation: Evaluation) -> str:
         )
         for line in cells
     ]
-    return "\n".join([f"\n{evaluation.split}:", lines[0], "-" * len(lines[0]), *lines[1:]])
+    return "\n".join([f"\n{printable(evaluation.split)}:", lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
