@@ -5,6 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from common.foreign_text import printable
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 
@@ -39,7 +40,7 @@ def as_text(evaluation: Evaluation) -> str:
         )
         for line in lines
     ]
-    return "\n".join([f"\n{evaluation.split}:", texts[0], "-" * len(texts[0]), *texts[1:]])
+    return "\n".join([f"\n{printable(evaluation.split)}:", texts[0], "-" * len(texts[0]), *texts[1:]])
 
 
 def table(rows: Sequence[Mapping[str, Any]], label: str = "table") -> Markup:

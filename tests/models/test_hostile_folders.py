@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from example_workload import model as waves
 
 from models import char_lstm, cnn_lstm, comparator, io, llava_comparator, routing, tiny_transformer
+from tests.example_workload import model as waves
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
 LLAVA = {**SMALL, "heads": 2, "patch": 4}
@@ -258,7 +258,7 @@ def check(folder: Path, case: str) -> float:
 @pytest.fixture
 def little_memory(monkeypatch):
     """Less than 2 GB beyond what the process has already."""
-    monkeypatch.setitem(io.FAMILIES, "waves", "example_workload.model")
+    monkeypatch.setitem(io.FAMILIES, "waves", waves.__file__)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     limits = resource.getrlimit(resource.RLIMIT_AS)
     if sys.platform == "linux":

@@ -74,5 +74,9 @@ def test_a_terminal_gets_aligned_columns():
     ]
 
 
+def test_a_split_named_by_a_file_has_no_effect_on_a_terminal():
+    assert as_text(Evaluation("a\x1b[2J", {"n": 3})).splitlines()[1] == "a\\x1b[2J:"
+
+
 def test_an_evaluation_without_a_table_shows_its_summary():
     assert as_text(Evaluation("test", {"cost": 1.5, "n": 3})).splitlines()[2:] == ["cost  n", "-------", "1.5   3"]

@@ -30,7 +30,7 @@ class Data(DataSection):
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
-    lookback: int = Field(60, ge=4, description="number of candles in a window")
+    lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
     horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
     features: Literal["default", "legacy"] = Field("default", description="set of features")
     label: Literal["fixed", "volatility", "triple_barrier"] = Field(

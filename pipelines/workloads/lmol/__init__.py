@@ -33,7 +33,7 @@ class Data(LoadedData):
         description="parts that groups of images are split into: one is the test, one validation, the others train",
     )
     fold: int = Field(0, ge=0, description="number of the part that is the test, from 0")
-    size: int = Field(32, ge=8, description="side of the square that images are scaled to, in pixels")
+    size: int = Field(32, ge=8, le=4096, description="side of the square that images are scaled to, in pixels")
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
     evaluation_pairs: int = Field(
         3_000,
