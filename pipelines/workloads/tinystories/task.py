@@ -42,7 +42,7 @@ class Windows:
 
         Stories are numbered within a window; what lies behind the end of the stream has the number -1.
         """
-        items = items.to(self.tokens.device)
+        items = items.to(self.tokens.device, non_blocking=self.tokens.is_cuda)
         # One token more than is shown tells whether a window's first END begins a story or ends one.
         places = items[:, None] * self.stride + torch.arange(-1, self.length + 1, device=items.device)
         there = (places >= 0) & (places < len(self.tokens))
