@@ -5,6 +5,7 @@ Defaults < YAML < words. The resolved object is written into the run folder and 
 
 import copy
 import difflib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import core_schema
 
+from common import plain_yaml
 from common.errors import UserError
+from common.foreign_text import printable
 
 Config = TypeVar("Config", bound="Section")
+MOST_ERRORS = 20  # that are told at once
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,14 @@ class Section(BaseModel):
 def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
     """Read `path`, patch it with `key.path=value` words in order, and check the result against `cls`."""
     try:
-        tree = yaml.safe_load(path.read_text())
+        with path.open("rb") as file:
+            tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
     except OSError as error:
         raise UserError(f"cannot read the config {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise UserError(f"cannot read the config {path}: {error}") from error
     if not isinstance(tree, dict | None):
-        raise UserError(f"{path} must hold a mapping of sections, it holds {tree!r}")
+        raise UserError(f"{path} must hold a mapping of sections, it holds {_given(tree)}")
     return build(cls, tree or {}, words, str(path))
 
 
@@ -71,10 +76,12 @@ def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source:
         return cls.model_validate(tree)
     except ValidationError as error:
         problems: dict[str, tuple[list[str], str]] = {}
-        for item in error.errors():
+        for item in error.errors()[:MOST_ERRORS]:
             key, message, given = _explain(cls, item)
             problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
         lines = [f"  {key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
+        if error.error_count() > MOST_ERRORS:
+            lines.append(f"  and {error.error_count() - MOST_ERRORS} more")
         raise UserError("\n".join([f"config {source}:", *lines])) from error
 
 
@@ -110,9 +117,9 @@ def _patch(tree: dict[str, Any], word: str) -> None:
         if not isinstance(node, dict):
             raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
     try:
-        node[leaf] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{key}: {text!r} is not a YAML value; put it in quotes") from error
+        node[leaf] = plain_yaml.parse(os.fsencode(text))
+    except ValueError as error:
+        raise UserError(f"{key}: {_given(text)} is not a YAML value; put it in quotes ({error})") from error
 
 
 def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -126,7 +133,7 @@ def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str
         near = difflib.get_close_matches(key, known, 1, 0.5)
         siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
-        return f"{key}: ", f"unknown key; {hint}", f" (given {given!r})"
+        return f"{printable(key, 200)}: ", f"unknown key; {hint}", f" (given {_given(given)})"
     while parts and key not in known:
         parts.pop()
         key = ".".join(parts)
@@ -135,7 +142,11 @@ def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str
         return "", message, ""
     if isinstance(given, bool):
         message += "; YAML reads a bare yes, no, on or off as true or false: quote it"
-    return f"{key}: ", message, f" (given {given!r})"
+    return f"{key}: ", message, f" (given {_given(given)})"
+
+
+def _given(value: Any) -> str:
+    return printable(repr(value), 200)
 
 
 def _dotted(cls: type[Section], prefix: str = "") -> Iterator[str]:

@@ -25,6 +25,7 @@ from models.io import config_from
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
 PRESETS = ("legacy", "default")
+MOST_CANDLES = 100_000  # of a window
 PATCH = 4  # candles from one patch of `default` to the next
 LEGACY_HIDDEN, LEGACY_HEADS = 100, 4
 LEGACY_DROPOUT, LEGACY_SLOPE = 0.3, 0.1  # the slope is that of LeakyReLU below 0
@@ -49,8 +50,18 @@ class CNNLSTMConfig:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.preset not in PRESETS:
             raise ValueError(f"preset {self.preset!r} is not known; give one of {', '.join(PRESETS)}")
-        if self.lookback < 4 or not self.features or not self.coins:
-            raise ValueError("a window needs 4 candles or more, a feature and a coin")
+        if not 4 <= self.lookback <= MOST_CANDLES or not self.features or not self.coins:
+            raise ValueError(f"a window needs 4 to {MOST_CANDLES} candles, a feature and a coin")
+        if self.width < 1 or self.timeframe_ms < 0 or not 0 <= self.dropout < 1:
+            raise ValueError(
+                f"width={self.width} must be 1 or more, timeframe_ms={self.timeframe_ms} not negative, and "
+                f"dropout={self.dropout} 0 or more and below 1"
+            )
+        for coin, scaler in self.scalers.items():
+            if {name: len(values) for name, values in scaler.items()} != dict.fromkeys(
+                ("mean", "std"), len(self.features)
+            ):
+                raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
 
 
 class CNNLSTM(io.Model):

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from common.workers import progress
+
 # Formats whose header states the size before anything is decoded. Some others, such as EPS, start programs.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 SMALLEST_SIDE = 8  # pixels; a smaller image shows nothing that could be ranked
@@ -87,17 +89,22 @@ def dhash(image: np.ndarray) -> int:
     return int.from_bytes(np.packbits(grey[:, 1:] > grey[:, :-1]).tobytes())
 
 
-def near_duplicates(images: np.ndarray) -> np.ndarray:
-    """Return pairs i < j, (K, 2) int64, of images (N, S, S, C) uint8 that are the same up to small differences.
+def thumbnail(image: np.ndarray) -> np.ndarray:
+    """Return an image (S, S, C) uint8 in grey, scaled to (16, 16) uint8."""
+    return np.asarray(_grey(image).resize((16, 16), Image.Resampling.BOX))
 
-    All plain images have the same hash, so the pixels have to be close too.
+
+def near_duplicates(hashes: np.ndarray, thumbnails: np.ndarray) -> np.ndarray:
+    """Return pairs i < j, (K, 2) int64, of images that are the same up to small differences.
+
+    They are known by the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
+    same hash, so the pixels have to be close too.
     """
-    hashes = np.array([dhash(image) for image in images], np.uint64)
-    small = np.stack([np.asarray(_grey(image).resize((16, 16), Image.Resampling.BOX), np.float32) for image in images])
     found = [np.empty((0, 2), np.int64)]
-    for i in range(len(images) - 1):
+    last = len(hashes) - 1
+    for i in progress(range(last), last, "looking for near duplicates, images"):
         near = i + 1 + np.flatnonzero(np.bitwise_count(hashes[i + 1 :] ^ hashes[i]) <= NEAR_BITS)
-        near = near[np.abs(small[near] - small[i]).mean((1, 2)) <= NEAR_LEVELS]
+        near = near[np.abs(thumbnails[near] - thumbnails[i].astype(np.int16)).mean((1, 2)) <= NEAR_LEVELS]
         found.append(np.stack([np.full(len(near), i), near], axis=1))
     return np.concatenate(found)
 

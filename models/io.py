@@ -17,19 +17,24 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import math
+import reprlib
 import sys
+import types
+import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from common.files import write_whole
+from common.foreign_text import printable
+from models import limits
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -38,6 +43,9 @@ BUILT_IN = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cn
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
+FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}  # that a model can be saved in
+MOST_CONFIG, DEEPEST = 2**23, 64  # bytes of a config, which may hold a tokenizer, and its levels
+SHOWN = 400  # characters of what a file says in an error
 
 Config = TypeVar("Config", bound="DataclassInstance")
 
@@ -85,66 +93,122 @@ def save(
 def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     """The model that `save` wrote, bit for bit, in eval mode.
 
-    Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, and weights that do
-    not belong to the config. The state of torch's random number generators stays as it was.
+    Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, weights that do not
+    belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
+    more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
     folder = Path(folder)
-    described = _described(folder)
-    family = _module(described["family"])
+    told = described(folder)
+    family = _module(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
-    if saved_with not in (None, json.dumps(described, sort_keys=True)):
+    if saved_with not in (None, json.dumps(told, sort_keys=True)):
         raise ValueError(
-            f"{folder / WEIGHTS} was saved with another config than the {CONFIG} in its folder ({saved_with}); "
-            f"copy both files again, or save the model again"
+            f"{folder / WEIGHTS} was saved with another config than the {CONFIG} in its folder "
+            f"({printable(saved_with, SHOWN)}); copy both files again, or save the model again"
         )
     with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards
         try:
-            model = family.build(described["config"])
-        except ValueError as error:
-            raise ValueError(f"{folder / CONFIG}: {error}") from error
+            with limits.Limit(list(tensors.values())):
+                model = family.build(told["config"])
+        except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
+            kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
+            raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), SHOWN)}") from error
     _fill(model, tensors, folder)
     return model.to(device).eval()
 
 
 def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:
     """The config dataclass `cls` from parsed JSON; ValueError names an unknown key or a value of the wrong type."""
-    types = {field.name: field.type for field in fields(cls)}
+    known = typing.get_type_hints(cls)
     for key, value in values.items():
-        if key not in types:
-            near = difflib.get_close_matches(key, types, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(types)}"
+        if key not in known:
+            near = difflib.get_close_matches(key[:SHOWN], known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise ValueError(f"unknown config key {key!r}; {hint}")
-        wanted = types[key]
-        fits = type(value) is wanted or (wanted is float and type(value) is int)
-        if wanted in PLAIN and not fits:
-            raise ValueError(f"config key {key!r} is {value!r}; it must be of type {wanted.__name__}")
+        if not _fits(value, known[key]):
+            wanted = known[key].__name__ if known[key] in PLAIN else known[key]
+            raise ValueError(f"config key {key!r} is {reprlib.repr(value)}; it must be of type {wanted}")
+    for field in fields(cls):
+        if field.default is MISSING and field.default_factory is MISSING and field.name not in values:
+            raise ValueError(f"the config lacks the key {field.name!r}")
     return cls(**values)
 
 
-def _described(folder: Path) -> dict[str, Any]:
-    """The parsed config.json: {"family": str, "config": dict}."""
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether parsed JSON is of a type: of a plain one, or a list, a tuple, a dict or a union of such; others pass."""
+    parts, origin = typing.get_args(wanted), typing.get_origin(wanted)
+    if wanted in PLAIN:
+        return type(value) is wanted or (wanted is float and type(value) is int)
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            _fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items()
+        )
+    if origin is list or (origin is tuple and parts[1:] == (...,)):
+        return isinstance(value, list | tuple) and all(_fits(item, parts[0]) for item in value)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    return wanted is not types.NoneType or value is None
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """The parsed config.json: {"family": str, "config": dict}. Raises ValueError for one that is missing or wrong."""
     path = folder / CONFIG
-    if not path.is_file():
-        raise ValueError(f"no model in {folder}: there is no {CONFIG}; a trained run keeps its model in RUN/model/best")
+    absent = f"no model in {folder}: there is no {CONFIG}; a trained run keeps its model in RUN/model/best"
+    data = _read(path, absent, MOST_CONFIG + 1)
     try:
-        described = json.loads(path.read_bytes())
-    except ValueError as error:  # not JSON, or not even text
+        found = _json(data)
+    except (ValueError, RecursionError) as error:  # not JSON, or not even text
         raise ValueError(f"{path} is not JSON ({error}); copy it again from where it was saved") from error
-    if not (
-        isinstance(described, dict) and described.keys() == {"family", "config"} and type(described["config"]) is dict
-    ):
+    if not (isinstance(found, dict) and found.keys() == {"family", "config"} and type(found["config"]) is dict):
         raise ValueError(
             f'{path} must be {{"family": "...", "config": {{...}}}}; copy it again from where it was saved'
         )
-    if described["family"] not in list(FAMILIES):  # a list, since what a file says may not be hashable
-        name = described["family"]
+    name = found["family"]
+    if name not in list(FAMILIES):  # a list, since what a file says may not be hashable
+        name = printable(str(name), SHOWN)
         raise ValueError(
             f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}. If the family is your own, give "
             f"its module: --family {name}=PATH/TO/model.py to an exporter, io.FAMILIES[{name!r}] = 'PATH/TO/model.py' "
             "in Python"
         )
-    return described
+    return found
+
+
+def _read(path: Path, absent: str, most: int = -1) -> bytes:
+    """The first `most` bytes of a file, or all; ValueError with the text `absent` if there is no such file."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(most)
+    except (OSError, MemoryError) as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
+    raise ValueError(absent)
+
+
+def _json(data: bytes) -> Any:
+    """Parse JSON as a config has it: finite numbers, whole ones of 64 bits, and a size and depth within reason."""
+
+    def number(text: str) -> float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{printable(text, SHOWN)} is not a finite number")
+        return value
+
+    def whole(text: str) -> int:
+        if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**64:
+            raise ValueError(f"{printable(text, SHOWN)} has more than 64 bits")
+        return value
+
+    if len(data) > MOST_CONFIG:
+        raise ValueError(f"it has more than {MOST_CONFIG} bytes")
+    parsed = json.loads(data, parse_float=number, parse_int=whole, parse_constant=number)
+    level = [parsed]
+    for _ in range(DEEPEST):
+        parts = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [part for part in parts for part in part]
+    if level:
+        raise ValueError(f"it has more than {DEEPEST} levels")
+    return parsed
 
 
 def _module(family: str) -> ModuleType:
@@ -170,17 +234,22 @@ def _module(family: str) -> ModuleType:
 
 def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """All tensors in a safetensors file, and its metadata."""
-    if not path.is_file():
-        raise ValueError(f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
-    data = path.read_bytes()
+    data = _read(path, f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
     try:
         tensors = safetensors.torch.load(data)
         header, body = _split(data)
-    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a number type that torch does not have
-        raise ValueError(f"{path} is damaged ({error}); copy it again from where it was saved") from error
-    metadata = header.get("__metadata__", {})
-    if metadata.get("sha256", _sum(body)) != _sum(body):
+    except Exception as error:  # beside the library's own: KeyError for a number type that torch lacks, sizes too large
+        said = printable(str(error), SHOWN)
+        raise ValueError(f"{path} is damaged ({said}); copy it again from where it was saved") from error
+    metadata = header.get("__metadata__") or {}  # null is allowed
+    if metadata.get("sha256", digest := _sum(body)) != digest:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
+    for name, tensor in tensors.items():
+        if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # of one byte, torch cannot tell
+            raise ValueError(
+                f"{path}: {printable(name, SHOWN)} has values that are not finite; train the model again, with a "
+                "lower learning rate"
+            )
     return tensors, metadata
 
 
@@ -188,6 +257,10 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None
     """Set the model's parameters and buffers to the stored values and types."""
     own = model.state_dict(keep_vars=True)
     given = {id(own[name]) for name in tensors if name in own}
+    converted: dict[torch.dtype, torch.dtype] = {}  # the model as a whole, as by .bfloat16()
+    for name, tensor in tensors.items():
+        if name in own and {tensor.dtype, own[name].dtype} <= FLOATS:
+            converted.setdefault(own[name].dtype, tensor.dtype)
     problems = {
         "lacks": [name for name, tensor in own.items() if id(tensor) not in given],
         "has unknown": [name for name in tensors if name not in own],
@@ -197,14 +270,14 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None
             if name in own and tensor.shape != own[name].shape
         ],
         "has of another type": [
-            f"{name} {tensor.dtype} instead of {own[name].dtype}"
+            f"{name} {tensor.dtype} instead of {converted.get(own[name].dtype, own[name].dtype)}"
             for name, tensor in tensors.items()
-            if name in own and tensor.is_floating_point() != own[name].is_floating_point()
+            if name in own and tensor.dtype != converted.get(own[name].dtype, own[name].dtype)
         ],
     }
     told = [f"{what} {', '.join(names[:3])}{', ...' * (len(names) > 3)}" for what, names in problems.items() if names]
     if told:
-        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: it {'; it '.join(told)}")
+        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: it {printable('; it '.join(told), SHOWN)}")
     for name, tensor in tensors.items():
         # Through .data, as the type may change and every name of a tied parameter must see the value. Cloned, as torch
         # aligns its own memory, and the last bits of a matrix product can depend on alignment.

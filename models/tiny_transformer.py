@@ -53,6 +53,11 @@ class TinyTransformerConfig:
     tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
     def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "layers", "heads", "hidden", "context"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
         if self.width % self.heads:
             raise ValueError(
                 f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"
@@ -173,14 +178,17 @@ def _norm(x: Tensor) -> Tensor:
 
 
 def make_tokenizer(described: Mapping[str, Any]) -> Any:
-    """The `tokenizers.Tokenizer` of a config's `tokenizer`; ValueError if the config has none."""
+    """The `tokenizers.Tokenizer` of a config's `tokenizer`; ValueError if the config has none, or a wrong one."""
     import json
 
     import tokenizers
 
     if not described:
         raise ValueError("this model was saved without its tokenizer; train it again")
-    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"this model's tokenizer cannot be read ({error}); copy its config.json again") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
 

@@ -19,6 +19,8 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from models import limits
+
 # Config types of the supported towers, and the number of tokens that each puts before those of the patches.
 TOWERS = {"clip_vision_model": 1, "siglip_vision_model": 0, "dinov2": 1}
 # The second to last hidden state. The last layer serves the task that the tower was trained on (CLIP and SigLIP match a
@@ -47,7 +49,7 @@ class Base:
     def load(self, loader: Any, **arguments: Any) -> Any:
         """Return the result of `loader.from_pretrained` on the base."""
         try:
-            with quietly():
+            with quietly(), limits.paused():
                 return loader.from_pretrained(self.name, **self.given, **arguments)
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: shapes that do not fit
             said = (str(error).splitlines() or [type(error).__name__])[0]

@@ -38,10 +38,10 @@ def build(config: Mapping[str, Any]) -> Comparator:
 def _check(sizes: ComparatorConfig) -> None:
     if sizes.kind not in KINDS:
         raise ValueError(f"kind is {sizes.kind!r}; known kinds: {', '.join(KINDS)}")
-    for name in ("size", "channels", "width", "layers", "heads", "words"):
+    for name in ("channels", "width", "layers", "heads", "words"):
         if getattr(sizes, name) < 1:
             raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
-    if sizes.kind == "siamese" and sizes.size % 2**sizes.layers:
+    if sizes.kind == "siamese" and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
         )

@@ -1,6 +1,9 @@
 """The configs of comparators: the question that all of them answer, and the sizes of the small ones."""
 
+import math
 from dataclasses import dataclass
+
+MOST_PIXELS = 4096  # a side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +16,15 @@ class Question:
     theta: int = 0  # images whose scores differ by this many units or fewer are SIMILAR
     unit: float = 1.0  # one step of the integer scores, on the user's scale
     references: int = 0  # R: training images with known scores, against which other images are placed
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= MOST_PIXELS:
+            raise ValueError(f"size is {self.size}; it must be 1 to {MOST_PIXELS} pixels a side")
+        if self.theta < 0 or self.references < 0 or not 0 < self.unit < math.inf:
+            raise ValueError(
+                f"theta is {self.theta}, references {self.references}, unit {self.unit}; the first two must not be "
+                "negative, and the unit must be above 0"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

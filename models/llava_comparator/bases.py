@@ -1,5 +1,6 @@
 """Bases of LLaVA comparators: built from a config, taken from a model folder of ours, or loaded in the hub's layout."""
 
+import contextlib
 import json
 import warnings
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models import io
+from models import io, limits
 from models.llava_comparator.config import ANSWERS, IMAGE, PRESETS, PROMPT, WORDS, LlavaComparatorConfig
 from models.vision_tower import Base, normalisation, unchanged
 
@@ -34,22 +35,24 @@ class LoadedBase:
 
 def load_base(config: LlavaComparatorConfig) -> LoadedBase:
     """Return the base that the config names, or build it; ValueError for one that is missing or does not fit."""
-    if config.base and not _is_ours(config.base):
-        return _from_hub(config)
-    network, revision = _from_ours(config) if config.base else (_built(config), config.revision)
+    with limits.paused() if config.base else limits.for_built_base() if config.lora else contextlib.nullcontext():
+        if config.base and not _is_ours(config.base):
+            return _from_hub(config)
+        network, revision = _from_ours(config) if config.base else (_built(config), config.revision)
     prompt_ids, answer_ids = [WORDS.index(word) for word in PROMPT.split()], [WORDS.index(word) for word in ANSWERS]
     return LoadedBase(network, True, revision, PROMPT, prompt_ids, answer_ids, (0.5,) * 3, (0.5,) * 3)
 
 
 def pools(base: str) -> bool:
     """Return True for a base that averages tokens; only bases that were trained here may."""
-    return _is_ours(base) and bool(json.loads((Path(base) / io.CONFIG).read_text())["config"].get("pool"))
+    return _is_ours(base) and bool(io.described(Path(base))["config"].get("pool"))
 
 
 def _is_ours(base: str) -> bool:
     """Return True for a model folder that `models.io` wrote."""
     path = Path(base) / io.CONFIG
-    return path.is_file() and "family" in json.loads(path.read_text())
+    found = json.loads(path.read_bytes()) if path.is_file() else None
+    return isinstance(found, dict) and "family" in found
 
 
 def _built(config: LlavaComparatorConfig) -> nn.Module:
@@ -86,6 +89,8 @@ def _built(config: LlavaComparatorConfig) -> nn.Module:
 
 def _from_ours(config: LlavaComparatorConfig) -> tuple[Any, str]:
     """Return the network of a model that was built and trained here, and its revision."""
+    if io.described(Path(config.base))["config"].get("base"):  # which might be itself
+        raise ValueError(f"base {config.base} has a base of its own; give a llava that was trained whole")
     revision = unchanged(config.base, config.revision, [Path(config.base) / io.WEIGHTS])
     model = io.load(config.base)
     trained = model.config

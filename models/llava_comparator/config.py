@@ -31,6 +31,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
 }
+# Sizes of a base that is built here; a model with adapters stores only these, so its weights say nothing of its layers.
+LARGEST = {"width": 8192, "layers": 256, "heads": 256, "patch": 256}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +62,9 @@ def check(config: LlavaComparatorConfig) -> None:
         raise ValueError("four_bit needs the package bitsandbytes, which is not installed: pip install bitsandbytes")
     if config.channels not in (1, 3):
         raise ValueError(f"channels is {config.channels}; the vision tower takes 1 (grey) or 3 (red, green, blue)")
-    for name in ("size", "width", "layers", "heads", "patch"):
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} is {getattr(config, name)}; it must be 1 or more")
+    for name, most in LARGEST.items():
+        if not 1 <= getattr(config, name) <= most:
+            raise ValueError(f"{name} is {getattr(config, name)}; it must be from 1 to {most}")
     if config.preset != "small":
         if config.preset not in PRESETS:
             raise ValueError(f"preset is {config.preset!r}; known presets: small, {', '.join(PRESETS)}")

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import safetensors.torch
 import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import send_to_device
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -26,6 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.utils._pytree import tree_map_only
 
 from common.averaging import Average
 from common.errors import UserError
@@ -39,43 +41,60 @@ FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of 
 OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
 
-def save(
-    folder: Path,
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy in host memory of all that a checkpoint holds: training may go on while it is written."""
+
+    weights: Mapping[str, Tensor]  # by name
+    averaged: Mapping[str, Tensor] | None
+    moments: Mapping[str, Any]  # of the optimizers
+    task: Mapping[str, Any]
+    progress: Mapping[str, Any]
+
+    def write(self, folder: Path, keep: int, best: Path) -> None:
+        """Write folder/step-NNNNNN with a copy of the model in `best`; delete all but the newest `keep` up to it."""
+        with folder_at_once(folder / f"step-{self.progress['step']:06d}") as temporary:
+            (temporary / "model.safetensors").write_bytes(_tensor_bytes(self.weights))
+            if self.averaged is not None:
+                (temporary / AVERAGE).write_bytes(_tensor_bytes(self.averaged))
+            (temporary / "optimizer.pt").write_bytes(_torch_bytes(self.moments))
+            (temporary / "task.pt").write_bytes(_torch_bytes(self.task))
+            if self.progress["best"] is not None and best.is_dir():
+                shutil.copytree(best, temporary / BEST, copy_function=shutil.copyfile)
+            # Of a metric a sum may be NaN.
+            write_text(temporary / "progress.json", json.dumps(self.progress, indent=1))
+            write_json(temporary / MANIFEST, digests(temporary))
+        prune(folder, keep, self.progress["step"])
+
+
+def take(
     accelerator: Accelerator,
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
     task: Mapping[str, Any],
     progress: Mapping[str, Any],
-    keep: int,
-    best: Path,
-) -> None:
-    """Write folder/step-NNNNNN with a copy of the model in `best`, then delete all but the newest `keep` up to it.
-
-    Call it on all ranks.
-    """
+) -> Snapshot:
+    """Copy the state of training. Call it on all ranks; the main process alone gets all of it."""
     weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
+    weights, moments = (_copied(state, accelerator.device) for state in (weights, moments))
     averaged = None
     if average is not None:
-        with average.in_place():  # as bytes: on a CPU a state is no copy
-            averaged = _tensor_bytes(get_model_state_dict(model, options=OPTIONS))
+        with average.in_place():
+            averaged = weights_of(accelerator, model)
     if accelerator.scaler is not None:
         progress = {**progress, "scaler": accelerator.scaler.state_dict()}
+    return Snapshot(weights, averaged, moments, _copied(dict(task), torch.device("cpu")), progress)
 
-    def write() -> None:
-        with folder_at_once(folder / f"step-{progress['step']:06d}") as temporary:
-            (temporary / "model.safetensors").write_bytes(_tensor_bytes(weights))
-            if averaged is not None:
-                (temporary / AVERAGE).write_bytes(averaged)
-            (temporary / "optimizer.pt").write_bytes(_torch_bytes(moments))
-            (temporary / "task.pt").write_bytes(_torch_bytes(dict(task)))
-            if progress["best"] is not None and best.is_dir():
-                shutil.copytree(best, temporary / BEST, copy_function=shutil.copyfile)
-            write_text(temporary / "progress.json", json.dumps(progress, indent=1))  # of a metric a sum may be NaN
-            write_json(temporary / MANIFEST, digests(temporary))
-        prune(folder, keep, progress["step"])
 
-    ranks.on_main(write)
+def weights_of(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of the model's weights in host memory. Call it on all ranks; the main one alone gets all."""
+    return _copied(get_model_state_dict(model, options=OPTIONS), accelerator.device)
+
+
+def _copied(state: Any, device: torch.device) -> Any:
+    """Return `state` with tensors that training does not change: those of a GPU came as copies, but for scalars."""
+    return tree_map_only(torch.Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state)
 
 
 def prune(folder: Path, keep: int, step: int) -> None:

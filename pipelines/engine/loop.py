@@ -3,14 +3,16 @@
 import contextlib
 import json
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DistributedType
-from torch import nn
+from accelerate import Accelerator
+from torch import Tensor, nn
 
 from common.averaging import Average
+from common.background import BACKLOG, Background
 from common.errors import Stopped, UserError
 from common.files import digests, explained
 from models import io
@@ -18,7 +20,7 @@ from pipelines.engine import checkpoints, ranks, sharding
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
-from pipelines.engine.update import OutOfMemory, Progress, Updater
+from pipelines.engine.update import NotFinite, OutOfMemory, Progress, Updater
 from pipelines.engine.workload import Metric, Task
 
 
@@ -33,6 +35,7 @@ class Loop:
         self.task, self.training = task, config.training
         self.accelerator, self.run, self.metric = accelerator, run, metric
         self.updater = Updater(task, config, accelerator, run)
+        self.writer = Background()  # of models and checkpoints, on the main process
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
 
     @property
@@ -50,23 +53,43 @@ class Loop:
             return progress
         updater.choose_micro_batch_size()
         self.model.train()
-        with updater.stop.listening():
+        with updater.stop.listening(), self.writer:
             self.monitor.start(progress.step)
-            self._validate_if_due()  # where the last process ended in a validation
-            batches = updater.batches()
-            while not self._is_over():
-                try:
-                    stop = updater.update(batches)
-                except OutOfMemory as error:
-                    updater.shrink(error)
-                    batches = updater.batches()
-                    continue
-                self._after_update(stop)
+            try:
+                self._train()
+            except NotFinite as error:
+                raise self._not_finite(error) from error
+            self._settle()
         self.monitor.close()
         if self._patience_is_over():
             self.monitor.say(self._why_over())
         self.accelerator.wait_for_everyone()
         return progress
+
+    def _train(self) -> None:
+        self._validate_if_due()  # where the last process ended in a validation
+        batches = self.updater.batches()
+        while not self._is_over():
+            try:
+                stop = self.updater.update(batches)
+            except OutOfMemory as error:
+                self.updater.shrink(error)
+                batches = self.updater.batches()
+                continue
+            self._after_update(stop)
+
+    def _not_finite(self, error: NotFinite) -> UserError:
+        self._settle()
+        sound = checkpoints.found(self.run.checkpoints)
+        kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
+        return UserError(
+            f"{error}; no update from there on is kept and {kept}. Try a lower training.learning_rate or more "
+            "training.warmup_steps under another --name"
+        )
+
+    def _settle(self, most: int = 0) -> None:
+        """Wait until at most so many of the models and checkpoints that were to be written are not yet on disk."""
+        ranks.on_main(lambda: self.writer.wait(most))
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.steps or self._patience_is_over()
@@ -99,6 +122,7 @@ class Loop:
         before = ranks.on_main(lambda: digests(last))
         with self._averaged():
             self._keep_model(last)
+        self._settle()
 
         def told() -> list[str]:
             lines = [f"{last} was not that of {path}: written again"] * (digests(last) != before)
@@ -138,6 +162,7 @@ class Loop:
         if step % training.checkpoint_steps == 0 or finished or stop:
             self._save()
         if stop:
+            self._settle()
             self.monitor.close()
             raise Stopped(stop, f" after step {step}")
         self._validate_if_due()
@@ -201,17 +226,22 @@ class Loop:
         return self.training.patience is not None and self.progress.stale >= self.training.patience
 
     def _save(self) -> None:
+        """Copy what a checkpoint and model/last hold; they are written while training goes on."""
         self.updater.sum_up()
-        checkpoints.save(
-            self.run.checkpoints,
-            *self._trained(),
-            self.task.state_dict(),
-            asdict(self.progress),
-            self.training.keep_checkpoints,
-            self.run.best,
-        )
-        with self._averaged():
-            self._keep_model(self.run.last)
+        self._settle(BACKLOG - 1)
+        snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), asdict(self.progress))
+        run, keep = self.run, self.training.keep_checkpoints
+        self._write(lambda: snapshot.write(run.checkpoints, keep, run.best))
+        weights = snapshot.weights if snapshot.averaged is None else snapshot.averaged
+        self._write(lambda: self._write_model(run.last, weights))
+
+    def _write(self, work: Callable[[], None]) -> None:
+        if self.accelerator.is_main_process:
+            self.writer.start(work)
+
+    def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
+        with explained(folder):
+            io.save(self.task.model, folder, state=weights)
 
     def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
         """Return what a checkpoint holds besides the task's state and the progress."""
@@ -220,12 +250,7 @@ class Loop:
         return self.accelerator, updater.model, optimizers, updater.average
 
     def _keep_model(self, folder: Path) -> None:
-        # Sharded weights have to be put together, by all ranks; otherwise the model itself has them.
-        sharded = self.accelerator.distributed_type == DistributedType.FSDP
-        state = self.accelerator.get_state_dict(self.model) if sharded else None
-
-        def save() -> None:
-            with explained(folder):
-                io.save(self.task.model, folder, state=state)
-
-        ranks.on_main(save)
+        """Copy the model's weights; they are written while training goes on."""
+        self._settle(BACKLOG - 1)
+        weights = checkpoints.weights_of(self.accelerator, self.model)
+        self._write(lambda: self._write_model(folder, weights))

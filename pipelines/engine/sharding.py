@@ -46,6 +46,11 @@ def _check(plugin: Any, optimizers: Sequence[torch.optim.Optimizer]) -> None:
             plugin.cpu_ram_efficient_loading,
             "fsdp_cpu_ram_efficient_loading: false",
         ),
+        # What it computes again has other noise than it had.
+        "fsdp_activation_checkpointing: true": (
+            plugin.activation_checkpointing,
+            "fsdp_activation_checkpointing: false, with hardware.gradient_checkpointing=true on the command line,",
+        ),
     }
     for given, (wrong, instead) in refused.items():
         if wrong:

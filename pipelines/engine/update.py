@@ -18,7 +18,7 @@ from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
-from pipelines.engine import checkpoints, ranks, sharding
+from pipelines.engine import ranks, sharding
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
@@ -53,6 +53,10 @@ class _Part:
     failed: BaseException | None = None  # memory ran out
 
 
+class NotFinite(Exception):
+    """A loss or a gradient is not finite: says where."""
+
+
 class OutOfMemory(Exception):
     """Memory ran out on one rank; all of them know."""
 
@@ -60,8 +64,9 @@ class OutOfMemory(Exception):
 class Updater:
     """Makes the updates of `task.model`; knows nothing of when to log, validate or save.
 
-    Raises UserError for settings that do not fit, for a loss that is not finite, and where one example is too much for
-    the memory. Raises OutOfMemory where a smaller micro-batch may help: call `shrink`, then go on with new `batches`.
+    Raises UserError for settings that do not fit, and where one example is too much for the memory; NotFinite for a
+    loss or gradient that is not finite; OutOfMemory where a smaller micro-batch may help: call `shrink`, then go on
+    with new `batches`.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
@@ -298,7 +303,7 @@ class Updater:
     def sum_up(self) -> dict[str, float]:
         """Return the sums over all ranks of the figures since the last record; only here is the device read.
 
-        Raises UserError if a loss or a gradient was not finite.
+        Raises NotFinite if a loss or a gradient was not finite.
         """
         progress, figures = self.progress, self.figures
         if figures:
@@ -323,13 +328,7 @@ class Updater:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
         if math.isfinite(norm if self.accelerator.scaler is None else loss):
             return
-        sound = checkpoints.found(self.run.checkpoints)
-        kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
-        raise UserError(
-            f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g}); no update from "
-            f"there on is kept and {kept}. Try a lower training.learning_rate or more training.warmup_steps under "
-            "another --name"
-        )
+        raise NotFinite(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:

@@ -53,7 +53,8 @@ class Training:
 
     def save(self, folder, step, keep=3, task=None, best=Path("nowhere")):
         progress = {"step": step, "best": 0.1 + 0.2, "sums": {"loss": 1e-30}}
-        checkpoints.save(folder, self.accelerator, self.model, [self.optimizer], None, task or {}, progress, keep, best)
+        snapshot = checkpoints.take(self.accelerator, self.model, [self.optimizer], None, task or {}, progress)
+        snapshot.write(folder, keep, best)
 
     def load(self, path):
         """(task state, progress)"""

@@ -1,5 +1,7 @@
 """Configs: what is given is checked, and a mistake is named with its remedy."""
 
+import time
+
 import pytest
 
 from common import config as configs
@@ -70,6 +72,63 @@ def test_a_mistake_is_named_with_what_was_given_and_what_to_type(tmp_path, text,
         load(tmp_path, text or "training: {steps: 2000}", *words)
     assert message in str(error.value)
     assert len(str(error.value).splitlines()) <= 2
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "line 2: *a0 refers to another place"),
+        ("&a [*a]", "line 1: *a refers to another place"),
+        ("[" * 60_000, "16 levels or fewer"),
+        ("- " * 30_000, "16 levels or fewer"),
+        ("[" + "1," * 30_000, "5000 values or fewer"),
+        ("seed: 1\nseed: 2", "line 2: the key seed is given twice"),
+        ("training: {steps: 1, steps: 2}", "line 1: the key steps is given twice"),
+        ("1: 2", "line 1: the key 1 is not text; put it in quotes"),
+        ("on: 2", "line 1: the key on is not text; put it in quotes"),
+        ("? [a]\n: 1", "line 1: the key of several values is not text"),
+        ("<<: {seed: 1}", "line 1: the key << is not text"),
+        ("seed: !!int a", "tag:yaml.org,2002:int is a tag"),
+        ("seed: !!python/object/apply:os.system [ls]", "is a tag"),
+        (f"seed: {'9' * 6000}", "line 1: a whole number needs more than 64 bits"),
+        (f"seed: {2**64}", "line 1: a whole number needs more than 64 bits"),
+        (f"seed: 0x{'f' * 6000}", "line 1: a whole number needs more than 64 bits"),
+        ("seed: 0b_", "invalid literal"),
+        ("seed: 2020-13-45", "month must be in 1..12"),
+        ("seed: \0", "is not YAML"),
+        ("seed: \udcff", "can't decode"),
+        ("#" * 2**16 + "\n", "larger than the 65536 bytes"),
+    ],
+)
+def test_a_config_that_hurts_or_misleads_is_refused_at_once(tmp_path, text, message):
+    path = tmp_path / "config.yaml"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    began = time.process_time()
+    with pytest.raises(UserError, match=f"cannot read the config {path}: ") as error:
+        configs.load(path, Config)
+    assert message in str(error.value)
+    assert len(str(error.value)) < 600
+    assert time.process_time() - began < 0.9
+
+
+def test_many_mistakes_are_told_in_a_few_lines_at_once(tmp_path):
+    began = time.process_time()
+    with pytest.raises(UserError) as error:
+        load(tmp_path, "data:\n" + "".join(f"  key{i}: {'x' * 15}\n" for i in range(2400)))
+    assert len(str(error.value).splitlines()) == 22
+    assert str(error.value).endswith("and 2380 more")
+    assert time.process_time() - began < 2
+
+
+def test_words_are_read_as_the_file_is(tmp_path):
+    for word in ("data=[*a]", "seed=!!int 3", "data={a: 1, a: 2}"):
+        with pytest.raises(UserError, match="is not a YAML value; put it in quotes"):
+            load(tmp_path, "", word)
 
 
 def test_differences_name_dotted_keys_and_both_values(tmp_path):

@@ -9,7 +9,7 @@ from common.errors import UserError
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.run import Run
 from pipelines.engine.training import make_accelerator
-from pipelines.engine.update import OutOfMemory, Updater, smaller
+from pipelines.engine.update import NotFinite, OutOfMemory, Updater, smaller
 from tests.engine.toy import ToyTask
 
 # An update of plain gradient descent at rate 1 takes the gradient off the weights.
@@ -134,9 +134,8 @@ def test_a_loss_that_is_not_finite_is_named_and_the_weights_stay(updater_of):
     batches = updater.batches()
     updater.update(batches)
     before = weights(updater)
-    with pytest.raises(UserError, match=r"not finite at step 2 \(loss nan, .*there is no checkpoint yet") as error:
+    with pytest.raises(NotFinite, match=r"not finite at step 2 \(loss nan, "):
         updater.update(batches)
-    assert "training.learning_rate" in str(error.value)
     assert all(torch.equal(old, new) for old, new in zip(before, weights(updater), strict=True))
     assert updater.progress.step == 1
 

@@ -136,6 +136,6 @@ def test_predict_refuses_what_it_was_not_trained_on():
 
 
 def test_invalid_configs_are_refused():
-    for changes, message in (({"preset": "large"}, "preset 'large'"), ({"lookback": 3}, "4 candles")):
+    for changes, message in (({"preset": "large"}, "preset 'large'"), ({"lookback": 3}, "4 to 100000 candles")):
         with pytest.raises(ValueError, match=message):
             replace(config(), **changes)

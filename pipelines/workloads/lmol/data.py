@@ -30,6 +30,7 @@ from pipelines.workloads.lmol.sources.image_set import ImageSet
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config, Data
 
+IMAGES = "images.npy"
 CLASSES = ("First", "Second", "Similar")
 REFERENCES_PER_BIN = 10  # of the training images
 HISTOGRAM = 10  # bins
@@ -74,10 +75,12 @@ class Images:
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     """Write images and pairs; returns facts for the manifest.
 
+    All cores decode the images, which are written as they come: memory holds some hundred bytes for each.
+
     Raises UserError for a source that cannot be used, and for one that is too small or too uniform to compare.
     """
     data = config.data
-    found = sources.read(data)
+    found = sources.read(data, folder / IMAGES)
     groups, merged = _grouped(found)
     parts = pairs.split(groups, data.folds, data.fold, data.seed)
     _check(found, parts, data)
@@ -116,9 +119,7 @@ def load(folder: Path) -> Comparisons:
     part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
     rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
     return Comparisons(
-        images=np.asarray(
-            np.load(folder / "images.npy", mmap_mode="c")
-        ),  # torch takes no views of an array in mode "r"
+        images=np.asarray(np.load(folder / IMAGES, mmap_mode="c")),  # torch takes no views of an array in mode "r"
         scores=table["score"].to_numpy().copy(),
         unit=stored["unit"],
         groups=table["group"].to_pylist(),
@@ -136,7 +137,7 @@ def load(folder: Path) -> Comparisons:
 def _grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     """Return the group of each image, and the names of near duplicates that were put into one group."""
     _, number = np.unique(found.groups, return_inverse=True)
-    near = image_files.near_duplicates(found.images)
+    near = image_files.near_duplicates(found.squares.hashes, found.squares.thumbnails)
     near = near[number[near[:, 0]] != number[near[:, 1]]]
     edges = (np.ones(len(near)), (number[near[:, 0]], number[near[:, 1]]))
     _, component = connected_components(coo_array(edges, shape=(number.max() + 1,) * 2), directed=False)
@@ -235,6 +236,5 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
     )
     datasets.Dataset(images).save_to_disk(folder / "images")
     datasets.Dataset(asked).save_to_disk(folder / "pairs")
-    np.save(folder / "images.npy", found.images)
     stored = {"unit": found.unit, "theta": found.theta, "attribute": found.attribute}
     write_json(folder / "comparisons.json", {**stored, "facts": facts})

@@ -1,7 +1,7 @@
 """The task of training a comparator: both orders of every pair, and a loss that is right for unselected pairs."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from common.random import derive_key
 from models import ranking
 from models.comparator.cross import DictionaryCross
-from models.comparator.interface import AT_ONCE, Comparator
+from models.comparator.interface import AT_ONCE
 from models.ranking import SWAPPED
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data, pairs
@@ -41,7 +41,7 @@ class ComparisonTask(Task):
         used = torch.cat([rows[:, :2].flatten() for rows in parts.values()]).unique()
         workers = config.data.workers
         stored = data.Images(self.comparisons.images, used.numpy(), workers)
-        images = stored if workers else stored[torch.arange(len(used))].to(device)
+        images = stored if workers else in_parts(stored.__getitem__, len(used), device)
         for rows in parts.values():
             rows[:, :2] = torch.searchsorted(used, rows[:, :2].contiguous())
         if isinstance(self.model, DictionaryCross):
@@ -50,7 +50,9 @@ class ComparisonTask(Task):
                 self.model.learn_dictionary(data.Images(self.comparisons.images, shown.numpy()), config.seed)
         # With workers, the encodings may be too large for the device just as the images are.
         home = torch.device("cpu") if workers else device
-        encoded = encode(self.model, stored, home) if self.model.frozen else None
+        encoded = None
+        if self.model.frozen:
+            encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
         moved = {"shift": config.shift, "turn": config.texture, "key": derive_key(config.seed, "lmol", "moves")}
         self.train = Pairs(images, parts["train"], encoded, **moved, workers=workers)
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
@@ -130,14 +132,14 @@ class ComparisonTask(Task):
         return {"val/standard_error_factor": factor, "val/mae": float((scores - known).abs().mean())}
 
 
-def encode(model: Comparator, images: data.Images, home: torch.device) -> Tensor:
-    """Return encodings (N, ...) of the images, stored on the device `home`."""
-    encoded = None
-    for items in torch.arange(len(images)).split(AT_ONCE):
-        part = model.encode_all(images[items]).to(home)
-        encoded = part.new_empty(len(images), *part.shape[1:]) if encoded is None else encoded
-        encoded[items] = part
-    return encoded
+def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:
+    """Return function(items) (N, ...) of all items below `count`, computed a part at a time, on the device `home`."""
+    whole = None
+    for items in torch.arange(count).split(AT_ONCE):
+        part = function(items).to(home)
+        whole = part.new_empty(count, *part.shape[1:]) if whole is None else whole
+        whole[items] = part
+    return whole
 
 
 def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

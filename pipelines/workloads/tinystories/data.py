@@ -1,50 +1,64 @@
 """Prepared stories: written once as text and tokens, read back by training and evaluation."""
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasets
 import numpy as np
-import pyarrow as pa
+import tokenizers
 
 from common.errors import UserError
 from common.prepared import MANIFEST
-from models.tiny_transformer import UNKNOWN
-from pipelines.workloads.tinystories.sources import WAYS, clean, read, source_files
+from common.workers import in_order, progress
+from pipelines.workloads.tinystories import blocks
+from pipelines.workloads.tinystories.blocks import Blocks
+from pipelines.workloads.tinystories.sources import WAYS, source_files, text_files
 from pipelines.workloads.tinystories.splitting import split
-from pipelines.workloads.tinystories.tokenization import alphabet, encode, train_tokenizer
+from pipelines.workloads.tinystories.tokenization import SCHEMA, alphabet_size, train_tokenizer, write_encoded
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config, Data
+
+FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
+SIZES = ("stories", "characters", "bytes", "tokens", "unknown_bytes")
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     """Write the splits "train" and "held_out" (text, tokens) and tokenizer.json; return facts for the manifest.
 
-    The tokenizer is trained on the training split only. Raises UserError for a source that cannot be read, for a text
-    too short to hold a story out, and for a vocabulary that the text does not allow.
+    The text is read in pieces by all cores, twice: once to find the stories and their order, then those of the share to
+    use. Memory holds 36 bytes for each story. The tokenizer is trained on the training split only, on its first 100 MB,
+    which are drawn at random by the order. Raises UserError for a source that cannot be read, for a text too short to
+    hold a story out, and for a vocabulary that the text does not allow.
     """
-    datasets.disable_progress_bars()
-    source, texts = read(config.data)
-    blocks = [block for text in texts for block in clean(text)]
-    if not blocks:
-        raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
-    parts, how, duplicates = split(blocks, config.data, source)
-    bpe = train_tokenizer(parts["train"], config.data.vocabulary)
-    tables = {name: encode(bpe, part) for name, part in parts.items()}
-    datasets.DatasetDict({name: datasets.Dataset(table) for name, table in tables.items()}).save_to_disk(folder)
-    bpe.save(str(folder / "tokenizer.json"))
+    scratch = folder / "scratch"
+    try:
+        source, files = text_files(config.data, scratch)
+        found, num_nuls = blocks.find(files, config.data.seed)
+        if not len(found):
+            raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
+        parts, how, duplicates = split(found, config.data, source, scratch)
+        fitted = parts["train"].first(FITTED_BYTES)
+        texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
+        bpe = train_tokenizer(texts, config.data.vocabulary)
+        sizes = _write(folder, parts, bpe)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     return {
         "source": source,
         "files": [path.name for path in inputs(config.data)],
         "split": how,
         "duplicates_removed": duplicates,
-        "nul_characters_removed": sum(text.count("\0") for text in texts),
-        **{name: _sizes(parts[name], table) for name, table in tables.items()},
+        "nul_characters_removed": num_nuls,
+        **{name: {**size, "characters_per_token": size["characters"] / size["tokens"]} for name, size in sizes.items()},
         "vocabulary": bpe.get_vocab_size(),
-        "alphabet": len(alphabet(parts["train"])),
+        "alphabet": alphabet_size(bpe),
     }
 
 
@@ -53,17 +67,31 @@ def inputs(data: "Data") -> list[Path]:
     return [] if data.source is None else source_files(data.source)
 
 
-def _sizes(texts: Sequence[str], table: pa.Table) -> dict[str, Any]:
-    tokens, _ = _flat(table)
-    characters = sum(map(len, texts))
-    return {
-        "stories": len(texts),
-        "characters": characters,
-        "bytes": sum(len(text.encode()) for text in texts),
-        "tokens": len(tokens),
-        "unknown_bytes": int((tokens == UNKNOWN).sum()),
-        "characters_per_token": characters / len(tokens),
-    }
+def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer) -> dict[str, dict[str, int]]:
+    """Write a dataset with a split for each part, and the tokenizer; return the sizes of each.
+
+    All cores write files of the dataset, which therefore does not go through the library's own way of saving one.
+    """
+    datasets.disable_progress_bars()
+    empty = datasets.Dataset(SCHEMA.empty_table())
+    datasets.DatasetDict(dict.fromkeys(parts, empty)).save_to_disk(folder)
+    bpe.save(str(folder / "tokenizer.json"))
+    described = (folder / "tokenizer.json").read_text()
+    tasks: list[tuple[Blocks, Path]] = []
+    for name, part in parts.items():
+        shards = part.shards()
+        names = [f"data-{number:05d}-of-{len(shards):05d}.arrow" for number in range(len(shards))]
+        tasks += [(shard, folder / name / file) for shard, file in zip(shards, names, strict=True)]
+        state = json.loads((folder / name / "state.json").read_text())
+        state["_data_files"] = [{"filename": file} for file in names]
+        # By this the library tells datasets apart where it keeps what was computed from them.
+        state["_fingerprint"] = hashlib.sha256(part.digest.tobytes() + described.encode()).hexdigest()[:16]
+        (folder / name / "state.json").write_text(json.dumps(state, indent=2, sort_keys=True))
+    write = partial(write_encoded, described, empty.features.arrow_schema)
+    sizes = {name: Counter[str]() for name in parts}
+    for (_, path), size in zip(tasks, in_order(write, tasks, "tokenizing, parts"), strict=True):
+        sizes[path.parent.name] += size
+    return {name: {key: size[key] for key in SIZES} for name, size in sizes.items()}
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -90,24 +118,33 @@ def stories(folder: Path, split: str) -> list[str]:
     return datasets.load_from_disk(folder)[split]["text"][:]
 
 
-def tokens(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return a split's stream of tokens (N,) int64, with a 0 before and after each story, and their stories (N,) int64.
-
-    A story is its number in the split.
-    """
-    values, lengths = _flat(datasets.load_from_disk(folder)[split].data)
-    story = np.repeat(np.arange(len(lengths)), lengths + 2)
-    ends = np.cumsum(lengths + 2)
-    is_text = np.ones(len(story), bool)
-    is_text[ends - 1] = is_text[ends - lengths - 2] = False
-    stream = np.zeros(len(story), np.int64)
-    stream[is_text] = values
-    return stream, story
+def ending(folder: Path, split: str, characters: int) -> str:
+    """Return the last stories of a split, a line end between them: so many that they exceed `characters`, or all."""
+    column = datasets.load_from_disk(folder)[split].data.column("text")
+    texts: list[str] = []
+    for chunk in reversed(column.chunks):
+        texts.insert(0, "\n".join(chunk.to_pylist()))
+        if sum(map(len, texts)) > characters:
+            break
+    return "\n".join(texts)
 
 
-def _flat(table: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return all tokens of a table (T,) uint16, and the number of tokens of each story (n,) int64."""
-    chunks = table.column("tokens").chunks
-    values = [chunk.flatten().to_numpy() for chunk in chunks]
-    lengths = [chunk.value_lengths().to_numpy() for chunk in chunks]
-    return np.concatenate(values), np.concatenate(lengths).astype(np.int64)
+def tokens(folder: Path, split: str) -> np.ndarray:
+    """Return a split's stream of tokens (N,) uint16, with a 0 before and after each story."""
+    table = datasets.load_from_disk(folder)[split].data.table
+    batches = table.select(["tokens"]).to_batches()
+    sizes = [len(batch.column(0).flatten()) + 2 * len(batch) for batch in batches]
+    stream, ends = np.zeros(sum(sizes), np.uint16), np.cumsum(sizes)
+    for batch, size, end in zip(batches, sizes, ends, strict=True):
+        lengths = batch.column(0).value_lengths().to_numpy() + 2
+        is_text = np.ones(size, bool)
+        is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
+        stream[end - size : end][is_text] = batch.column(0).flatten().to_numpy()
+    return stream
+
+
+def numbers(stream: np.ndarray) -> np.ndarray:
+    """Return the story (N,) int32 of each token of a stream, by its number in the split."""
+    begins = stream == 0
+    begins[1:] &= stream[:-1] == 0  # of two zeros in a row, the first one ends a story
+    return np.cumsum(begins, dtype=np.int32) - 1

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
 
 WINDOWS_AT_ONCE = 16
-MOST_CHARACTERS = 100_000_000  # of training text that xz, whose dictionary is limited, and copied spans look at
+MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and copied spans look at
+MOST_TOKENS = 20_000_000  # of training text that n-grams are fitted to, which takes some 100 bytes for each
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,14 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     data.check_tokenizer(folder, model.config.tokenizer)
-    stories = HeldOut(data.stories(folder, "held_out"), *data.tokens(folder, "held_out"))
+    tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
+    stories = HeldOut(data.stories(folder, "held_out"), tokens, data.numbers(tokens))
     nats = {
         **_network_nats(model, held_out(folder, config.sequence, device), stories.numbers, map_items),
-        **_ngram_nats(config, model, folder, stories),
+        **_ngram_nats(config, model, training[:MOST_TOKENS], stories),
     }
-    training_text = "\n".join(data.stories(folder, "train"))
+    cut = f" on the first {MOST_TOKENS:,} training tokens" if len(training) > MOST_TOKENS else ""
+    training_text = data.ending(folder, "train", MOST_CHARACTERS)
     told = _tell(config, model)
     return [
         Evaluation(
@@ -73,7 +76,7 @@ def evaluate(
                 "seconds": time.perf_counter() - began,
             },
             table=[
-                *_rows(nats, stories, config.model.preset),
+                *_rows(nats, stories, config.model.preset, cut),
                 *text.xz_rows(training_text, "\n".join(stories.stories), MOST_CHARACTERS),
             ],
             examples={
@@ -122,10 +125,11 @@ def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> T
     return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
 
 
-def _ngram_nats(config: "Config", model: TinyTransformer, folder: Path, stories: HeldOut) -> dict[str, np.ndarray]:
-    """Return the nats (n,) of each story's text under n-grams that were fitted to the training stories."""
-    training = _sequences(*data.tokens(folder, "train"))
-    wanted = _sequences(stories.tokens, stories.numbers)
+def _ngram_nats(
+    config: "Config", model: TinyTransformer, tokens: np.ndarray, stories: HeldOut
+) -> dict[str, np.ndarray]:
+    """Return the nats (n,) of each story's text under n-grams that were fitted to a stream of training tokens."""
+    training, wanted = _sequences(tokens, data.numbers(tokens)), _sequences(stories.tokens, stories.numbers)
     nats = {}
     for order in sorted({1, 2, config.evaluation.ngram}):
         counts = text.NGram(order, model.config.vocabulary).fit(training)
@@ -142,12 +146,12 @@ def _bits(nats: np.ndarray, stories: HeldOut) -> float:
     return text.bits_per_character(float(nats.sum()), stories.num_characters)
 
 
-def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str) -> list[dict[str, Any]]:
-    """Return a table row for each predictor."""
+def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: str) -> list[dict[str, Any]]:
+    """Return a table row for each predictor; `cut` says which part of the training text n-grams were fitted to."""
     labels = {"float": f"{preset}, float32", "int8": f"{preset}, int8 as on the chip"}
     return [
         {
-            "predictor": labels.get(name) or text.ngram_label(name),
+            "predictor": labels.get(name) or text.ngram_label(name) + cut,
             "bits/character": _bits(found, stories),
             "± 95 %": ratio_half_width(found * text.BITS_PER_NAT, stories.characters),
             "nats/token": float(found.sum()) / stories.num_tokens,

@@ -1,11 +1,15 @@
 """The division of stories, or of a book's passages, into a training part and a held-out part."""
 
-import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from common.errors import UserError
+from pipelines.workloads.tinystories import blocks
+from pipelines.workloads.tinystories.blocks import Blocks
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Data
@@ -17,51 +21,55 @@ HELD_OUT = 10  # one story in ten is held out
 PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), re.compile(r" "))
 
 
-def split(blocks: Sequence[str], data: "Data", source: str) -> tuple[dict[str, list[str]], str, int]:
-    """Return {split: texts}, a description of the rule, and the number of duplicates that were removed first.
+def split(found: Blocks, data: "Data", source: str, scratch: Path) -> tuple[dict[str, Blocks], str, int]:
+    """Return {split: blocks}, a description of the rule, and the number of duplicates that were removed first.
 
     Stories are put into an order that depends only on (seed, text), and every tenth is held out. So a story never
     changes sides when `percent` or the order of files changes, and a smaller `percent` takes a subset of a larger one.
-    Fewer than 20 blocks are a book: it is cut into passages, of which the last tenth is held out. Raises UserError if
-    that would hold nothing out.
+    Fewer than 20 blocks are a book: it is cut into passages, which are written to `scratch`, and the last tenth of them
+    is held out. Raises UserError if that would hold nothing out.
     """
-    unique = list(dict.fromkeys(blocks))
-    duplicates = len(blocks) - len(unique)
-    if len(unique) < FEWEST_STORIES:
-        passages = [passage for block in unique for passage in cut(block, data.passage_characters)]
-        unique = list(dict.fromkeys(passages))
-        duplicates += len(passages) - len(unique)
-        if len(unique) < HELD_OUT:
+    _, first = np.unique(found.digest, return_index=True)  # in the order of the hashes
+    duplicates = len(found) - len(first)
+    if len(first) < FEWEST_STORIES:
+        book = found.take(np.sort(first))
+        passages = (passage for pieces in book.pieces() for passage in cut(pieces, data.passage_characters))
+        found, _ = blocks.find([blocks.write(scratch / "passages.txt", passages)], data.seed)
+        first = np.sort(np.unique(found.digest, return_index=True)[1])
+        duplicates += len(found) - len(first)
+        if len(first) < HELD_OUT:
             more = "raise data.generated_characters" if data.source is None else "give a longer text"
             raise UserError(
-                f"{source}: {len(unique)} passages of up to {data.passage_characters} characters are too few to hold "
+                f"{source}: {len(first)} passages of up to {data.passage_characters} characters are too few to hold "
                 f"one out, {HELD_OUT} are needed; {more}, or lower data.passage_characters={data.passage_characters}"
             )
-        end = len(unique) - len(unique) // HELD_OUT
-        train, held_out = unique[:end], unique[end:]
+        is_held_out = np.arange(len(first)) >= len(first) - len(first) // HELD_OUT
         how = f"passages of up to {data.passage_characters} characters in their order, the last tenth held out"
     else:
-        unique.sort(key=lambda text: hashlib.sha256(f"{data.seed} {text}".encode()).digest())
-        held_out = unique[HELD_OUT - 1 :: HELD_OUT]
-        train = [text for place, text in enumerate(unique) if place % HELD_OUT != HELD_OUT - 1]
+        is_held_out = np.arange(len(first)) % HELD_OUT == HELD_OUT - 1
         how = f"by story, every tenth held out in the order of a hash of seed {data.seed} and text"
     if data.percent < 100:
         how += f"; the first {data.percent} % of each part"
-    parts = {"train": train, "held_out": held_out}
-    return {name: texts[: -(-len(texts) * data.percent // 100)] for name, texts in parts.items()}, how, duplicates
+    parts = zip(SPLITS, (first[~is_held_out], first[is_held_out]), strict=True)
+    return {name: found.take(rows[: -(-len(rows) * data.percent // 100)]) for name, rows in parts}, how, duplicates
 
 
-def cut(block: str, characters: int) -> list[str]:
-    """Cut `block` into passages of at most `characters` and, except for the last, at least half of that.
+def cut(pieces: Iterable[str], characters: int) -> Iterator[str]:
+    """Cut the text that the pieces make into passages of at most `characters` and, but for the last, half of that.
 
     A passage ends at the last end of a line in that range that also ends a sentence, else at any end of a line, else at
-    a space, else at its largest length.
+    a space, else at its largest length. Its white space at both ends is removed.
     """
-    passages, start = [], 0
-    while len(block) - start > characters:
-        window = (block, start + characters // 2, start + characters)
-        ends = ([match.end() for match in pattern.finditer(*window)] for pattern in PASSAGE_ENDS)
-        end = next((found[-1] for found in ends if found), start + characters)
-        passages.append(block[start:end])
-        start = end
-    return [passage for passage in map(str.strip, [*passages, block[start:]]) if passage]
+    text = ""
+    for piece in pieces:
+        text, start = text + piece, 0
+        while len(text) - start > characters:
+            window = (text, start + characters // 2, start + characters)
+            ends = ([match.end() for match in pattern.finditer(*window)] for pattern in PASSAGE_ENDS)
+            end = next((found[-1] for found in ends if found), start + characters)
+            if passage := text[start:end].strip():
+                yield passage
+            start = end
+        text = text[start:]
+    if passage := text.strip():
+        yield passage

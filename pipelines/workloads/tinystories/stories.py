@@ -5,8 +5,10 @@ story in braces ({hero}, {Place} with a capital) and chooses between words in br
 are drawn once per story, so the hero, the thing, the place and the goal of the first lines come back in the last ones.
 """
 
+import hashlib
 import random
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from pipelines.workloads.tinystories.grammar import Plot, grammar
@@ -25,21 +27,22 @@ class World(dict[str, str]):
         return value[0].upper() + value[1:]
 
 
-def generate(seed: int, characters: int) -> list[str]:
-    """Return different stories that together have at least `characters` characters.
+def generate(seed: int, characters: int) -> Iterator[str]:
+    """Yield different stories that together have at least `characters` characters.
 
     The result depends only on the arguments, and a larger `characters` only appends. A story has about 400 to 1000
     ASCII characters in one or more paragraphs, separated by single line ends.
     """
     rng = random.Random(seed)
-    told: dict[str, None] = {}
+    told: set[bytes] = set()  # hashes, because the stories themselves may be too many to keep
     total = 0
     while total < characters:
         story = tell(rng)
-        if story not in told:
-            told[story] = None
+        digest = hashlib.blake2b(story.encode(), digest_size=16).digest()
+        if digest not in told:
+            told.add(digest)
             total += len(story)
-    return list(told)
+            yield story
 
 
 def tell(rng: random.Random) -> str:

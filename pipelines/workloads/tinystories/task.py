@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.text import token_nats
@@ -19,36 +19,51 @@ if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
 
 
-class Windows:
-    """Windows over a stream of tokens that is kept on the device; a window is `length` inputs and their targets.
+ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
 
-    With a stride below the length, each window repeats the end of the previous one as context. There `counted` is
-    false, so that every target counts exactly once.
+
+class Windows:
+    """Windows over a stream of tokens; a window is `length` inputs and their targets.
+
+    The stream is kept on the device if it has room for it. With a stride below the length, each window repeats the end
+    of the previous one as context. There `counted` is false, so that every target counts exactly once.
     """
 
     workers = 0
 
-    def __init__(self, tokens: Tensor, stories: Tensor, length: int, stride: int, device: torch.device):
-        self.size = max(1, math.ceil((len(tokens) - 1 - length) / stride) + 1)
+    def __init__(self, stream: np.ndarray, length: int, stride: int, device: torch.device):
+        self.size = max(1, math.ceil((len(stream) - 1 - length) / stride) + 1)
         self.length, self.stride, self.device = length, stride, device
-        padding = (self.size - 1) * stride + length + 1 - len(tokens)
-        # Padding has story number -1.
-        self.tokens = F.pad(tokens, (0, padding), value=END).to(device, torch.int32)
-        self.stories = F.pad(stories, (0, padding), value=-1).to(device, torch.int32)
+        tokens = torch.from_numpy(stream.view(np.int16))  # torch has few operations on uint16
+        self.tokens = tokens.to(device) if _has_room(device, stream.nbytes) else tokens
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """Return tokens, targets, stories, counted (b, S); a target counts if it is new and of its input's story."""
-        items = items.to(self.device, non_blocking=True)
-        places = items[:, None] * self.stride + torch.arange(self.length + 1, device=self.device)
-        tokens, stories = self.tokens[places].long(), self.stories[places]
+        """Return tokens, targets, stories, counted (b, S); a target counts if it is new and of its input's story.
+
+        Stories are numbered within a window; what lies behind the end of the stream has the number -1.
+        """
+        items = items.to(self.tokens.device, non_blocking=True)
+        # One token more than is shown tells whether a window's first END begins a story or ends one.
+        places = items[:, None] * self.stride + torch.arange(-1, self.length + 1, device=items.device)
+        there = (places >= 0) & (places < len(self.tokens))
+        found = self.tokens[places.clamp(0, len(self.tokens) - 1)].long() & 0xFFFF
+        found = torch.where(there, found, END).to(self.device, non_blocking=True)
+        tokens = found[:, 1:]
+        there, items = (each.to(self.device, non_blocking=True) for each in (there[:, 1:], items))
+        begins = (tokens == END) & (found[:, :-1] == END)  # of two in a row, the first one ends a story
+        stories = begins.cumsum(1, dtype=torch.int32).masked_fill(~there, -1)
         new = torch.arange(self.length, device=self.device) >= self.length - self.stride
         counted = (stories[:, 1:] == stories[:, :-1]) & (stories[:, 1:] >= 0) & (new | (items[:, None] == 0))
         return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "stories": stories[:, :-1], "counted": counted}
 
 
+def _has_room(device: torch.device, size: int) -> bool:
+    return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] > ROOM * size
+
+
 def held_out(folder: Path, sequence: int, device: torch.device) -> Windows:
     """Return the held-out stories as windows; each target has at least half a sequence of its story as context."""
-    return Windows(*map(torch.from_numpy, data.tokens(folder, "held_out")), sequence, sequence // 2, device)
+    return Windows(data.tokens(folder, "held_out"), sequence, sequence // 2, device)
 
 
 def text_only(batch: Mapping[str, Tensor]) -> Tensor:
@@ -62,7 +77,7 @@ class StoriesTask(Task):
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         sequence = config.sequence
         self.model = TinyTransformer(config.model.resolved(data.tokenizer(folder))).to(device)
-        self.train = Windows(*map(torch.from_numpy, data.tokens(folder, "train")), sequence, sequence, device)
+        self.train = Windows(data.tokens(folder, "train"), sequence, sequence, device)
         self.validation = held_out(folder, sequence, device)
         self.facts = data.facts(folder)
         self.notes = self._notes(config)

@@ -159,9 +159,9 @@ def test_photos_are_split_by_photo(photos):
     assert set(comparisons.families) == {"pristine", *photo_source.FAMILIES}
 
 
-def test_what_is_read_is_what_the_source_gave(mine):
+def test_what_is_read_is_what_the_source_gave(mine, tmp_path):
     path, comparisons, facts = mine
-    source = sources.read(config(path, theta=0.2).data)
+    source = sources.read(config(path, theta=0.2).data, tmp_path / "images.npy")
     assert (comparisons.images == source.images).all()
     assert (comparisons.scores == source.scores).all()
     assert comparisons.names == source.names
@@ -178,8 +178,9 @@ def test_near_duplicates_are_brought_to_one_side_and_named(mine):
 
 
 def test_a_chain_of_duplicates_is_one_group(monkeypatch):
-    source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), images=np.zeros((5, 8, 8, 1)))
-    monkeypatch.setattr(images, "near_duplicates", lambda squares: np.array([[0, 1], [1, 2], [2, 3]]))
+    squares = SimpleNamespace(hashes=None, thumbnails=None)
+    source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), squares=squares)
+    monkeypatch.setattr(images, "near_duplicates", lambda hashes, thumbnails: np.array([[0, 1], [1, 2], [2, 3]]))
     groups, merged = data._grouped(source)
     assert groups == ["a", "a", "a", "a", "d"]
     assert merged == [["v", "w"], ["x", "y"]]  # w and x are in one group already

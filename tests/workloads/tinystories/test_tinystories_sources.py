@@ -1,10 +1,15 @@
 """Stories are read from files, folders and datasets, and a source that is of no use is refused by name."""
 
+import threading
+import time
+import urllib.error
+import urllib.request
+
 import datasets
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.tinystories import data
+from pipelines.workloads.tinystories import data, sources
 from tests.workloads.tinystories.texts import STORIES, both, config, written
 
 
@@ -59,17 +64,33 @@ def test_a_dataset_id_is_asked_for_its_training_split(tmp_path, monkeypatch):
         return datasets.Dataset.from_dict({"text": ["<|endoftext|>".join(STORIES[:2]), *STORIES[2:]]})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(urllib.request, "urlopen", lambda request, timeout: None)
     facts = data.prepare(config("owner/stories"), tmp_path)
     assert asked == [("owner/stories", "train")]
     assert facts["source"] == "Hugging Face dataset owner/stories, split train"
     assert set(both(tmp_path)) == set(STORIES)
 
 
-def test_without_a_network_a_dataset_id_is_refused_with_the_ways_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+@pytest.mark.parametrize("network", ["none", "silent"])
+def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp_path, monkeypatch, network):
+    """The library by itself tries again for minutes, in which it would reach for the network that tests have not."""
+    asked = threading.Event()
+
+    def urlopen(request, timeout):
+        assert request.get_method() == "HEAD"
+        asked.set()
+        if network == "silent":  # a name server that does not answer is waited for without a limit
+            time.sleep(3)
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(sources, "PATIENCE", 0.5)
+    began = time.monotonic()
     with pytest.raises(UserError) as refusal:
         data.prepare(config("owner/stories"), tmp_path)
+    assert asked.is_set()
+    assert time.monotonic() - began < 2.5
+    assert not datasets.config.HF_HUB_OFFLINE
     assert "data.source=owner/stories is not a file or folder here" in str(refusal.value)
     assert "Couldn't reach 'owner/stories'" in str(refusal.value)
     assert "Without a network, leave data.source out for the embedded stories" in str(refusal.value)
@@ -93,7 +114,7 @@ def test_a_file_that_is_no_use_is_refused_by_name(tmp_path, content, message):
     (tmp_path / "s.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
         data.prepare(config(tmp_path / "s.txt"), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert not list((tmp_path / "out").glob("*"))
 
 
 @pytest.mark.parametrize("source", ["nowhere.txt", "no/where.txt", "/no/where/at/all", "a/b/c", "./stories", ""])

@@ -1,12 +1,14 @@
 """The tokenizer has the size asked for, spells every text, and follows a rule that a microcontroller can follow."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
 
 from common.errors import UserError
-from pipelines.workloads.tinystories.tokenization import train_tokenizer
+from pipelines.workloads.tinystories import tokenization
+from pipelines.workloads.tinystories.tokenization import Encoder, train_tokenizer
 from tests.workloads.tinystories.texts import STORIES
 
 ODD = 'Été à la "mer": 12 € 7\n\t- ok?'
@@ -108,3 +110,17 @@ def test_no_token_crosses_a_piece(odd):
     for token, number in odd.get_vocab().items():
         if number > 1 and len(token) > 1 and "\ufffd" not in (text := decode([token])):
             assert len(pieces(text.encode())) == 1
+
+
+@settings(deadline=None)
+@given(text=st.text() | st.text(st.sampled_from("aZé 7\n\t\r\x0b\xa0.<|_")))
+def test_an_encoder_gives_the_tokens_of_the_whole_text(odd, text):
+    assert np.frombuffer(Encoder(odd).encode(text), np.uint16).tolist() == odd.encode(text).ids
+
+
+def test_an_encoder_forgets_so_that_its_memory_stays_small(odd, monkeypatch):
+    monkeypatch.setattr(tokenization, "KEPT_PIECES", 5)
+    encoder = Encoder(odd)
+    for text in (*STORIES, "x" * 1000):
+        assert np.frombuffer(encoder.encode(text), np.uint16).tolist() == odd.encode(text).ids
+        assert len(encoder) <= 5

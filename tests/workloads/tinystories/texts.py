@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 
-STORIES = generate(0, 30_000)[:30]
+STORIES = list(generate(0, 30_000))[:30]
 BOOK = "".join(f"On day {day} the fox ran {day * day} steps,\nand then it slept.\n" for day in range(300))
 
 

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from pipelines.workloads.lmol import Data
 
 
-def read(data: "Data") -> ImageSet:
-    """Return the images and scores of `data.source`; UserError if they are missing or unusable."""
+def read(data: "Data", path: Path) -> ImageSet:
+    """Return the images and scores of `data.source`, the images written to `path`, a .npy file.
+
+    Raises UserError if they are missing or unusable.
+    """
     if data.source in EMBEDDED:
-        return {"digits": read_digits, "photos": read_photos}[data.source](data)
-    return read_user_files(data)
+        return {"digits": read_digits, "photos": read_photos}[data.source](data, path)
+    return read_user_files(data, path)
 
 
 def inputs(source: str) -> list[Path]:

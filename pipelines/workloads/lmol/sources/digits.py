@@ -1,29 +1,30 @@
 """The embedded source `digits`."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
-from pipelines.workloads.lmol.sources.image_set import ImageSet
+from pipelines.workloads.lmol.sources.image_set import ImageSet, as_squares, write
 from pipelines.workloads.lmol.sources.units import in_units
 
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Data
 
 
-def read_digits(data: "Data") -> ImageSet:
+def read_digits(data: "Data", path: Path) -> ImageSet:
     """Return 1,797 handwritten digits, each scored by its value."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
     eight = np.rint(pixels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     size = (data.size, data.size)
-    drawn = [np.asarray(Image.fromarray(each).resize(size, Image.Resampling.BILINEAR)) for each in eight]
+    drawn = [np.asarray(Image.fromarray(each).resize(size, Image.Resampling.BILINEAR))[..., None] for each in eight]
     names = [f"digit-{row:04d}" for row in range(len(labels))]
     return ImageSet(
-        images=np.stack(drawn)[..., None],
+        squares=write(path, [as_squares(drawn)]),
         scores=labels.astype(np.int64),
         unit=Fraction(1),
         theta=0 if data.theta is None else in_units(data.theta, Fraction(1)),

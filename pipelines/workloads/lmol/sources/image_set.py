@@ -1,18 +1,30 @@
-"""The form in which every source hands over its images."""
+"""The form in which every source hands over its images: written to a file in pieces, as they are made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from models import images as image_files
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Images of one size, and what near duplicates among them are known by."""
+
+    images: np.ndarray  # (n, S, S, C) uint8
+    hashes: np.ndarray  # (n,) uint64
+    thumbnails: np.ndarray  # (n, 16, 16) uint8
 
 
 @dataclass(frozen=True)
 class ImageSet:
     """N images of one size with their scores."""
 
-    images: np.ndarray  # (N, S, S, C) uint8
+    squares: Squares  # whose images are mapped from a file
     scores: np.ndarray  # (N,) int64, in units
     unit: Fraction
     theta: int  # the source's own or the config's, in units
@@ -21,3 +33,44 @@ class ImageSet:
     names: list[str]
     families: list[str]
     facts: Mapping[str, Any]
+
+    @property
+    def images(self) -> np.ndarray:
+        """The images (N, S, S, C) uint8."""
+        return self.squares.images
+
+
+def as_squares(images: Sequence[np.ndarray]) -> Squares:
+    """Return images (S, S, C) uint8 with their hashes and thumbnails."""
+    return Squares(
+        np.array(images),
+        np.array([image_files.dhash(image) for image in images], np.uint64),
+        np.array([image_files.thumbnail(image) for image in images]),
+    )
+
+
+def write(path: Path, parts: Iterable[Squares]) -> Squares:
+    """Write the images of all parts to a .npy file, a part at a time; return them, the images mapped from the file.
+
+    A part may have no images.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shape, hashes, thumbnails = (0,), [np.empty(0, np.uint64)], [np.empty((0, 16, 16), np.uint8)]
+    with path.open("wb") as file:
+        _write_header(file, shape)
+        for part in parts:
+            if len(part.images):
+                shape = (shape[0] + len(part.images), *part.images.shape[1:])
+                if len(hashes) == 1:
+                    _write_header(file, shape)
+                file.write(part.images.data)
+                hashes.append(part.hashes)
+                thumbnails.append(part.thumbnails)
+        _write_header(file, shape)
+    return Squares(np.load(path, mmap_mode="r"), np.concatenate(hashes), np.concatenate(thumbnails))
+
+
+def _write_header(file: Any, shape: tuple[int, ...]) -> None:
+    """Write the file's header at its beginning; it is padded so that the number of images does not change its size."""
+    file.seek(0)
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})

@@ -1,10 +1,12 @@
 """The embedded source `photos`: crops of photos from installed packages, degraded in four ways to four degrees."""
 
+import functools
 import importlib.util
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,8 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from common.errors import UserError
-from pipelines.workloads.lmol.sources.image_set import ImageSet
+from common.workers import in_order
+from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.units import in_units
 
 if TYPE_CHECKING:
@@ -105,7 +108,10 @@ PHOTOS = {
 }
 
 
-def read_photos(data: "Data") -> ImageSet:
+Kind = tuple[str, int]  # family, degree
+
+
+def read_photos(data: "Data", path: Path) -> ImageSet:
     """Return crops of photos, each unchanged and degraded to four degrees in four ways; a photo is a group.
 
     The score of a way and degree is the median, over all crops, of the structural similarity to the original crop (Wang
@@ -117,32 +123,30 @@ def read_photos(data: "Data") -> ImageSet:
             f"data.size={data.size}: for data.source=photos it must be {PHOTO_SIZES[0]} to {PHOTO_SIZES[1]}, so that "
             "a crop shows something and is smaller than the photo"
         )
-    images, names, families, groups, kinds = [], [], [], [], []
-    similarity: dict[tuple[str, int], list[float]] = {}
-    for name, photo in PHOTOS.items():
-        with Image.open(photo.file()) as file:
-            whole = file.convert("RGB")
-        for number in range(data.photos_crops):
-            # The random numbers of a crop depend on no other crop.
-            generator = np.random.default_rng([data.seed, 2, *name.encode(), number])
-            crop = _crop(whole, data.size, generator)
-            for family, degree, image in [("pristine", 0, crop), *_degraded(crop, generator)]:
-                images.append(np.asarray(image))
+    crops = [(name, number) for name in PHOTOS for number in range(data.photos_crops)]
+    made = in_order(partial(_photo_crops, data.size, data.seed), crops, "degrading photos, crops")
+    names, kinds = [], []
+    similarity: dict[Kind, list[float]] = {}
+
+    def squares() -> Iterator[Squares]:
+        for (name, number), (part, similarities) in zip(crops, made, strict=True):
+            for (family, degree), value in similarities.items():
                 names.append(f"{name}-{number}-{family}" + (f"-{degree}" if degree else ""))
-                families.append(family)
-                groups.append(name)
-                kinds.append((family, degree))
-                similarity.setdefault((family, degree), []).append(structural_similarity(crop, image))
+                similarity.setdefault((family, degree), []).append(value)
+            kinds.extend(similarities)
+            yield part
+
+    written = write(path, squares())
     score = {kind: round(float(np.median(values)) * 1000) for kind, values in similarity.items()}
     return ImageSet(
-        images=np.stack(images),
+        squares=written,
         scores=np.array([score[kind] for kind in kinds]),
         unit=THOUSANDTH,
         theta=PHOTO_THETA if data.theta is None else in_units(data.theta, THOUSANDTH),
         attribute=data.attribute or "quality",
-        groups=groups,
+        groups=[name.partition("-")[0] for name in names],
         names=names,
-        families=families,
+        families=[family for family, _ in kinds],
         facts={
             "source": "degraded photos",
             "scores_by_kind": {
@@ -160,6 +164,23 @@ def read_photos(data: "Data") -> ImageSet:
             ],
         },
     )
+
+
+def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[Squares, dict[Kind, float]]:
+    """Return crop number `crop[1]` of a photo, unchanged and degraded, and the similarity of each kind to the first."""
+    name, number = crop
+    generator = np.random.default_rng([seed, 2, *name.encode(), number])  # of no other crop
+    whole = _crop(_photo(name), size, generator)
+    images = {("pristine", 0): whole}
+    images |= {(family, degree): image for family, degree, image in _degraded(whole, generator)}
+    similarities = {kind: structural_similarity(whole, image) for kind, image in images.items()}
+    return as_squares([np.asarray(image) for image in images.values()]), similarities
+
+
+@functools.lru_cache(maxsize=1)
+def _photo(name: str) -> Image.Image:
+    with Image.open(PHOTOS[name].file()) as file:
+        return file.convert("RGB")
 
 
 def _crop(whole: Image.Image, size: int, generator: np.random.Generator) -> Image.Image:

@@ -1,18 +1,20 @@
 """Images that a user's CSV lists, decoded, with their scores in whole units."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.errors import UserError
+from common.workers import in_order
 from models import images as image_files
 from pipelines.workloads.lmol import pairs
-from pipelines.workloads.lmol.sources.image_set import ImageSet
+from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, read_table, within
 from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
+FILES_AT_ONCE = 32  # decoded by one process before it hands them over
 
 
 @dataclass
@@ -28,16 +31,16 @@ class Usable:
     """The images of a CSV that can be used."""
 
     names: list[str] = field(default_factory=list)
-    squares: list[np.ndarray] = field(default_factory=list)  # (S, S, 3) uint8
     refused: dict[str, str] = field(default_factory=dict)  # reason by name
     animated: list[str] = field(default_factory=list)
 
 
-def read_user_files(data: "Data") -> ImageSet:
+def read_user_files(data: "Data", path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source)
     listed = read_table(table)
-    found = _decode(listed, table, data)
+    found = Usable(refused=dict(listed.refused))
+    squares = write(path, _decoded(listed, table.parent, data, found))
     count = len(listed.scores) + len(listed.refused)
     if len(found.names) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
@@ -61,7 +64,7 @@ def read_user_files(data: "Data") -> ImageSet:
     if listed.pairs:
         facts["labels"] = _check_labels(labelled, score, theta, unit, table, len(listed.pairs))
     return ImageSet(
-        images=np.stack(found.squares),
+        squares=squares,
         scores=scores,
         unit=unit,
         theta=theta,
@@ -73,19 +76,31 @@ def read_user_files(data: "Data") -> ImageSet:
     )
 
 
-def _decode(listed: Listed, table: Path, data: "Data") -> Usable:
-    """Return the images that can be decoded within bounds, and the reasons why others cannot."""
-    found = Usable(refused=dict(listed.refused))
-    for name in listed.scores:
+def _decoded(listed: Listed, folder: Path, data: "Data", found: Usable) -> Iterator[Squares]:
+    """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
+    names = list(listed.scores)
+    some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
+    decode = partial(_decode, folder, data.size, data.maximum_pixels)
+    for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
+        found.names += part.names
+        found.refused |= part.refused
+        found.animated += part.animated
+        yield squares
+
+
+def _decode(folder: Path, size: int, maximum_pixels: int, names: Sequence[str]) -> tuple[Squares, Usable]:
+    """Return the images that can be decoded within bounds, their names, and the reasons why others cannot."""
+    images, found = [], Usable()
+    for name in names:
         try:
-            square, animated = image_files.read(within(table.parent, name), data.size, data.maximum_pixels)
+            image, animated = image_files.read(within(folder, name), size, maximum_pixels)
         except ValueError as error:
             found.refused[name] = str(error)
             continue
+        images.append(image)
         found.names.append(name)
-        found.squares.append(square)
         found.animated += [name] if animated else []
-    return found
+    return as_squares(images), found
 
 
 def _theta(

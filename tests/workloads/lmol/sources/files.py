@@ -1,7 +1,10 @@
 """Folders of images with CSVs, as a user might give them."""
 
 import csv
+import tempfile
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +34,13 @@ def data(source, **fields):
     return SimpleNamespace(**{**section, **fields})
 
 
+def read(section):
+    """What `sources.read` gives for the section, with the images in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = sources.read(section, Path(folder) / "images.npy")
+        return replace(found, squares=replace(found.squares, images=np.array(found.images)))
+
+
 def picture(seed):
     """A smooth picture, determined by the seed."""
     coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), np.uint8)
@@ -55,7 +65,7 @@ def folder(path, scores):
 def refusal(source, **fields):
     """The message of a refused source, which must be short."""
     with pytest.raises(UserError) as refused:
-        sources.read(data(source, **fields))
+        read(data(source, **fields))
     assert len(str(refused.value).splitlines()) <= 6
     return str(refused.value)
 

@@ -5,14 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pipelines.workloads.lmol import sources
 from pipelines.workloads.lmol.sources import photos
-from tests.workloads.lmol.sources.files import data, refusal
+from tests.workloads.lmol.sources.files import data, read, refusal
 
 
 @pytest.fixture(scope="module")
 def found():
-    return sources.read(data("photos", size=32, photos_crops=2))
+    return read(data("photos", size=32, photos_crops=2))
 
 
 def test_photos_are_crops_and_each_is_spoilt_in_four_ways_to_four_degrees(found):
@@ -44,10 +43,10 @@ def test_photos_are_refused_at_sizes_that_they_do_not_have(size):
 
 
 def test_a_photo_crop_is_the_same_whatever_else_is_drawn(found):
-    again = sources.read(data("photos", size=32, photos_crops=1))
+    again = read(data("photos", size=32, photos_crops=1))
     of_name = dict(zip(found.names, found.images, strict=True))
     assert all((of_name[name] == image).all() for name, image in zip(again.names, again.images, strict=True))
-    other = sources.read(data("photos", size=32, photos_crops=1, seed=1))
+    other = read(data("photos", size=32, photos_crops=1, seed=1))
     assert (other.images != again.images).any()
 
 

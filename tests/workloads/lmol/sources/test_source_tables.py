@@ -5,14 +5,14 @@ from fractions import Fraction
 import pytest
 
 from pipelines.workloads.lmol import sources
-from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, refusal, table
+from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, read, refusal, table
 
 
 def test_an_image_listed_twice_is_one_image_unless_its_scores_differ(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2", "c.png": "3"})
     rows = [("a.png", 1), ("b.png", 2), ("c.png", 3), ("a.png", "1.0"), ("b.png", 5)]
     table(tmp_path / "scores.csv", ("image", "score"), *rows)
-    found = sources.read(data(tmp_path))
+    found = read(data(tmp_path))
     assert found.names == ["a.png", "c.png"]
     assert found.facts["quarantined"] == {"b.png": "it has the scores 2 and 5"}
 
@@ -46,7 +46,7 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
     (tmp_path / "scores.csv").write_bytes("\ufeffimage, score\r\na.png, 1\r\n\r\nb.png,2\r\n".encode())
-    assert sources.read(data(tmp_path)).scores.tolist() == [1, 2]
+    assert read(data(tmp_path)).scores.tolist() == [1, 2]
 
 
 def test_a_source_that_is_not_there_is_refused_with_what_to_give(tmp_path):
@@ -56,7 +56,7 @@ def test_a_source_that_is_not_there_is_refused_with_what_to_give(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
     (tmp_path / "more.csv").write_text("image,score\na.png,1\nb.png,2\n")
     assert f"data.source={tmp_path / 'more.csv'}" in refusal(tmp_path)
-    assert sources.read(data(tmp_path / "more.csv")).names == ["a.png", "b.png"]
+    assert read(data(tmp_path / "more.csv")).names == ["a.png", "b.png"]
 
 
 def test_inputs_are_the_table_and_the_images_that_are_there(tmp_path):
@@ -69,7 +69,7 @@ def test_inputs_are_the_table_and_the_images_that_are_there(tmp_path):
 def test_old_labels_with_a_full_stop_mean_the_same_and_others_are_refused(tmp_path):
     path = paired(tmp_path, SCORES, Fraction("0.2"))
     path.write_text(path.read_text().replace("First", "First.").replace("Similar", "similar."))
-    assert sources.read(data(path)).facts["labels"]["contradict_scores"] == 0
+    assert read(data(path)).facts["labels"]["contradict_scores"] == 0
     path.write_text(path.read_text().replace("similar.", "Same"))
     assert "line 2: the label is 'Same'; it must be First" in refusal(path)
 
@@ -77,6 +77,6 @@ def test_old_labels_with_a_full_stop_mean_the_same_and_others_are_refused(tmp_pa
 def test_an_image_with_two_scores_in_pairs_is_set_aside(tmp_path):
     path = paired(tmp_path, SCORES, Fraction("0.2"))
     path.write_text(path.read_text().replace("a.png,d.png,1,1.9", "a.png,d.png,1,2.9"))
-    found = sources.read(data(path))
+    found = read(data(path))
     assert found.facts["quarantined"] == {"d.png": "it has the scores 2.9 and 1.9"}
     assert found.facts["labels"]["of_usable_images"] == 15

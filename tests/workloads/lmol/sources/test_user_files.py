@@ -5,13 +5,12 @@ from fractions import Fraction
 import numpy as np
 from PIL import Image, ImageOps
 
-from pipelines.workloads.lmol import sources
-from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, refusal, table
+from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal, table
 
 
 def test_a_folder_gives_its_images_and_exact_scores(tmp_path):
     folder(tmp_path, {"a.png": "3.25", "b.png": "-1", "c.png": "2.5"})
-    found = sources.read(data(tmp_path, theta=0.7, attribute="ripeness"))
+    found = read(data(tmp_path, theta=0.7, attribute="ripeness"))
     assert found.names == found.groups == ["a.png", "b.png", "c.png"]
     assert found.scores.tolist() == [325, -100, 250]
     assert (found.unit, found.theta, found.attribute) == (Fraction(1, 100), 70, "ripeness")
@@ -22,7 +21,7 @@ def test_a_folder_gives_its_images_and_exact_scores(tmp_path):
 def test_images_of_a_named_group_stay_together(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2", "c.png": "3"})
     table(tmp_path / "scores.csv", ("image", "score", "group"), ("a.png", 1, "x"), ("b.png", 2, "x"), ("c.png", 3, ""))
-    assert sources.read(data(tmp_path)).groups == ["x", "x", "c.png"]
+    assert read(data(tmp_path)).groups == ["x", "x", "c.png"]
 
 
 def test_every_unusable_image_is_named_with_its_reason_and_the_rest_is_used(tmp_path):
@@ -40,7 +39,7 @@ def test_every_unusable_image_is_named_with_its_reason_and_the_rest_is_used(tmp_
     bad |= {"word.png": "good", "nothing.png": "nan", "blank.png": "", "/etc/hostname": "1"}
     usable = {"cmyk.jpg": "4", "deep.png": "5", "moving.gif": "6"}
     table(tmp_path / "scores.csv", ("image", "score"), *{**good, **bad, **usable}.items())
-    found = sources.read(data(tmp_path))
+    found = read(data(tmp_path))
     assert found.names == [*good, *usable]
     assert found.scores.tolist() == [0, 1, 2, 4, 5, 6]
     reasons = found.facts["quarantined"]
@@ -68,7 +67,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     folder(tmp_path / "in", {"a.png": "1", "b.png": "2", "c.png": "3"})
     (tmp_path / "in" / "a.png").rename(tmp_path / "a.png")
     (tmp_path / "in" / "a.png").symlink_to(tmp_path / "a.png")
-    assert "not below" in sources.read(data(tmp_path / "in")).facts["quarantined"]["a.png"]
+    assert "not below" in read(data(tmp_path / "in")).facts["quarantined"]["a.png"]
 
 
 def test_one_image_alone_is_refused_and_so_are_none(tmp_path):
@@ -83,7 +82,7 @@ def test_one_image_alone_is_refused_and_so_are_none(tmp_path):
 def test_pairs_in_a_table_give_images_scores_and_the_theta_of_the_labels(tmp_path):
     path = paired(tmp_path, SCORES, Fraction("0.2"))
     for source in (path, tmp_path):
-        found = sources.read(data(source))
+        found = read(data(source))
         assert found.names == list(SCORES)
         assert found.scores.tolist() == [10, 12, 17, 19, 25, 30, 40]
         assert found.theta == 2
@@ -93,7 +92,7 @@ def test_pairs_in_a_table_give_images_scores_and_the_theta_of_the_labels(tmp_pat
 
 
 def test_labels_that_contradict_scores_are_named_and_counted(tmp_path):
-    found = sources.read(data(paired(tmp_path, SCORES, Fraction("0.2"), wrong=(1, 5))))
+    found = read(data(paired(tmp_path, SCORES, Fraction("0.2"), wrong=(1, 5))))
     facts = found.facts["labels"]
     assert (facts["pairs"], facts["contradict_scores"]) == (21, 2)
     assert facts["examples"][0] == ("line 3: a.png (1), c.png (1.7) is labelled First, but its scores say Second")
@@ -109,6 +108,6 @@ def test_labels_that_mean_the_opposite_are_refused(tmp_path):
 
 def test_without_theta_up_to_a_fifth_of_the_pairs_are_similar(tmp_path):
     folder(tmp_path, {f"{row}.png": str(row * row) for row in range(9)})
-    found = sources.read(data(tmp_path))
+    found = read(data(tmp_path))
     differences = np.abs(found.scores[:, None] - found.scores)[np.triu_indices(9, 1)]
     assert (differences <= found.theta).mean() <= 0.2 < (differences <= found.theta + 2).mean()

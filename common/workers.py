@@ -1,0 +1,106 @@
+"""Work that is spread over processes, and its progress as the user sees it."""
+
+import functools
+import multiprocessing
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from common.durations import clock
+from common.errors import UserError
+from common.machine import cores
+from common.signals import end_with_parent
+
+AHEAD = 2  # tasks handed out for each process: one that it works on, and one that waits for it
+WORTH = 4.0  # seconds of work for which processes are started, which takes about as long
+SECONDS = 10  # between plain lines of progress; what takes less shows none
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+def in_order(
+    function: Callable[[Task], Result], tasks: Sequence[Task], what: str, processes: int | None = None
+) -> Iterator[Result]:
+    """Yield function(task) for each task in their order; `what` names the work where its progress is shown.
+
+    `processes` (None: as many as there are cores) compute them, unless they are few and quick.
+    They end when this process does, however it ends. Only a few results wait to be taken, so memory does not grow with
+    the number of tasks. `function` must be importable by its name, alone or in a functools.partial. Raises what it
+    raises, and UserError if a process ends without a word.
+    """
+    yield from progress(_computed(function, tasks, processes or cores()), len(tasks), what)
+
+
+def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
+    """Yield the results of this process, until at its pace those that are left are worth the start of others."""
+    for done, task in enumerate(tasks):
+        began = time.monotonic()
+        yield function(task)
+        left = len(tasks) - done - 1
+        # The first task may have waited for imports.
+        if min(processes, left, done + 1) > 1 and left * (time.monotonic() - began) > WORTH:
+            yield from _pooled(function, tasks[-left:], min(processes, left))
+            return
+
+
+def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
+    pool = ProcessPoolExecutor(processes, _context(function), _begin)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for task in tasks:
+            waiting.append(pool.submit(function, task))
+            if len(waiting) >= AHEAD * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            f"one of {processes} worker processes was ended, most likely for lack of memory; free some, or let fewer "
+            "work at a time, as in: taskset --cpu-list 0 python pipelines/prepare.py ..."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _context(function: Callable[..., Any]) -> Any:
+    """Return the way to start processes: from a server that has imported what they need; on Windows, each anew.
+
+    A plain fork would copy locks that threads of this process hold.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    while isinstance(function, functools.partial):
+        function = function.func
+    context.set_forkserver_preload(["__main__", function.__module__])
+    return context
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Yield the items and show on stderr how many of `total` are done: a bar on a terminal, otherwise plain lines."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(items, desc=what, total=total, delay=1, dynamic_ncols=True)
+        return
+    began = said = time.monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now - said >= SECONDS:
+            left = (total - done) * (now - began) / done
+            print(f"{what}: {done:,} of {total:,}  left {clock(left)}", file=sys.stderr, flush=True)
+            said = now

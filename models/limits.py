@@ -1,0 +1,128 @@
+"""Limits on what building a model may take, so that a config from a stranger costs no more than its weights can hold.
+
+While a `Limit` is active, the size of each tensor that torch is asked for is found out before the tensor is made.
+"""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+# Tensors made in all, in bytes per byte of stored weights: those in bfloat16 are built in float32, tied ones twice, and
+# drawing them takes further ones. A base that is built from its config is stored by its few adapters alone.
+TIMES, BASE_TIMES = 16, 1024
+FREE_BYTES, BASE_FREE_BYTES = 2**26, 2**28  # for what is not stored
+FREE_CALLS, CALLS = 2000, 100  # of torch's operations, and for each stored tensor
+
+META = torch.device("meta")
+
+_active: ContextVar["Limit | None"] = ContextVar("limit", default=None)
+
+
+class Limit(TorchDispatchMode):
+    """Raises ValueError before more tensors are made than a model whose `stored` tensors these are can need."""
+
+    def __init__(self, stored: Sequence[Tensor], times: int = TIMES, free_bytes: int = FREE_BYTES):
+        super().__init__()
+        self.stored, self.paused = stored, False
+        self.bytes_left = free_bytes + times * sum(tensor.nbytes for tensor in stored)
+        self.calls_left = FREE_CALLS + CALLS * len(stored)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the wrapper that torch would put around takes 4 s to import, and nothing is compiled here
+
+    def __enter__(self) -> "Limit":
+        self._before = _active.set(self)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        _active.reset(self._before)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self.paused:
+            self.calls_left -= 1
+            self.bytes_left -= _new_bytes(func, args, kwargs)
+            if self.calls_left < 0 or self.bytes_left < 0:
+                raise ValueError(f"the config describes a larger model than the {len(self.stored)} stored tensors hold")
+        return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def paused() -> Iterator["Limit | None"]:
+    """Lift the limit for what is read from files of the user's own, such as a pretrained base; yield it."""
+    limit = _active.get()
+    before = limit is not None and limit.paused
+    if limit is not None:
+        limit.paused = True
+    try:
+        yield limit
+    finally:
+        if limit is not None:
+            limit.paused = before
+
+
+@contextlib.contextmanager
+def for_built_base() -> Iterator[None]:
+    """Set a wider limit for a base that is built from the config and not stored."""
+    with paused() as limit, Limit(limit.stored, BASE_TIMES, BASE_FREE_BYTES) if limit else contextlib.nullcontext():
+        yield
+
+
+def _new_bytes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """The bytes that a call allocates for its results; 0 where they share the memory of its arguments."""
+    schema = func._schema
+    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
+    if all(result.alias_info is not None for result in schema.returns) or given.get("device") == META:
+        return 0
+    tensors = [value for value in tree_leaves(given) if isinstance(value, Tensor)]
+    count = _count(func, given, tensors)
+    if count is None:
+        return _on_meta(func, args, kwargs)
+    types = [given.get("dtype") or torch.get_default_dtype(), *(tensor.dtype for tensor in tensors)]
+    return count * max(dtype.itemsize for dtype in types)
+
+
+def _count(func: Any, given: Mapping[str, Any], tensors: Sequence[Tensor]) -> int | None:
+    """The numbers in the result of a common call; None for any other. Asking the meta device can import for seconds."""
+    name = func._schema.name.removeprefix("aten::")
+    if "size" in given:
+        return math.prod(given["size"])
+    if torch.Tag.pointwise in func.tags and tensors:
+        sides = itertools.zip_longest(*(reversed(tensor.shape) for tensor in tensors), fillvalue=1)  # broadcast
+        return math.prod(max(side) for side in sides)
+    if name in ("stack", "cat") or name.endswith("_like"):
+        return sum(tensor.numel() for tensor in tensors)
+    if name in ("linspace", "logspace"):
+        return given["steps"]
+    if name == "arange":
+        return math.ceil((given["end"] - given.get("start", 0)) / given.get("step", 1))
+    return None
+
+
+def _on_meta(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """The bytes of a call's results by torch's meta device, which has shapes and no memory."""
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
+
+    kwargs = {**tree_map(moved, kwargs), **({"device": META} if "device" in kwargs else {})}
+    kwargs.pop("generator", None)  # of another device
+    try:
+        results = func(*tree_map(moved, args), **kwargs)
+    except (NotImplementedError, RuntimeError):  # the result depends on values, or the call is wrong and will say so
+        return 0
+    return sum(result.nbytes for result in tree_leaves(results) if isinstance(result, Tensor))

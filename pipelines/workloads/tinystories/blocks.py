@@ -1,0 +1,218 @@
+"""Stories in text files of any size: found without reading a file whole, and read back one at a time.
+
+A block is what lies between two markers or, in a file without a marker, between two blank lines. Its story is its text,
+stripped, with "\\n" as line end and without NUL characters; a block whose story is empty counts for nothing.
+"""
+
+import codecs
+import hashlib
+import io
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import UserError
+from common.workers import in_order
+from models.tiny_transformer import SPECIAL_TOKENS
+
+MARKER = SPECIAL_TOKENS[0].encode()
+# One pattern a kind of file. A line end is taken whole, so that "\r\n" is never half a blank line.
+SEPARATORS = {True: re.compile(re.escape(MARKER)), False: re.compile(rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])")}
+STRETCH = 1 << 24  # bytes of a file that are searched for blocks at a time, by one process
+CHUNK = 1 << 20  # bytes that are read at a time
+SHARD = 1 << 25  # bytes of blocks that are tokenized into one file
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Some blocks: where they lie, and the hashes by which their stories are told apart and ordered."""
+
+    files: Sequence[Path]
+    file: np.ndarray  # (n,) int32, number in `files`
+    offset: np.ndarray  # (n,) int64, bytes
+    length: np.ndarray  # (n,) int64, bytes
+    digest: np.ndarray  # (n,) of 16 bytes, the first ones of the SHA-256 of the seed and the story
+
+    def __len__(self) -> int:
+        return len(self.digest)
+
+    def take(self, rows: np.ndarray | slice) -> "Blocks":
+        """Return the blocks of these rows."""
+        return Blocks(self.files, self.file[rows], self.offset[rows], self.length[rows], self.digest[rows])
+
+    def first(self, size: int) -> "Blocks":
+        """Return the first block, and those after it that together fit into `size` bytes."""
+        return self.take(slice(0, max(1, np.searchsorted(np.cumsum(self.length), size, "right"))))
+
+    def shards(self) -> list["Blocks"]:
+        """Return the blocks in successive parts of about SHARD bytes."""
+        numbers = (np.cumsum(self.length) - self.length) // SHARD
+        ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(self)]
+        return [self.take(slice(start, end)) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def pieces(self) -> Iterator[Iterator[str]]:
+        """Yield each story as an iterator over pieces of it, to be read before the next story is asked for."""
+        opened, file = -1, None
+        try:
+            for number, offset, length in zip(
+                self.file.tolist(), self.offset.tolist(), self.length.tolist(), strict=True
+            ):
+                if number != opened:
+                    if file:
+                        file.close()
+                    opened, file = number, FileIO(self.files[number])
+                yield _clean(_decoded(file, offset, length))
+        finally:
+            if file:
+                file.close()
+
+    def stories(self) -> Iterator[str]:
+        """Yield each story."""
+        return map("".join, self.pieces())
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a file that begins and ends between two blocks."""
+
+    path: Path
+    start: int
+    end: int
+    marked: bool  # whether markers separate the blocks
+
+
+def find(files: Sequence[Path], seed: int) -> tuple[Blocks, int]:
+    """Return the blocks of all files in their order, and the number of NUL characters.
+
+    Raises UserError for a file that cannot be read or is not UTF-8.
+    """
+    stretches = [(number, stretch) for number, path in enumerate(files) for stretch in _stretches(path)]
+    found = in_order(partial(_indexed, seed), [stretch for _, stretch in stretches], "reading the text, parts")
+    nuls, columns = 0, [(np.empty(0, np.int32), *_columns([], [], []))]
+    for (number, _), (offset, length, digest, seen) in zip(stretches, found, strict=True):
+        columns.append((np.full(len(offset), number, np.int32), offset, length, digest))
+        nuls += seen
+    return Blocks(files, *map(np.concatenate, zip(*columns, strict=True))), nuls
+
+
+def write(path: Path, stories: Iterable[str]) -> Path:
+    """Write stories to a file of marked blocks; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.writelines(MARKER + story.encode() for story in stories)
+    return path
+
+
+def _stretches(path: Path) -> list[Stretch]:
+    """Cut a file between blocks into stretches of at least STRETCH bytes, but for the last."""
+    try:
+        with FileIO(path) as file:
+            start = len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
+            end = file.seek(0, io.SEEK_END)
+            marked = _has_marker(file, end)
+            cuts = [start]
+            while end - cuts[-1] > STRETCH:
+                offset, length = next(_spans(file, cuts[-1] + STRETCH, end, marked))
+                cuts.append(offset + length)
+    except OSError as error:
+        raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
+    if cuts[-1] < end:
+        cuts.append(end)
+    return [Stretch(path, start, stop, marked) for start, stop in itertools.pairwise(cuts)]
+
+
+def _has_marker(file: FileIO, end: int) -> bool:
+    before = b""
+    for chunk in _read(file, 0, end):
+        if MARKER in (searched := before + chunk):
+            return True
+        before = searched[-len(MARKER) :]
+    return False
+
+
+def _read(file: FileIO, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes from `start` to `end`, CHUNK at a time; others may move the file's position in between."""
+    for position in range(start, end, CHUNK):
+        file.seek(position)
+        yield file.read(min(CHUNK, end - position))
+
+
+def _spans(file: FileIO, start: int, end: int, marked: bool) -> Iterator[tuple[int, int]]:
+    """Yield offset and length of each block between `start` and `end`."""
+    begin, base, rest = start, start, b""  # `rest` lies at `base`; it may hold the beginning of a separator
+    for chunk in _read(file, start, end):
+        buffer, searched = rest + chunk, 0
+        for match in SEPARATORS[marked].finditer(buffer):
+            yield begin, base + match.start() - begin
+            begin, searched = base + match.end(), match.end()
+        searched = max(searched, _undecided(buffer, marked))
+        base, rest = base + searched, buffer[searched:]
+    yield begin, end - begin
+
+
+def _undecided(buffer: bytes, marked: bool) -> int:
+    """Return the place from which on a separator may begin that ends behind the buffer."""
+    if marked:
+        return len(buffer) - len(MARKER) + 1
+    line = buffer.rstrip(b" \t")
+    ends = (end for end in (b"\r\n", b"\n", b"\r") if line.endswith(end))
+    end = next(ends, None)
+    return len(buffer) if end is None else len(line) - len(end)
+
+
+def _indexed(seed: int, stretch: Stretch) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return offset, length and digest (n,) of the blocks in a stretch that have a story, and the number of NULs."""
+    offsets, lengths, digests = [], [], []
+    prefix = hashlib.sha256(f"{seed} ".encode())
+    with FileIO(stretch.path) as file:
+        nuls = sum(chunk.count(b"\0") for chunk in _read(file, stretch.start, stretch.end))
+        for offset, length in _spans(file, stretch.start, stretch.end, stretch.marked):
+            digest, empty = prefix.copy(), True
+            for piece in _clean(_decoded(file, offset, length)):
+                digest.update(piece.encode())
+                empty = False
+            if not empty:
+                offsets.append(offset)
+                lengths.append(length)
+                digests.append(digest.digest()[:16])
+    return *_columns(offsets, lengths, digests), nuls
+
+
+def _columns(offsets: list[int], lengths: list[int], digests: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.array(offsets, np.int64), np.array(lengths, np.int64), np.array(digests, "S16")
+
+
+def _decoded(file: FileIO, offset: int, length: int) -> Iterator[str]:
+    """Yield a block's text, decoded and with "\\n" as line end. Raises UserError if it is not UTF-8."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")(), translate=True)
+    read = 0
+    for chunk in _read(file, offset, offset + length):
+        read += len(chunk)
+        try:
+            yield decoder.decode(chunk, final=read >= length)
+        except UnicodeDecodeError as error:
+            place = offset + read - len(error.object) + error.start
+            raise UserError(
+                f"{file.name} is not UTF-8: byte {place} is 0x{error.object[error.start]:02x}; "
+                f"convert it first, as in: iconv -f latin1 -t utf-8 {file.name} > utf8.txt"
+            ) from error
+
+
+def _clean(pieces: Iterable[str]) -> Iterator[str]:
+    """Remove NUL characters, and white space from both ends of the text that the pieces make; none yielded is empty."""
+    begun, space = False, ""
+    for piece in pieces:
+        text = space + piece.replace("\0", "")
+        if not begun:
+            text = text.lstrip()
+        kept = text.rstrip()
+        space = text[len(kept) :]
+        if kept:
+            begun = True
+            yield kept

@@ -1,0 +1,96 @@
+"""Work in worker processes: in order, in bounded memory, with errors of its own, and never longer than its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from common import workers
+from common.errors import UserError
+from tests.forked import until
+
+ROOT = Path(__file__).resolve().parents[2]
+ORPHANS = """
+import time
+from common import workers
+
+if __name__ == "__main__":
+    workers.WORTH = 0
+    for _ in workers.in_order(time.sleep, [0, 0.01, *[60] * 9], "sleeping", processes=2):
+        print("slept", flush=True)
+"""
+
+
+def refuse(number):
+    """Work that fails for one number, and whose process dies at another."""
+    if number == 7:
+        raise UserError("seven is refused")
+    if number == 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.getpid()
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Start worker processes however little there is to do."""
+    monkeypatch.setattr(workers, "WORTH", -1)
+
+
+def test_results_come_in_the_order_of_the_tasks_from_other_processes(at_once):
+    tasks = [0.1 * (number % 3 == 0) for number in range(12)]
+    assert list(workers.in_order(time.sleep, tasks, "sleeping", processes=2)) == [None] * 12
+    found = list(workers.in_order(refuse, [0] * 9, "working", processes=2))
+    assert found[:2] == [os.getpid()] * 2
+    assert os.getpid() not in found[2:]
+
+
+def test_little_work_starts_no_process():
+    assert set(workers.in_order(refuse, range(7), "working", processes=2)) == {os.getpid()}
+
+
+def test_what_a_worker_raises_arrives_and_one_that_dies_is_explained(at_once):
+    with pytest.raises(UserError, match="seven is refused"):
+        list(workers.in_order(refuse, [0, 0, 7, 0], "working", processes=2))
+    with pytest.raises(UserError, match="one of 2 worker processes was ended, most likely for lack of memory"):
+        list(workers.in_order(refuse, [0, 0, 8, 0], "working", processes=2))
+
+
+def test_tasks_are_handed_out_only_as_results_are_taken(at_once, tmp_path):
+    paths = [tmp_path / str(number) for number in range(40)]
+    results = workers.in_order(Path.touch, paths, "touching", processes=2)
+    for _ in range(4):
+        next(results)
+    time.sleep(0.2)
+    assert len(list(tmp_path.iterdir())) < 12
+    results.close()
+
+
+def test_workers_end_with_their_parent_however_it_ends(tmp_path):
+    (tmp_path / "sleep.py").write_text(ORPHANS)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen([sys.executable, "sleep.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    children = []
+    try:
+        assert parent.stdout.readline() == parent.stdout.readline() == b"slept\n"
+        # The server that workers are forked from, the tracker of its resources, and two workers.
+        assert until(lambda: len(psutil.Process(parent.pid).children(recursive=True)) == 4, 30)
+        children = psutil.Process(parent.pid).children(recursive=True)
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert until(lambda: not any(child.is_running() for child in children), 10)
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(workers, "SECONDS", 0)
+    assert list(workers.progress("abc", 3, "reading")) == list("abc")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"reading: {done} of 3  left 0:00" for done in (1, 2, 3)]
+    monkeypatch.setattr(workers, "SECONDS", 10)
+    list(workers.progress("abc", 3, "reading"))
+    assert capsys.readouterr().err == ""
