@@ -27,7 +27,7 @@ class Hardware(Section):
     )
     memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
     cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; pays with constant shapes")
-    tf32: bool = Field(True, description="compute matrix products in TensorFloat-32 on GPUs that have it")
+    tf32: bool = Field(True, description="compute products of float32 in TensorFloat-32 on GPUs that have it")
     compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
@@ -50,6 +50,7 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
         torch.cuda.set_per_process_memory_fraction(hardware.memory_fraction)
         torch.backends.cudnn.benchmark = hardware.cudnn_benchmark and not hardware.deterministic
         torch.set_float32_matmul_precision("high" if hardware.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = hardware.tf32
     else:
         only_cuda = {
             "memory_fraction": hardware.memory_fraction < 1,

@@ -206,10 +206,11 @@ class _Pool:
             return len(self.running) < self.at_once
         # What a process takes is known once it has trained for a while. A resumed run has records of an earlier one.
         records = {name: self.job.run.member(name).metrics() for name in self.running}
-        if not all(found and found[-1]["time"] >= self.began[name] for name, found in records.items()):
+        known = sum(bool(found) and found[-1]["time"] >= self.began[name] for name, found in records.items())
+        if not known:
             return False
         free = self._free_memory() or 0
-        return free > ROOM * (self.free - free) / len(self.running)
+        return free > ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
 
     def _free_memory(self) -> int | None:
         """Return the free bytes of the GPU; None on a CPU, where cores limit the processes."""

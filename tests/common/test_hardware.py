@@ -20,10 +20,11 @@ def cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
     monkeypatch.setattr(torch._C, "_cuda_setDevice", set_device, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_setMemoryFraction", lambda *given: asked.append(given), raising=False)
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+    before = torch.get_float32_matmul_precision()
     yield asked
-    torch.set_float32_matmul_precision(before[0])
-    torch.backends.cudnn.benchmark = before[1]
+    torch.set_float32_matmul_precision(before)
 
 
 def test_the_only_gpu_which_accelerate_names_without_a_number_keeps_its_share_of_memory(cuda):
@@ -34,6 +35,13 @@ def test_the_only_gpu_which_accelerate_names_without_a_number_keeps_its_share_of
 def test_the_second_gpu_is_the_one_that_is_seeded_and_measured(cuda):
     hardware.apply(Hardware(), torch.device("cuda", 1), print)
     assert cuda == [1, (1.0, 1)]
+
+
+@pytest.mark.parametrize(("tf32", "precision"), [(True, "high"), (False, "highest")])
+def test_tf32_is_for_all_products_or_for_none(cuda, tf32, precision):
+    hardware.apply(Hardware(tf32=tf32), torch.device("cuda", 0), print)
+    assert torch.get_float32_matmul_precision() == precision
+    assert torch.backends.cudnn.allow_tf32 is tf32  # convolutions and recurrent layers
 
 
 def test_settings_that_only_a_gpu_has_are_said_to_have_no_effect():

@@ -207,6 +207,10 @@ def test_a_gpu_takes_a_process_more_if_it_has_the_memory_of_those_before(tmp_pat
     gpu.free = 450
     assert not pool._has_room()  # 550 were taken, 660 are wanted
     pool.running["b"], pool.began["b"] = None, 102.0
+    assert not pool._has_room()
+    gpu.free = 800
+    assert pool._has_room()  # 200 were taken, and 240 each are wanted for two: b may still take as much as a
+    gpu.free = 450
     Run("toy", "many").member("b").folder.mkdir(parents=True)
     Run("toy", "many").member("b").record({"step": 1, "time": 103.0})
     assert pool._has_room()  # 275 were taken by each, 330 are wanted
