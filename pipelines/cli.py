@@ -55,7 +55,10 @@ def parse(
     if steps:
         parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} by default")
         parser.add_argument("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
-    return parser.parse_intermixed_args(argv)
+    args = parser.parse_intermixed_args(argv)
+    if resume and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)):
+        args.resume = True  # under torchrun --max-restarts, after a process has failed
+    return args
 
 
 def run_main(main: Callable[[], None]) -> None:

@@ -69,7 +69,9 @@ def save(
             (temporary / "optimizer.pt").write_bytes(_torch_bytes(moments))
             (temporary / "task.pt").write_bytes(_torch_bytes(dict(task)))
             if progress["best"] is not None and best.is_dir():
-                shutil.copytree(best, temporary / BEST, copy_function=shutil.copyfile)
+                (temporary / BEST).mkdir()
+                for file in sorted(best.iterdir()):
+                    shutil.copyfile(file, temporary / BEST / file.name)
             write_text(temporary / "progress.json", json.dumps(progress, indent=1))  # of a metric a sum may be NaN
             write_json(temporary / MANIFEST, digests(temporary))
         prune(folder, keep, progress["step"])
