@@ -56,7 +56,10 @@ def parse(
         parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} by default")
         parser.add_argument("--cpu-seconds", type=float, default=600, help="for the same steps on the CPU; 0: none")
         parser.add_argument("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
-    return parser.parse_intermixed_args(argv)
+    args = parser.parse_intermixed_args(argv)
+    if resume and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)):
+        args.resume = True  # under torchrun --max-restarts, after a process has failed
+    return args
 
 
 def run_main(main: Callable[[], None]) -> None:

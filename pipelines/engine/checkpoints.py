@@ -60,7 +60,9 @@ class Snapshot:
             (temporary / "optimizer.pt").write_bytes(_torch_bytes(self.moments))
             (temporary / "task.pt").write_bytes(_torch_bytes(self.task))
             if self.progress["best"] is not None and best.is_dir():
-                shutil.copytree(best, temporary / BEST, copy_function=shutil.copyfile)
+                (temporary / BEST).mkdir()
+                for file in sorted(best.iterdir()):
+                    shutil.copyfile(file, temporary / BEST / file.name)
             # Of a metric a sum may be NaN.
             write_text(temporary / "progress.json", json.dumps(self.progress, indent=1))
             write_json(temporary / MANIFEST, digests(temporary))

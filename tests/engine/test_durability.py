@@ -34,10 +34,14 @@ class Waves:
     def train(self, folder, *words, fault=()):
         """Run train.py in `folder`, which is made, with a fault (kind, number) if one is given."""
         folder.mkdir(parents=True, exist_ok=True)
-        script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.package]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         environment |= {"ACCELERATE_USE_CPU": "true"} if self.processes > 1 else {}
-        return forked.run([*map(str, script), *words], folder, environment, self.processes)
+        return forked.run(self.command(*words, fault=fault), folder, environment, self.processes)
+
+    def command(self, *words, fault=()):
+        """The words after `python`."""
+        script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.package]
+        return [*map(str, script), *words]
 
     def resume(self, folder):
         """Resume, by nothing but the run's name where the run is known."""
@@ -189,3 +193,16 @@ def test_a_fault_at_any_change_to_the_disk_costs_nothing(request, tmp_path, proc
     waves = request.getfixturevalue(processes)
     for number in range(1, len(waves.changes) + 1):
         check(waves, tmp_path / str(number), kind, number)
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_killed_training_again_which_then_resumes(two, tmp_path):
+    number = 1 + two.changes.index("rename runs/waves/default/checkpoints/.step-000004.tmp")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--max-restarts", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or gloo finds the addresses of the killed processes
+    command = [*launcher, *two.command(*WORDS, fault=("kill", number))]
+    done = forked.run(command, tmp_path, environment, fresh=True)
+    assert done.returncode == 0, done.stderr
+    assert f"resumed from {RUN}/checkpoints/step-000002" in done.stderr
+    assert left(tmp_path) == two.left
