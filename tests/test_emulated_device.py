@@ -176,6 +176,7 @@ def check_waits(waits, elsewhere=""):
     counted = {place: number for place, number in found.items() if not elsewhere or elsewhere not in place}
     assert sum(counted.values()) <= STEPS / 10, counted
     assert found.total() - sum(counted.values()) <= 2 * STEPS, found
+    assert waits_within(waits, "engine/loop.py _log").total() <= 3  # to read the figures of all these steps
 
 
 @pytest.mark.slow

@@ -49,7 +49,11 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
     # On a CPU, the process's own peak comes nearest to the peak of allocations.
     peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
     median = statistics.median(timings.step_seconds)
-    quartiles = statistics.quantiles(timings.step_seconds, n=4) if len(timings.step_seconds) > 1 else [median] * 3
+    quartiles = (
+        statistics.quantiles(timings.step_seconds, n=4, method="inclusive")
+        if len(timings.step_seconds) > 1
+        else [median] * 3
+    )
     product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
     targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes

@@ -308,9 +308,13 @@ class Updater:
         progress, figures = self.progress, self.figures
         if figures:
             names, device = list(figures[0]), self.accelerator.device
-            columns = [
-                torch.stack([torch.as_tensor(entry[name], device=device) for entry in figures]) for name in names
-            ]
+
+            def column(name: str) -> Tensor:
+                tensors = [value for entry in figures if isinstance(value := entry[name], Tensor)]
+                # Numbers of the host go to the device together: each copy waits for it.
+                return torch.stack(tensors) if tensors else torch.tensor([x[name] for x in figures], device=device)
+
+            columns = [column(name) for name in names]
             rows = self.accelerator.reduce(torch.stack([column.double() for column in columns])).tolist()
             table = dict(zip(names, rows, strict=True))
             world = self.accelerator.num_processes

@@ -5,15 +5,16 @@
     python tests/gpu/figures.py --fill gpu.jsonl                      # write the tables into the documents
     python tests/gpu/figures.py --dry-run --out dry.jsonl             # tiny sizes on the CPU, to try it out
 
---out gets a JSON line for each part as soon as the part has ended. What it has already is not measured again: repeat
-the command for what time did not reach. A part that fails or takes too long is recorded with its last lines. What the
-commands say is in a file beside it that ends with .log.
+--out (gpu.jsonl in the folder OUT, or here) gets a JSON line for each part as soon as the part has ended. What it has
+already is not measured again: repeat the command for what time did not reach. A part that fails or takes too long is
+recorded with its last lines. What the commands say is in a file beside it that ends with .log.
 """
 
 import argparse
 import functools
 import hashlib
 import json
+import os
 import random
 import sys
 import tempfile
@@ -195,7 +196,7 @@ def measure(machine: Machine, out: Path, seconds: float, wheels: Path | None) ->
         if ends - began < 10:
             print(f"{part}: left out, the time is over", flush=True)
             continue
-        machine.ends = min(ends, began + limit)
+        machine.ends = ends if machine.dry else min(ends, began + limit)
         entry: dict[str, Any] = {"part": part, "device": device}
         try:
             entry["figures"] = function(machine)
@@ -209,7 +210,7 @@ def measure(machine: Machine, out: Path, seconds: float, wheels: Path | None) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("gpu.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")) / "gpu.jsonl")
     parser.add_argument("--wheels", type=Path, help="folder of wheels that are installed first, for these parts only")
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--dry-run", action="store_true")

@@ -61,14 +61,14 @@ def test_a_part_that_fails_is_recorded_and_the_next_one_measured(machine, tmp_pa
         }
 
     monkeypatch.setattr(figures, "parts", parts)
-    machine.device, out = lambda: "CPU", tmp_path / "out.jsonl"
+    machine.dry, machine.device, out = False, lambda: "GPU", tmp_path / "out.jsonl"
     out.write_text(json.dumps({"part": "known", "device": "CPU"}) + "\n")
     figures.measure(machine, out, 60, None)
     known, broken, slow, good = map(json.loads, out.read_text().splitlines())
     assert "no such thing" in broken["failed"]
     assert "took too long" in slow["failed"]
     assert slow["seconds"] < 9
-    assert (good["figures"], good["device"]) == ({"answer": 42}, "CPU")
+    assert (good["figures"], good["device"]) == ({"answer": 42}, "GPU")
     assert known["part"] == "known"
 
 
