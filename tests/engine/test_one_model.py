@@ -33,11 +33,9 @@ def test_split_weights_train_the_model_of_one_process(tmp_path):
 @pytest.mark.parametrize("case", CASES)
 def test_every_workload_follows_one_curve(tmp_path, case):
     found = drift(tmp_path, case, 50)
-    if not case.startswith("cvrp"):
-        return hold(found)
     # Advantages are small differences of costs; and where actions are sampled, a rounding may change one, and what
     # follows is another course as good as the first.
-    twin = found[TWIN]
+    twin = found[TWIN] if case.startswith("cvrp") else {"gradient": 0, "curve": 0}
     hold(found, first=max(1e-6, 2 * twin["gradient"]), late=max(1e-5, twin["curve"]))
 
 
