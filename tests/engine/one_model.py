@@ -74,7 +74,7 @@ def drift(folder: Path, case: str, steps: int, spreads=SPREADS, micro=MICRO_BATC
         run(folder, case, spread, processes, settings, f"training.steps={steps}")
     runs = folder / "runs" / workload
     names = sorted(path.name for path in runs.iterdir())
-    gradients = {name: torch.load(runs / name / "gradient.pt") for name in names}
+    gradients = {name: torch.load(runs / name / "gradient.pt", weights_only=True) for name in names}
     curves = {name: _curves(runs / name / "metrics.jsonl") for name in names}
     whole = f"ddp-1-{micro[0]}"
 
