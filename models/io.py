@@ -74,15 +74,17 @@ def save(
 
     `metadata` goes into the header of the weights. The config goes there too, so that a save that is killed between
     the two files leaves a valid pair if the old model had the same config, and a pair that `load` refuses otherwise.
-    `state` holds the weights by name if the model itself has only a part of them, as on one of several processes.
+    `state` holds the weights by name if the model itself has only a part of them, as on one of several processes, or
+    trains on meanwhile.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {"family": model.family, "config": asdict(model.config)}
     # A tensor with several names (tied embeddings) is stored once; `load` ties the names again.
     tensors: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        tensors.setdefault(id(tensor), (name, tensor if state is None else state[name]))
+    # The weights of a model that trains on meanwhile are not to be touched: asking a sharded one for them splits them.
+    for name, tensor in (model.state_dict(keep_vars=True) if state is None else state).items():
+        tensors.setdefault(id(tensor), (name, tensor))
     # Copied, as safetensors refuses tensors that share a storage, such as the weights of a cuDNN LSTM.
     stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}

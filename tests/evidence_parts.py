@@ -143,6 +143,10 @@ PARTS = {
         ["python -m pytest -m slow -n 0 tests/engine/test_overhead.py"],
         {"percent": matched(r"engine overhead ([\d.]+)%", at_most=5)},
     ),
+    "one-model": Part(
+        ["python tests/engine/one_model.py"],
+        {"differences": Figure(lambda output: json.loads(output.splitlines()[-1]))},
+    ),
     "properties": Part(
         ["HYPOTHESIS_PROFILE=fresh python -m pytest -m hypothesis"], {"passed": matched(r"(\d+) passed", at_least=1)}
     ),
