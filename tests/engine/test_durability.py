@@ -4,6 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -206,3 +210,37 @@ def test_torchrun_starts_a_killed_training_again_which_then_resumes(two, tmp_pat
     assert done.returncode == 0, done.stderr
     assert f"resumed from {RUN}/checkpoints/step-000002" in done.stderr
     assert left(tmp_path) == two.left
+
+
+@pytest.mark.slow
+def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_and_resumed(one, tmp_path):
+    """Slurm's part is played: its commands, and the signal that it sends."""
+    commands = {"srun": 'exec "$@"', "scontrol": '[ "$1" = show ] && echo localhost || echo "$@" >> queue'}
+    for name, line in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    os.symlink(ROOT / "pipelines", tmp_path / "pipelines")
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "SLURM_NNODES": "1", "MASTER_PORT": "0"}
+    base = {**os.environ, **job, "PATH": path, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    script = ["bash", ROOT / "accelerate_configs/slurm.sbatch", "--workload", one.package, *WORDS]
+    metrics = tmp_path / RUN / "metrics.jsonl"
+    for start, environment in enumerate(({}, {"SLURM_RESTART_COUNT": "1"}), 1):
+        begun = metrics.stat().st_size if metrics.exists() else 0
+        with open(tmp_path / "log", "w") as log:
+            command = [*script, "training.steps=100000"]
+            streams = {"stdout": log, "stderr": log, "start_new_session": True}
+            process = subprocess.Popen(command, cwd=tmp_path, env=base | environment, **streams)
+        try:
+            more = forked.until(lambda size=begun: metrics.exists() and metrics.stat().st_size > size + 5000, 120)
+            assert more, (tmp_path / "log").read_text()
+            process.send_signal(signal.SIGUSR1)
+            process.wait(60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        said = (tmp_path / "log").read_text()
+        assert "stopped by SIGUSR1 after step" in said
+        assert ("resumed from" in said) == (start == 2)
+        assert (tmp_path / "queue").read_text() == "requeue 7\n" * start
