@@ -128,7 +128,7 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
         axis.plot(row["gain"], place, "o", color=colour, markersize=5)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel(what, fontsize=8)
-    axis.tick_params(labelsize=8)
+    axis.tick_params(which="both", labelsize=8)
     axis.grid(axis="x", alpha=0.5)
     axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
     axis.set_ylim(len(pages) - 0.5, -0.5)
@@ -177,7 +177,7 @@ def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
-    axis.tick_params(labelsize=8)
+    axis.tick_params(which="both", labelsize=8)
     return figure, axis
 
 
@@ -224,6 +224,6 @@ def _training(page: Page, logged: Logged) -> Figure:
                 label = f"{fold['member']} {key}"
                 axis.plot(*thinned(np.array(points)).T, style, color=colour, linewidth=1, label=label)
     if axis.lines:
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=8)
     axis.axhline(page["figures"]["prior_log_loss"], color="black", linewidth=0.5)
     return figure

@@ -12,7 +12,7 @@ from torch import nn
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
-from pipelines.report.plots import panels, svg
+from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.verdict import WORSE, Comparison, Row, answer, compare, divide, interval_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of more, only the figures are told
 REST = """
-<details><summary>Verdicts on {{ answers | length }} other sets of instances</summary>
+<details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
 {% for split, answer in answers %}<h3>{{ split }}</h3>{{ answer }}{% endfor %}</details>
 """
 
@@ -107,7 +107,7 @@ def _time(row: Row) -> float:
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:
     """Plot every method's mean gap, or its mean cost without a reference, over its time per instance."""
-    figure = Figure(figsize=(4.2, 2.8 + 0.17 * len(table)), layout="constrained")
+    figure = Figure(figsize=(PANEL[0], PANEL[1] + 0.18 * len(table)), layout="constrained")
     axis = figure.subplots()
     for row in table:
         axis.plot(_time(row), _gap(row)[0], "o", label=row["method"])
@@ -116,7 +116,7 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
     axis.set_ylabel(_gap(table[0])[1], fontsize=8)
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
-    figure.legend(fontsize=7, loc="outside lower left", frameon=False)
+    figure.legend(fontsize=8, loc="outside lower left", frameon=False)
     told = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
     return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {told}")
 

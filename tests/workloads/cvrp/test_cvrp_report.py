@@ -80,7 +80,7 @@ def test_other_instances_have_their_verdicts_below_and_only_some_are_drawn(monke
     all_splits = ["test", "file-0", "file-1"]
     parts = sections(None, {}, [evaluation(*rows, split=split) for split in all_splits], None)
     assert [heading for heading, _ in parts[1:]] == [f"Cost against time: {split}" for split in all_splits[:2]]
-    assert "Verdicts on 2 other sets of instances" in parts[0][1]
+    assert "Verdicts on other sets of instances: 2" in parts[0][1]
     assert parts[0][1].count('class="answer worse"') == 3
     assert [html.count("routes from the depot") for _, html in parts] == [1, 0, 1]
 
