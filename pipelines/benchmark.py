@@ -36,7 +36,7 @@ def main() -> None:
     import torch
 
     from pipelines.doctor import throughput
-    from pipelines.report.tables import shown
+    from pipelines.report.markup import shown
 
     run = throughput.temporary_run(run.workload)
     accelerator = cli.make_accelerator(config, run)

@@ -31,7 +31,7 @@ Logged = Mapping[str, Sequence[Mapping[str, Any]]]  # member -> the records of i
 
 COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
-NAMED = 8  # coins that a sentence names at most
+NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
 PRIOR = "prior"
 COIN = """
@@ -77,7 +77,7 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"{skilled} of {len(pages)} coins show skill. Against the strongest simple model of each coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
         f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
-        f"{_listed(coins[EVEN])}: lower by {ends} nats."
+        f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
     )
     together = summary["together"]
     gained = f"All coins together gain {_gain(together['log_loss'])} nats on the prior. " if together else ""

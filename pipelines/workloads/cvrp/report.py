@@ -13,7 +13,7 @@ from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
-from pipelines.report.verdict import WORSE, Comparison, Row, answer, compare, divide, interval_of
+from pipelines.report.verdict import DIGITS, WORSE, Comparison, Row, answer, compare, divide, interval_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -43,7 +43,11 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     """Return the verdict in a few words, and in sentences."""
     found = _compared(evaluation)
     own, rival = found.own, found.rival
-    quicker = [row for row in _divided(evaluation)[1] if _gap(row)[0] <= _gap(own)[0] and _time(row) <= _time(own)]
+    quicker = [
+        row
+        for row in _divided(evaluation)[1]
+        if round(_gap(row)[0] - _gap(own)[0], DIGITS) <= 0 and _time(row) <= _time(own)
+    ]
     heading = found.heading
     if found.outcome == WORSE and rival in quicker:
         heading += ", which is also quicker"
@@ -67,9 +71,9 @@ def _sentences(evaluation: Evaluation, found: Comparison, quicker: Sequence[Row]
         names = " and ".join(row["method"] for row in quicker)
         return [
             first,
-            f"{pace} Dominated: {names} {'is' if len(quicker) == 1 else 'are'} better on average and quicker.",
+            f"{pace} Dominated: {names} {'is' if len(quicker) == 1 else 'are'} no worse on average and quicker.",
         ]
-    return [first, f"{pace} No alternative in the table is both better on average and quicker."]
+    return [first, f"{pace} No alternative in the table is as good on average and quicker."]
 
 
 def _compared(evaluation: Evaluation) -> Comparison:
