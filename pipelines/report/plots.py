@@ -31,7 +31,7 @@ VARIABLES = {
     **{to_hex(colour): f"c{number}" for number, colour in enumerate(matplotlib.color_sequences["tab10"])},
 }
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-PANEL = (4.2, 2.8)  # inches: as wide as a telephone's screen, with text that can be read there
+PANEL = (3.6, 2.5)  # inches: as wide as a telephone's screen, with text that can be read there
 MOST_POINTS = 400  # of a curve of training
 UNITS = {"examples_per_s": "examples/s", "bits_per_character": "bits/character"}
 FIGURES = """
@@ -89,7 +89,7 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
     """
     name = next(iter(rows[0]))
     rows = [row for row in rows if row.get(figure) is not None]
-    drawn = Figure(figsize=(7, 0.7 + 0.42 * len(rows)), layout="constrained")
+    drawn = Figure(figsize=(PANEL[0], 0.6 + 0.3 * len(rows)), layout="constrained")
     axis = drawn.subplots()
     for place, row in enumerate(rows):
         colour = "tab:blue" if row in own else "gray"
@@ -98,7 +98,7 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
             axis.plot(interval, [place, place], color=colour, linewidth=2)
         axis.plot(row[figure], place, "o", color=colour, markersize=5)
         text = f"{shown(row[name])}: {shown(row[figure])}"
-        axis.annotate(text, (0, place), (2, 5), ("axes fraction", "data"), "offset points", fontsize=8)
+        axis.annotate(text, (0, place), (2, 4), ("axes fraction", "data"), "offset points", fontsize=8)
     axis.set_ylim(len(rows) - 0.5, -0.9)
     axis.set_yticks([])
     axis.spines[["left", "right", "top"]].set_visible(False)
@@ -121,8 +121,7 @@ def svg(figure: Figure, label: str | None = None) -> Markup:
     with matplotlib.rc_context({"svg.fonttype": "none", "path.simplify": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
-        box = None if figure.get_layout_engine() else "tight"  # an engine has already fitted everything in
-        figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
+        figure.savefig(buffer, format="svg", bbox_inches="tight", pad_inches=0.02, metadata=NO_METADATA)
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])

@@ -12,6 +12,7 @@ from pipelines.report.markup import fragment
 Row = Mapping[str, Any]
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
+DIGITS = 9  # of differences, so that those of rounding alone are none
 ANSWER = """
 <div class="answer {{ outcome }}">{% for sentence in sentences %}<p>{{ sentence }}</p>{% endfor %}</div>
 """
@@ -45,7 +46,7 @@ class Comparison:
     def by(self, unit: str, better: str, worse: str) -> str:
         """Say by how much the model is better or worse, in such words, with the interval of that if it has a width."""
         sign, word = (1, better) if self.gain >= 0 else (-1, worse)
-        told = f"{sign * self.gain:.3g} {unit} {word}"
+        told = f"{abs(self.gain):.3g} {unit} {word}"
         if self.interval is None:
             return f"{told} (too few examples for an interval)"
         low, high = sorted(sign * end for end in self.interval)
@@ -77,12 +78,12 @@ def compare(own: Row, others: Sequence[Row], figure: str, spread: str, maximise:
     """
     sign = 1 if maximise else -1
     rival = max((row for row in others if row.get(figure) is not None), key=lambda row: sign * row[figure])
-    gain = sign * (own[figure] - rival[figure])
+    gain = round(sign * (own[figure] - rival[figure]), DIGITS)
     mine, theirs = interval_of(own, figure, spread), interval_of(rival, figure, spread) or [rival[figure]] * 2
     interval = None
     if mine is not None:
         low, high = difference_interval((own[figure], *mine), (rival[figure], *theirs))
-        interval = [low, high] if maximise else [-high, -low]
+        interval = [round(end, DIGITS) for end in ([low, high] if maximise else [-high, -low])]
     return Comparison(own, rival, gain, interval)
 
 

@@ -49,7 +49,7 @@ def test_wilson_intervals_are_the_published_ones(successes, trials, interval):
 
 
 def test_the_interval_of_a_difference_is_the_published_one():
-    """Newcombe (1998), Interval estimation for the difference between independent proportions, table II, method 10."""
+    """Newcombe (1998), "Interval estimation for the difference between independent proportions", method 10."""
     one, other = (56, 70), (48, 80)
     figures = [(count / trials, *statistics.wilson(count, trials)) for count, trials in (one, other)]
     assert statistics.difference_interval(*figures) == pytest.approx([0.0524, 0.3339], abs=5e-5)

@@ -13,7 +13,7 @@ from models.char_lstm import CharLSTM
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
-from pipelines.report.plots import comparison, svg
+from pipelines.report.plots import PANEL, comparison, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide
 
@@ -79,12 +79,13 @@ def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> Marku
 
 def _by_position(summaries: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Plot bits per character from the zero state on; a loss on the last step only begins high and rises late."""
-    figure = Figure(figsize=(6, 3), layout="constrained")
+    figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
     for split, summary in summaries.items():
         axis.plot(*zip(*summary["bits_by_position"].items(), strict=True), "o-", label=split, markersize=4)
-    axis.set_xlabel("characters read since the zero state")
-    axis.set_ylabel("bits/character")
+    axis.set_xlabel("characters read since the zero state", fontsize=8)
+    axis.set_ylabel("bits/character", fontsize=8)
+    axis.tick_params(labelsize=8)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     return figure

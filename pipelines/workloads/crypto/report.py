@@ -31,7 +31,7 @@ Logged = Mapping[str, Sequence[Mapping[str, Any]]]  # member -> the records of i
 
 COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
-NAMED = 8  # coins that a sentence names at most
+NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
 PRIOR = "prior"
 COIN = """
@@ -77,7 +77,7 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"{skilled} of {len(pages)} coins show skill. Against the strongest simple model of each coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
         f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
-        f"{_listed(coins[EVEN])}: lower by {ends} nats."
+        f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
     )
     together = summary["together"]
     gained = f"All coins together gain {_gain(together['log_loss'])} nats on the prior. " if together else ""
@@ -128,7 +128,7 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
         axis.plot(row["gain"], place, "o", color=colour, markersize=5)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel(what, fontsize=8)
-    axis.tick_params(labelsize=8)
+    axis.tick_params(which="both", labelsize=8)
     axis.grid(axis="x", alpha=0.5)
     axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
     axis.set_ylim(len(pages) - 0.5, -0.5)
@@ -177,7 +177,7 @@ def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
-    axis.tick_params(labelsize=8)
+    axis.tick_params(which="both", labelsize=8)
     return figure, axis
 
 
@@ -224,6 +224,6 @@ def _training(page: Page, logged: Logged) -> Figure:
                 label = f"{fold['member']} {key}"
                 axis.plot(*thinned(np.array(points)).T, style, color=colour, linewidth=1, label=label)
     if axis.lines:
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=8)
     axis.axhline(page["figures"]["prior_log_loss"], color="black", linewidth=0.5)
     return figure

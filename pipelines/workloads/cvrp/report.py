@@ -12,15 +12,15 @@ from torch import nn
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
-from pipelines.report.plots import panels, svg
-from pipelines.report.verdict import WORSE, Comparison, Row, answer, compare, divide, interval_of
+from pipelines.report.plots import PANEL, panels, svg
+from pipelines.report.verdict import DIGITS, WORSE, Comparison, Row, answer, compare, divide, interval_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of more, only the figures are told
 REST = """
-<details><summary>Verdicts on {{ answers | length }} other sets of instances</summary>
+<details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
 {% for split, answer in answers %}<h3>{{ split }}</h3>{{ answer }}{% endfor %}</details>
 """
 
@@ -43,7 +43,11 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     """Return the verdict in a few words, and in sentences."""
     found = _compared(evaluation)
     own, rival = found.own, found.rival
-    quicker = [row for row in _divided(evaluation)[1] if _gap(row)[0] <= _gap(own)[0] and _time(row) <= _time(own)]
+    quicker = [
+        row
+        for row in _divided(evaluation)[1]
+        if round(_gap(row)[0] - _gap(own)[0], DIGITS) <= 0 and _time(row) <= _time(own)
+    ]
     heading = found.heading
     if found.outcome == WORSE and rival in quicker:
         heading += ", which is also quicker"
@@ -67,9 +71,9 @@ def _sentences(evaluation: Evaluation, found: Comparison, quicker: Sequence[Row]
         names = " and ".join(row["method"] for row in quicker)
         return [
             first,
-            f"{pace} Dominated: {names} {'is' if len(quicker) == 1 else 'are'} better on average and quicker.",
+            f"{pace} Dominated: {names} {'is' if len(quicker) == 1 else 'are'} no worse on average and quicker.",
         ]
-    return [first, f"{pace} No alternative in the table is both better on average and quicker."]
+    return [first, f"{pace} No alternative in the table is as good on average and quicker."]
 
 
 def _compared(evaluation: Evaluation) -> Comparison:
@@ -107,7 +111,7 @@ def _time(row: Row) -> float:
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:
     """Plot every method's mean gap, or its mean cost without a reference, over its time per instance."""
-    figure = Figure(figsize=(4.2, 2.8 + 0.17 * len(table)), layout="constrained")
+    figure = Figure(figsize=(PANEL[0], PANEL[1] + 0.18 * len(table)), layout="constrained")
     axis = figure.subplots()
     for row in table:
         axis.plot(_time(row), _gap(row)[0], "o", label=row["method"])
@@ -116,7 +120,7 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
     axis.set_ylabel(_gap(table[0])[1], fontsize=8)
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
-    figure.legend(fontsize=7, loc="outside lower left", frameon=False)
+    figure.legend(fontsize=8, loc="outside lower left", frameon=False)
     told = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
     return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {told}")
 

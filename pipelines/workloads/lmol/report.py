@@ -118,12 +118,13 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
     """Plot estimated over known scores, with 95 % intervals."""
     known, score, error = (np.array([float(row[key]) for row in rows]) for key in ("known", "score", "standard_error"))
-    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
     axis.errorbar(known, score, Z95 * error, fmt="o", markersize=3, linewidth=0.5, alpha=0.5)
     axis.axline((known.mean(), known.mean()), slope=1, color="gray", linewidth=1)
-    axis.set_xlabel("known score")
-    axis.set_ylabel("score from comparisons, 95 % interval")
+    axis.set_xlabel("known score", fontsize=8)
+    axis.set_ylabel("score, 95 % interval", fontsize=8)
+    axis.tick_params(labelsize=8)
     axis.grid(alpha=0.3)
     return figure
 
@@ -135,7 +136,7 @@ def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
     confidence, accuracy = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
     axis.plot(confidence, accuracy, "o-", label="share of right answers", markersize=4)
     for each, *place in zip(bins, confidence, accuracy, strict=True):
-        axis.annotate(f"{each['n']}", place, (4, -9), textcoords="offset points", fontsize=7)
+        axis.annotate(f"{each['n']}", place, (4, -9), textcoords="offset points", fontsize=8)
     axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
     axis.set_ylim(0, 1.02)
     return figure
@@ -167,19 +168,17 @@ def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
 def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
     """Plot a group of bars per family, with a bar per predictor."""
     predictors = [key for key in next(iter(families.values())) if key != "n"]
-    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    figure = Figure(figsize=(PANEL[0], 1 + 0.4 * len(families)), layout="constrained")
     axis = figure.subplots()
     width = 0.8 / len(predictors)
     for i, name in enumerate(predictors):
-        heights = [family[name] for family in families.values()]
-        axis.bar(
-            np.arange(len(families)) + (i - (len(predictors) - 1) / 2) * width,
-            heights,
-            width,
-            label=name.replace("_", " "),
-        )
-    axis.set_xticks(range(len(families)), [f"{name}\n{family['n']} pairs" for name, family in families.items()])
-    axis.set_ylim(0, 1.02)
-    axis.set_ylabel("accuracy")
+        places = np.arange(len(families)) + (i - (len(predictors) - 1) / 2) * width
+        axis.barh(places, [family[name] for family in families.values()], width, label=name.replace("_", " "))
+    names = [f"{name}\n{family['n']} pairs" for name, family in families.items()]
+    axis.set_yticks(range(len(families)), names, fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.02)
+    axis.set_xlabel("accuracy", fontsize=8)
+    axis.tick_params(labelsize=8)
     figure.legend(fontsize=8, loc="outside upper left", ncols=2, frameon=False)
     return figure

@@ -14,7 +14,7 @@ from models.tiny_transformer import TinyTransformer
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
-from pipelines.report.plots import comparison, svg
+from pipelines.report.plots import PANEL, comparison, panels, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide, interval_of
 
@@ -33,12 +33,14 @@ def sections(
     picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "less is better")
     runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
     runs.sort(key=lambda each: each["run"])
+    texts = dict.fromkeys(run["trained_on"] for run in runs)
+    charts = [(_chart([run for run in runs if run["trained_on"] == text]), text) for text in texts]
     columns = ("run", "preset", "parameters", "sram_bytes", "estimated_tokens_per_s", "bits_per_character")
     rows = [{name: run.get(name) for name in columns} for run in runs]
     return [
         (f"{judged.heading}: {judged.rival['predictor']}", _verdict(found.summary, judged) + picture),
         ("Stories it tells", fragment("<pre>{{ told }}</pre>", told=found.files["held_out.samples.txt"])),
-        ("Size, speed and quality of the runs", svg(_chart(runs)) + table(rows, "runs")),
+        ("Size, speed and quality of the runs", panels(charts) + table(rows, "runs")),
     ]
 
 
@@ -74,18 +76,18 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
     return answer(found.outcome, first, second)
 
 
-def _chart(runs: list[dict[str, Any]]) -> Figure:
-    """Plot bits per character over speed on the chip, one panel per training text; a point's area shows the SRAM."""
-    texts = list(dict.fromkeys(run["trained_on"] for run in runs))
-    figure = Figure(figsize=(6, 3.4 * len(texts)), layout="constrained")
-    for axis, name in zip(figure.subplots(len(texts), 1, squeeze=False)[:, 0], texts, strict=True):
-        for run in (run for run in runs if run["trained_on"] == name):
-            x, y = run["estimated_tokens_per_s"], run["int8_bits_per_character"]
-            axis.scatter(x, y, s=run["sram_bytes"] / 500, alpha=0.5)
-            axis.annotate(f"{run['run']} ({run['sram_bytes'] // 1024} KiB)", (x, y), fontsize=8)
-        axis.set_xscale("log")
-        axis.set_title(name, fontsize=9)
-        axis.set_xlabel("tokens/s at 125 MHz, estimated")
-        axis.set_ylabel("bits/character, int8")
-        axis.grid(alpha=0.3)
-    return figure
+def _chart(runs: Sequence[Mapping[str, Any]]) -> Markup:
+    """Plot bits per character over speed on the chip; a point's area shows the SRAM."""
+    figure = Figure(figsize=PANEL, layout="constrained")
+    axis = figure.subplots()
+    names = [f"{run['run']} ({run['sram_bytes'] / 1024:.0f} KiB)" for run in runs]
+    for run, name in zip(runs, names, strict=True):
+        x, y = run["estimated_tokens_per_s"], run["int8_bits_per_character"]
+        axis.scatter(x, y, s=run["sram_bytes"] / 500, alpha=0.5)
+        axis.annotate(name, (x, y), fontsize=8)
+    axis.set_xscale("log")
+    axis.set_xlabel("tokens/s at 125 MHz, estimated", fontsize=8)
+    axis.set_ylabel("bits/character, int8", fontsize=8)
+    axis.tick_params(which="both", labelsize=8)
+    axis.grid(alpha=0.3)
+    return svg(figure, f"bits per character over estimated tokens/s of the runs {', '.join(names)}")

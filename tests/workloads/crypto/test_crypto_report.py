@@ -99,7 +99,7 @@ def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
     (_, verdict), _ = compared(run, gains)
     text = " ".join(verdict.split())
     assert "the log loss is better on 1, worse on 1 (A0USDT), and not clearly different on 2 (A2USDT, A3USDT)" in text
-    assert "lower by -0.0200 [-0.0300, -0.0100] (A0USDT) to 0.1000 (A3USDT) nats" in text
+    assert "The gains run from -0.0200 [-0.0300, -0.0100] (A0USDT) to 0.1000 (A3USDT) nats" in text
     assert 'class="answer even"' in text
 
 

@@ -1,0 +1,74 @@
+// Opens a page in Chromium and prints what a reader gets, as JSON: node measure.mjs CHROMIUM PAGE SCREENSHOTS
+// Screenshots go to SCREENSHOTS-light.png, -light-open.png with all details unfolded, and so on.
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const VIEWS = {
+  light: { viewport: { width: 1280, height: 800 }, colorScheme: "light" },
+  dark: { viewport: { width: 1280, height: 800 }, colorScheme: "dark" },
+  telephone: { viewport: { width: 390, height: 844 }, colorScheme: "light", isMobile: true, hasTouch: true },
+};
+const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const [executablePath, file, screenshots] = process.argv.slice(2);
+
+// In the page: the ends in pixels of the verdict and of its first picture, sizes, and colours.
+function sizes() {
+  const bottom = name => document.querySelector(name)?.getBoundingClientRect().bottom ?? null;
+  const style = getComputedStyle(document.body);
+  return {
+    verdict: bottom(".verdict .answer"),
+    picture: bottom(".verdict :is(svg.plot, img)"),
+    width: document.documentElement.scrollWidth,
+    height: document.documentElement.scrollHeight,
+    ink: style.color,
+    paper: style.backgroundColor,
+    text: Math.min(...[...document.querySelectorAll("svg.plot text")].map(text => {
+      const matrix = text.getScreenCTM();  // null while folded up
+      return matrix && text.getClientRects().length ? Math.hypot(matrix.a, matrix.b) * parseFloat(getComputedStyle(text).fontSize) : 99;
+    })),
+  };
+}
+
+// In the page: what axe-core finds serious or critical.
+async function faults() {
+  const found = await axe.run(document, { resultTypes: ["violations"] });
+  return found.violations.filter(each => ["serious", "critical"].includes(each.impact))
+    .map(each => `${each.id}: ${each.nodes.slice(0, 3).map(node => node.html.slice(0, 200)).join(" | ")}`);
+}
+
+async function hovered(page) {
+  const curve = page.locator("svg.plot:has([data-x]):visible").last();
+  if (!await curve.count()) return null;
+  await curve.hover();
+  return page.locator(".tip").textContent();
+}
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const found = { unexpected: [] };
+for (const [view, options] of Object.entries(VIEWS)) {
+  // The page is read as it is; only where its policy is ignored would a foreign script run that got into it.
+  const context = await browser.newContext({ ...options, bypassCSP: view != "light" });
+  const page = await context.newPage();
+  page.on("request", request => /^(file|data):/.test(request.url()) || found.unexpected.push(request.url()));
+  page.on("pageerror", error => found.unexpected.push(String(error)));
+  page.on("console", message => found.unexpected.push(message.text()));
+  page.on("dialog", dialog => { found.unexpected.push(dialog.message()); dialog.dismiss(); });
+  await page.goto(pathToFileURL(file).href);
+  found[view] = await page.evaluate(sizes);
+  await page.screenshot({ path: `${screenshots}-${view}.png` });
+  if (view == "light") {
+    found[view].tip = await hovered(page);
+    const pdf = await page.pdf({ format: "A4" });
+    found[view].pages = pdf.toString("latin1").match(/\/Type \/Page\b/g).length;
+  }
+  await page.evaluate(() => document.querySelectorAll("details").forEach(each => each.open = true));
+  found[view].open = await page.evaluate(sizes);
+  await page.evaluate(axe);
+  found[view].faults = await page.evaluate(faults);
+  await page.screenshot({ path: `${screenshots}-${view}-open.png`, fullPage: true });
+  await context.close();
+}
+console.log(JSON.stringify(found));
+await browser.close();
