@@ -114,7 +114,8 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
     """Hold the run within the block, which trains it; yield the config to train with.
 
     The main process does both, and writes the config of a new run first of all, so that --resume knows what was asked
-    for whenever that process dies. Raises UserError where `training_config` does, and if another process has the run.
+    for whenever that process dies; what is refused before anything has come of it is no run. Raises UserError where
+    `training_config` does, and if another process has the run.
     """
     with ExitStack() as stack:
 
@@ -125,7 +126,13 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
                 run.keep_config(config)
             return config
 
-        yield decided(decide)
+        config = decided(decide)
+        try:
+            yield config
+        except UserError:
+            if ranks.is_main() and run.is_blank():
+                run.forget()
+            raise
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:

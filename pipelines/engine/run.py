@@ -67,6 +67,11 @@ class Run:
         begun = (self.config_file, self.provenance_file, self.lock_file)
         return not self.folder.is_dir() or set(self.folder.iterdir()) <= set(begun)
 
+    def forget(self) -> None:
+        """Remove what a blank run has, but for its lock."""
+        for path in (self.config_file, self.provenance_file):
+            path.unlink(missing_ok=True)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Be the only one to train this run within the block; what a killed process left half-written is removed.

@@ -8,6 +8,16 @@ import pytest
 from common.signals import STOPPING, StopRequest
 
 
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal():
+    """Hear the signals that a job in the background, or under nohup, ignores from its start."""
+    default = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in default.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_remembered_and_ends_nothing(number):
     before, called, stop = signal.getsignal(number), [], StopRequest()
