@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from common.lock import held
-from tests import forked
+from tests import forked, test_stages
 from tests.stages import ROOT, refused
 from tests.workloads.lmol import test_lmol as lmol
 from tests.workloads.tinystories import test_tinystories as tinystories
@@ -253,6 +253,7 @@ SHORT = ["training.epochs=null", "training.steps=4", "training.checkpoint_steps=
 SHIPPED = {
     "bep": ["model.width=16", "model.embedding=8", "training.sequence=20", "training.batch_size=8"],
     "crypto": ["model.coins=[AAAUSDT]", "data.symbols=[AAAUSDT]", "data.simulated_candles=1700", "data.lookback=16"],
+    "cvrp": [*test_stages.TINY, "training.baseline=rollout"],
     "lmol": [*lmol.FEW, "model.width=16"],
     "tinystories": [*tinystories.TINY],
 }
