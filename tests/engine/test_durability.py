@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from common.lock import held
-from tests import forked
+from tests import forked, test_stages
 from tests.stages import ROOT, refused
+from tests.workloads.lmol import test_lmol as lmol
+from tests.workloads.tinystories import test_tinystories as tinystories
 
 FAULTS = ROOT / "tests/faults.py"
 WORDS = ["data.examples=50", "training.steps=4", "training.batch_size=8", "training.log_steps=2"]
@@ -24,12 +26,13 @@ TIMES = ("time", "examples_per_s", "data_wait")
 RUN = Path("runs/waves/default")
 
 
-class Waves:
-    """Commands on a copy of the example workload, and what an undisturbed training leaves."""
+class Calm:
+    """An undisturbed training in `folder`: the changes it made to the disk, what it left, and how to train so again."""
 
-    def __init__(self, package, folder, processes):
-        self.package, self.processes = package, processes
-        done = self.train(folder, *WORDS, fault=("list", 0))
+    def __init__(self, workload, folder, processes=1, words=WORDS):
+        self.workload, self.processes, self.words = workload, processes, words
+        self.run = Path("runs") / Path(workload).name / "default"
+        done = self.train(folder, *words, fault=("list", 0))
         assert done.returncode == 0, done.stderr
         self.calm = folder
         self.changes = json.loads(done.stdout.splitlines()[-1])["changes"]
@@ -44,12 +47,12 @@ class Waves:
 
     def command(self, *words, fault=()):
         """The words after `python`."""
-        script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.package]
+        script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.workload]
         return [*map(str, script), *words]
 
     def resume(self, folder):
         """Resume, by nothing but the run's name where the run is known."""
-        done = self.train(folder, "--resume", *([] if (folder / RUN / "config.yaml").exists() else WORDS))
+        done = self.train(folder, "--resume", *([] if (folder / self.run / "config.yaml").exists() else self.words))
         assert done.returncode == 0, done.stderr
         return done
 
@@ -84,13 +87,13 @@ def flat(value):
 
 
 def waves_of(processes):
-    """Fixture: one of the class above for so many processes."""
+    """Return a fixture: the example workload, on so many processes."""
 
     @pytest.fixture(scope="module")
     def waves(tmp_path_factory):
         package = tmp_path_factory.mktemp("package") / "waves"
         shutil.copytree(ROOT / "tests/example_workload", package, ignore=shutil.ignore_patterns("__pycache__"))
-        return Waves(package, tmp_path_factory.mktemp("calm"), processes)
+        return Calm(package, tmp_path_factory.mktemp("calm"), processes)
 
     return waves
 
@@ -104,25 +107,25 @@ def some(changes, kind):
     return range(3 + 17 * kinds.index(kind), len(changes) + 1, 131)
 
 
-def check(waves, folder, kind, number):
+def check(calm, folder, kind, number):
     """Disturb the change `number` and resume."""
-    case = f"{kind} at {number}: {waves.changes[number - 1]}"
-    done = waves.train(folder, *WORDS, fault=(kind, number))
+    case = f"{kind} at {number}: {calm.changes[number - 1]}"
+    done = calm.train(folder, *calm.words, fault=(kind, number))
     if kind == "kill":
         assert done.returncode != 0, case
     elif done.returncode:
-        assert waves.processes > 1 or done.returncode == 2, (case, done.stderr)
+        assert calm.processes > 1 or done.returncode == 2, (case, done.stderr)
         assert "Traceback" not in done.stderr, (case, done.stderr)
         named = re.search("error: cannot write (.*?): ", done.stderr)[1]
-        changed = waves.changes[number - 1].partition(" ")[2]
+        changed = calm.changes[number - 1].partition(" ")[2]
         paths = [re.sub(r"/\.([^/]*)\.(tmp|old)\b", r"/\1", path) for path in (named, changed)]
         assert os.path.commonpath(paths) in paths, (case, done.stderr)  # the file, or a folder that is written at once
     else:  # nothing that matters
-        assert left(folder).items() >= waves.left.items(), case
-    resumed = waves.resume(folder)
+        assert left(folder).items() >= calm.left.items(), case
+    resumed = calm.resume(folder)
     now = left(folder)
-    assert now.keys() == waves.left.keys(), (case, now.keys() ^ waves.left.keys(), resumed.stderr)
-    assert [name for name in now if now[name] != waves.left[name]] == [], (case, resumed.stderr)
+    assert now.keys() == calm.left.keys(), (case, now.keys() ^ calm.left.keys(), resumed.stderr)
+    assert [name for name in now if now[name] != calm.left[name]] == [], (case, resumed.stderr)
     shutil.rmtree(folder)
 
 
@@ -229,7 +232,7 @@ def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_an
     path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "SLURM_NNODES": "1", "MASTER_PORT": "0"}
     base = {**os.environ, **job, "PATH": path, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    script = ["bash", ROOT / "accelerate_configs/slurm.sbatch", "--workload", one.package, *WORDS]
+    script = ["bash", ROOT / "accelerate_configs/slurm.sbatch", "--workload", one.workload, *WORDS]
     metrics = tmp_path / RUN / "metrics.jsonl"
     for start, environment in enumerate(({}, {"SLURM_RESTART_COUNT": "1"}), 1):
         begun = metrics.stat().st_size if metrics.exists() else 0
@@ -250,3 +253,22 @@ def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_an
         assert "stopped by SIGUSR1 after step" in said
         assert ("resumed from" in said) == (start == 2)
         assert (tmp_path / "queue").read_text() == "requeue 7\n" * start
+
+
+SHORT = ["training.epochs=null", "training.steps=4", "training.checkpoint_steps=2", "training.validation_steps=2"]
+SHIPPED = {
+    "bep": ["model.width=16", "model.embedding=8", "training.sequence=20", "training.batch_size=8"],
+    "crypto": ["model.coins=[AAAUSDT]", "data.symbols=[AAAUSDT]", "data.simulated_candles=1700", "data.lookback=16"],
+    "cvrp": [*test_stages.TINY, "training.baseline=rollout"],
+    "lmol": [*lmol.FEW, "model.width=16"],
+    "tinystories": [*tinystories.TINY],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", SHIPPED)
+def test_a_kill_at_some_changes_of_a_shipped_workload_costs_nothing(tmp_path, workload):
+    calm = Calm(workload, tmp_path / "calm", words=[*SHIPPED[workload], *SHORT, "training.keep_checkpoints=1"])
+    in_run = [number for number, change in enumerate(calm.changes, 1) if f" {calm.run}" in change]
+    for number in in_run[5::40]:
+        check(calm, tmp_path / str(number), "kill", number)
