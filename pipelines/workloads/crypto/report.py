@@ -20,7 +20,7 @@ from pipelines.report.plots import PANEL, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.judge import SKILL
+from pipelines.workloads.crypto.judge import LEAK, SKILL
 from pipelines.workloads.crypto.pages import TRADING
 
 if TYPE_CHECKING:
@@ -68,13 +68,15 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     """Return the verdict on all coins in a few words, and in sentences."""
     rows = {page["symbol"]: _compared(page, "log_loss", rival=True) for page in pages}
     coins = {outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in COLOURS}
-    overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
     skilled = sum(page["verdict"].startswith(SKILL) for page in pages)
     rivals = Counter(row["against"] for row in rows.values())
     by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
     ends = " to ".join(f"{_gain(rows[name])} ({name})" for name in dict.fromkeys((by_gain[0], by_gain[-1])))
+    overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
+    leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
+    leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
     first = (
-        f"{skilled} of {len(pages)} coins show skill. Against the strongest simple model of each coin "
+        f"{skilled} of {len(pages)} coins show skill.{leaked} Against the strongest simple model of each coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
         f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
@@ -88,9 +90,11 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"evidence: they rank nothing here.{' The candles are simulated.' if summary['simulated'] else ''}"
     )
     heading = f"{skilled} of {len(pages)} coins show skill"
-    if len(coins[overall]) == len(pages):
+    if leaks:
+        heading += f", a leak is suspected on {len(leaks)}"
+    elif len(coins[overall]) == len(pages):
         heading += f". {HEADINGS[overall]}"
-    return heading, answer(overall, first, second)
+    return heading, answer(WORSE if leaks else overall, first, second)
 
 
 def _compared(page: Page, figure: str, rival: bool) -> Mapping[str, Any]:

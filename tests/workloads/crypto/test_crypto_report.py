@@ -44,10 +44,10 @@ def shown(run):
     return sections(*run)
 
 
-def compared(run, gains):
-    """Return the sections of the same run with other gains on the strongest simple model, a coin for each."""
+def told(run, gains, **changes):
+    """Return heading and text of the verdict on copies of a coin with other gains on the strongest simple model."""
     config, models, kept, old = run
-    page = json.loads(kept[0].files["test/AAAUSDT.json"])
+    page = json.loads(kept[0].files["test/AAAUSDT.json"]) | changes
     names = [f"A{number}USDT" for number in range(len(gains))]
     files = {}
     for name, gain in zip(names, gains, strict=True):
@@ -55,7 +55,9 @@ def compared(run, gains):
         files[f"test/{name}.json"] = json.dumps({**page, "symbol": name, "comparisons": rows})
     table = [{**kept[0].table[0], "coin": name} for name in names]
     summary = {**kept[0].summary, **dict.fromkeys(names, kept[0].summary["AAAUSDT"])}
-    return sections(config, models, [replace(kept[0], table=table, summary=summary, files=files)], old)
+    evaluation = replace(kept[0], table=table, summary=summary, files=files)
+    (heading, html), _ = sections(config, models, [evaluation], old)
+    return heading, " ".join(html.split())
 
 
 def gain(value, low, high):
@@ -96,8 +98,7 @@ def test_the_reason_why_a_member_was_not_trained_is_shown(shown):
 
 def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
     gains = [gain(-0.02, -0.03, -0.01), gain(0.03, 0.01, 0.05), gain(0.001, -0.01, 0.02), gain(0.1, None, None)]
-    (_, verdict), _ = compared(run, gains)
-    text = " ".join(verdict.split())
+    _, text = told(run, gains)
     assert "the log loss is better on 1, worse on 1 (A0USDT), and not clearly different on 2 (A2USDT, A3USDT)" in text
     assert "The gains run from -0.0200 [-0.0300, -0.0100] (A0USDT) to 0.1000 (A3USDT) nats" in text
     assert 'class="answer even"' in text
@@ -112,8 +113,14 @@ def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
     ],
 )
 def test_what_holds_for_every_coin_is_the_heading(run, row, heading):
-    (found, _), _ = compared(run, [row, row])
-    assert found.endswith(f"of 2 coins show skill. {heading}")
+    assert told(run, [row, row])[0].endswith(f" of 2 coins show skill. {heading}")
+
+
+def test_a_suspected_leak_stands_above_all(run):
+    heading, text = told(run, [gain(0.9, 0.8, 1.0)] * 2, verdict="leak suspected")
+    assert heading == "0 of 2 coins show skill, a leak is suspected on 2"
+    assert "A leak is suspected on 2 (A0USDT, A1USDT), whose figures are worth nothing." in text
+    assert 'class="answer worse"' in text
 
 
 def test_the_whole_page_is_written_from_the_runs_files(run, shown):
