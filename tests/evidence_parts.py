@@ -147,6 +147,7 @@ PARTS = {
         ["python tests/engine/one_model.py"],
         {"differences": Figure(lambda output: json.loads(output.splitlines()[-1]))},
     ),
+    "exhaustive": Part(["python -m pytest -m exhaustive"], {"passed": matched(r"(\d+) passed", at_least=1)}),
     "properties": Part(
         ["HYPOTHESIS_PROFILE=fresh python -m pytest -m hypothesis"], {"passed": matched(r"(\d+) passed", at_least=1)}
     ),

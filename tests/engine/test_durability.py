@@ -199,7 +199,7 @@ def test_a_run_of_which_nothing_came_may_be_begun_again_with_other_words(one, tm
     refused(one.train(tmp_path, *WORDS), "the run runs/waves/default exists")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EACCES", "EIO"])
 @pytest.mark.parametrize("processes", ["one", "two"])
 def test_a_fault_at_any_change_to_the_disk_costs_nothing(request, tmp_path, processes, kind):
@@ -265,7 +265,7 @@ SHIPPED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("workload", SHIPPED)
 def test_a_kill_at_some_changes_of_a_shipped_workload_costs_nothing(tmp_path, workload):
     calm = Calm(workload, tmp_path / "calm", words=[*SHIPPED[workload], *SHORT, "training.keep_checkpoints=1"])

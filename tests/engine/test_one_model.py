@@ -29,7 +29,7 @@ def test_split_weights_train_the_model_of_one_process(tmp_path):
     hold(drift(tmp_path, "cvrp", 5, spreads=[("ddp", 1), ("fsdp", 2)], micro=["auto", "4"]))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_every_workload_follows_one_curve(tmp_path, case):
     found = drift(tmp_path, case, 50)

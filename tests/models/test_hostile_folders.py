@@ -449,7 +449,7 @@ def test_a_changed_folder_is_refused_or_sound(name, tmp_path, little_memory):
     fuzz(name, tmp_path, 30)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_ten_thousand_changed_folders_are_refused_or_sound(name, tmp_path, little_memory):
     fuzz(name, tmp_path, 720)
