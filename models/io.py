@@ -115,7 +115,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
                 model = family.build(told["config"])
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
-            raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), SHOWN)}") from error
+            raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
     _fill(model, tensors, folder)
     return model.to(device).eval()
 

@@ -115,7 +115,7 @@ def test_kept_features_and_encoding_once_make_steps_at_least_half_as_fast_again(
         shown = torch.cat([first, second, second, first])
         rows = torch.arange(4 * len(items)).view(4, -1)
 
-        def call(images, both_first, both_second, encoded):
+        def call(images, both_first, both_second, encoded, numbers):
             return model(images[shown], rows[[0, 2]].flatten(), rows[[1, 3]].flatten())
 
         return subject.loss(call, batch).value
