@@ -20,7 +20,7 @@ def measured(script, *words):
 
 def test_coins_are_trained_by_one_command_and_by_a_plain_loop():
     found = measured("against_plain_loop.py", "4", "20000", "1")
-    # 0.94 on an idle machine, as in so short a time the start of processes counts most; beside other tests down to 0.48.
+    # 0.94 on an idle machine, as in so short a time the start of processes counts most; beside other tests 0.48.
     assert found["times_faster"] >= 0.25, found
 
 
