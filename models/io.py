@@ -22,6 +22,7 @@ import reprlib
 import sys
 import types
 import typing
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
@@ -259,10 +260,13 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None
     """Set the model's parameters and buffers to the stored values and types."""
     own = model.state_dict(keep_vars=True)
     given = {id(own[name]) for name in tensors if name in own}
-    converted: dict[torch.dtype, torch.dtype] = {}  # the model as a whole, as by .bfloat16()
-    for name, tensor in tensors.items():
+    # The model as a whole may be of another type, as after .bfloat16(): the type of most tensors, as safetensors lists
+    # them in an order that changes from process to process.
+    stored: defaultdict[torch.dtype, Counter[torch.dtype]] = defaultdict(Counter)
+    for name, tensor in sorted(tensors.items()):
         if name in own and {tensor.dtype, own[name].dtype} <= FLOATS:
-            converted.setdefault(own[name].dtype, tensor.dtype)
+            stored[own[name].dtype][tensor.dtype] += 1
+    converted = {dtype: found.most_common(1)[0][0] for dtype, found in stored.items()}
     problems = {
         "lacks": [name for name, tensor in own.items() if id(tensor) not in given],
         "has unknown": [name for name in tensors if name not in own],

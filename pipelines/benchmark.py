@@ -41,22 +41,22 @@ def main() -> None:
     from pipelines.doctor import throughput
     from pipelines.engine.training import make_accelerator
 
-    run = throughput.temporary_run(run.workload)
-    accelerator = make_accelerator(config, run)
-    folder, _ = cli.prepare_first(args, workload, config)
-    config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
+    with throughput.temporary_run(run.workload) as run:
+        accelerator = make_accelerator(config, run)
+        folder, _ = cli.prepare_first(args, workload, config)
+        config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
-    def measured(config: BaseConfig) -> dict[str, Any]:
-        hardware.apply(config.hardware, accelerator.device, accelerator.print)
-        torch.manual_seed(config.seed)
-        task = workload.task(config, folder, accelerator.device)
-        hardware.apply_to(task.model, config.hardware)
-        return throughput.measure(task, config, accelerator, run, args.steps)
+        def measured(config: BaseConfig) -> dict[str, Any]:
+            hardware.apply(config.hardware, accelerator.device, accelerator.print)
+            torch.manual_seed(config.seed)
+            task = workload.task(config, folder, accelerator.device)
+            hardware.apply_to(task.model, config.hardware)
+            return throughput.measure(task, config, accelerator, run, args.steps)
 
-    result = measured(config)
-    if args.compare:
-        other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))
-        result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
+        result = measured(config)
+        if args.compare:
+            other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))
+            result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
     if not accelerator.is_main_process:
         return
     show(result)  # the CPU may take minutes, or all of its time

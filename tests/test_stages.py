@@ -250,8 +250,10 @@ def test_trackers_are_fed_through_accelerate(tmp_path):
 
 
 def test_benchmark_ends_with_one_json_line(tmp_path):
-    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", fresh=True)
+    (temporary := tmp_path / "temporary").mkdir()
+    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", fresh=True, TMPDIR=str(temporary))
     assert done.returncode == 0, done.stderr
+    assert not list(temporary.glob("benchmark-*"))
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["workload"] == "cvrp"
     assert result["examples_per_s"] == pytest.approx(8 / result["step_s"])

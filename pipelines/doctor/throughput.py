@@ -6,6 +6,8 @@ import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,8 +156,10 @@ def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
     return 2 * side**3 / min(times)
 
 
-def temporary_run(workload: str) -> Run:
-    """Return a run in a temporary folder, for measurements that leave nothing behind in runs/."""
-    run = Run(workload, "benchmark")
-    run.folder = type(run.folder)(tempfile.mkdtemp(prefix="benchmark-"))
-    return run
+@contextmanager
+def temporary_run(workload: str) -> Iterator[Run]:
+    """Yield a run in a temporary folder, for measurements that leave nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as folder:
+        run = Run(workload, "benchmark")
+        run.folder = type(run.folder)(folder)
+        yield run

@@ -60,11 +60,11 @@ class Task:
 
 def counted(task):
     config = BaseConfig(training=Training(steps=1, batch_size=16))
-    run = throughput.temporary_run("counted")
-    accelerator = make_accelerator(config, run)
-    updater = Updater(task, config, accelerator, run)
-    updater.choose_micro_batch_size()
-    return throughput.flops_per_example(task, updater, accelerator)
+    with throughput.temporary_run("counted") as run:
+        accelerator = make_accelerator(config, run)
+        updater = Updater(task, config, accelerator, run)
+        updater.choose_micro_batch_size()
+        return throughput.flops_per_example(task, updater, accelerator)
 
 
 def test_operations_are_those_of_forward_and_backward_pass():
@@ -104,7 +104,8 @@ def test_a_batch_larger_than_the_data_is_counted():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_large_product_is_one_in_the_type_of_the_model(monkeypatch, dtype):
     config, seen = BaseConfig(training=Training(steps=1)), []
-    accelerator = make_accelerator(config, throughput.temporary_run("product"))
+    with throughput.temporary_run("product") as run:
+        accelerator = make_accelerator(config, run)
     multiply = torch.Tensor.__matmul__
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: seen.append(a.dtype) or multiply(a, b))
     assert throughput.product_flops_per_s(Perceptron().to(dtype), accelerator) > 1e9

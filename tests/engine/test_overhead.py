@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.doctor import throughput
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
+from pipelines.engine.run import Run
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import Updater
 from pipelines.engine.workload import Loss, Task
@@ -35,7 +35,7 @@ class Tiny(Task):
 def test_the_engine_costs_at_most_five_percent_of_a_tiny_models_step(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     config = BaseConfig(training=Training(steps=10**6, batch_size=BATCH))
-    run = throughput.temporary_run("overhead")
+    run = Run("toy", "overhead")
     updater = Updater(Tiny(), config, make_accelerator(config, run), run)
     updater.choose_micro_batch_size()
     batches = updater.batches()
