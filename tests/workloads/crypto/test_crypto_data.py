@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from common.errors import UserError
+from models.candles import VALUES
 from pipelines.workloads.crypto import data as stage
 from pipelines.workloads.crypto import market
-from pipelines.workloads.crypto.candles import VALUES
 from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
