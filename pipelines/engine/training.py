@@ -12,6 +12,7 @@ from accelerate.utils import ProjectConfiguration
 from common import hardware
 from common.config import leaves
 from common.errors import UserError
+from common.files import write_json
 from pipelines.engine import ranks
 from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.engine.loop import Loop
@@ -57,4 +58,7 @@ def train(
         accelerator.init_trackers(f"{run.workload}-{run.name}", config=flat)
     progress = loop.fit(resume)
     accelerator.end_training()
+    outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+    outcome |= {"best_step": progress.best_step, "step": progress.step}
+    ranks.on_main(lambda: write_json(run.outcome_file, outcome))
     return progress
