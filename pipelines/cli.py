@@ -86,6 +86,12 @@ def decided(decide: Callable[[], Config]) -> Config:
     return ranks.on_main(decide)
 
 
+def announce(line: str) -> None:
+    """Print the first line of a command that goes on to import torch, which takes seconds."""
+    if ranks.is_main():
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
     """Hold the run within the block, which trains it; yield the config to train with.
