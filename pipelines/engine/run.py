@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common import config as configs
+from common.arguments import nearest
 from common.errors import UserError
 from common.files import append_json_line, read_json_lines, tidy, write_json, write_text
 from common.lock import held
@@ -62,6 +63,13 @@ class Run:
         files = [*self.root.glob("*/config.yaml"), *self.root.glob("*/members/*/config.yaml")]
         return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
 
+    def unknown(self) -> str:
+        """Say that there is no such run, and which names of runs are the nearest to its own."""
+        known = self.names()
+        near = nearest(self.name, known, 3) or known[:3]
+        hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
+        return f"there is no run {self.folder}{hint}"
+
     def is_blank(self) -> bool:
         """Return whether nothing has come of this run so far."""
         begun = (self.config_file, self.provenance_file, self.lock_file)
@@ -88,7 +96,7 @@ class Run:
         if not self.started():
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
-            raise UserError(f"there is no run {self.folder}; train one with: {command}")
+            raise UserError(f"{self.unknown()} Train it with: {command}")
         return configs.load(self.config_file, cls, words)
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
