@@ -18,7 +18,7 @@ from torch import nn
 from common.errors import UserError
 from common.prepared import MANIFEST
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.crypto import data, judge, summary
+from pipelines.workloads.crypto import data, judge, performance, summary
 from pipelines.workloads.crypto.folds import evaluate_fold
 from pipelines.workloads.crypto.pages import coin_page
 from pipelines.workloads.crypto.task import Member, members
@@ -64,6 +64,12 @@ def evaluate(
 
     for symbol, reached in judge.verdicts(pages).items():
         pages[symbol] |= reached
+        traded = pages[symbol]["backtest"]
+        traded["deflated_sharpe"] = (
+            performance.deflated_sharpe(traded["sharpe"], traded["sharpe_error"], len(pages))
+            if traded["sharpe_error"]
+            else None
+        )
     ranking = sorted(pages.values(), key=summary.evidence)
     absent = [] if coins else [symbol for symbol in data.symbols(config.data) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]

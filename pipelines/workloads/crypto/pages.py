@@ -23,7 +23,7 @@ METRICS = (
 )  # fmt: skip
 TRADING = (
     "net_return", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor", "expectancy", "max_drawdown",
-    "sharpe", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
+    "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
 )  # fmt: skip
 
 

@@ -154,7 +154,9 @@ def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
 
 
 def _coin(page: Page, logged: Logged) -> Markup:
-    traded = [{"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in TRADING]
+    traded = [
+        {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
+    ]
     luck = page["random_trades"]
     traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
     traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})
