@@ -67,6 +67,7 @@ def test_the_linear_expert_and_the_trees_beat_the_prior_before_any_step(fitted):
     assert log_loss(seen[:, 2], labels) <= prior
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["data.label=volatility"], ["data.label=triple_barrier", "data.horizon=8"]])
 def test_every_label_and_horizon_can_be_fitted(tmp_path, words):
     found = made(tmp_path, *words)
