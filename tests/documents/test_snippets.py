@@ -26,14 +26,24 @@ GIVEN = {"locs": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "demand": [0, 1, 2], "cap
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder that looks like the project's, with a reader's own files in it."""
-    for name in ("common", "exporters", "models", "pipelines", "tests", "accelerate_configs", "Makefile"):
+    for name in (
+        "common",
+        "exporters",
+        "models",
+        "pipelines",
+        "tests",
+        "accelerate_configs",
+        "Makefile",
+        "requirements.txt",
+    ):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     _documents(tmp_path / "my_documents")
     _candles(tmp_path / "candles")
     _images(tmp_path)
-    (tmp_path / "oz.txt").write_text("\n\n".join(prose(seed, 4000) for seed in range(12)))
+    corpus = sorted((ROOT / "pipelines/workloads/bep/corpus").iterdir())
+    (tmp_path / "oz.txt").write_text("\n\n".join(path.read_text() for path in corpus[:6]))
     (tmp_path / "my_instances.vrp").write_text(SMALL)
     return tmp_path
 
