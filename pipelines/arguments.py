@@ -106,7 +106,7 @@ def _help(parser: Parser, args: argparse.Namespace) -> str:
     if args.keys is not None:
         return told
     source = args.config or cli.config_file(args.workload)
-    return f"{options}\n\nkeys, as {_relative(source)} sets them; key=value changes one:\n\n{told}"
+    return f"{options}\n\nkeys, with the values of {_relative(source)}; key=value changes:\n\n{told}"
 
 
 def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:

@@ -25,6 +25,7 @@ def main() -> None:
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
+    cli.announce(f"evaluating {run.folder}")
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page
