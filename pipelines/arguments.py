@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from common import config as configs
 from common import keys
@@ -40,8 +41,7 @@ def parse(
     known = parser(description, resume, steps)
     args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:
-        print(_help(known, args))
-        sys.exit()
+        _show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
     # A launcher that starts processes again, or a job, means that what was begun goes on.
@@ -49,9 +49,16 @@ def parse(
     if resume and args.restarted:
         args.resume = True
     if args.print_config and configure:
-        print(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))), end="")
-        sys.exit()
+        _show(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))).rstrip())
     return args
+
+
+def _show(text: str) -> NoReturn:
+    """Print `text` and end the program, also where a pager or head has read enough of it."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    print(text)
+    sys.exit()
 
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
-from common.files import write_json
+from common.files import digests, write_json
 from common.machine import cores
 from common.signals import StopRequest, end_with_parent
 from pipelines.engine import ranks
@@ -54,11 +54,11 @@ class Job:
     find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
     def is_done(self, member: str) -> bool:
-        """Return whether the member was trained to the end under exactly this config."""
+        """Return whether the member was trained to the end under exactly this config and its models are sound."""
         run, config = self.run.member(member), self.configs[member]
-        outcome = run.outcome()
-        done = outcome is not None and outcome["state"] == "done" and run.best.is_dir() and run.last.is_dir()
-        return done and run.config(type(config)) == config
+        outcome = run.outcome() or {"state": "not trained"}
+        sound = outcome["state"] == "done" and outcome.get("models") == digests(run.best.parent)
+        return sound and run.config(type(config)) == config
 
 
 def start_server() -> BaseContext:

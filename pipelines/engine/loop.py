@@ -21,7 +21,7 @@ from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
 from pipelines.engine.update import NotFinite, OutOfMemory, Progress, Updater
-from pipelines.engine.workload import Metric, Task
+from pipelines.engine.workload import MapItems, Metric, Task
 
 
 class Loop:
@@ -37,6 +37,7 @@ class Loop:
         self.updater = Updater(task, config, accelerator, run)
         self.writer = Background()  # of models and checkpoints, on the main process
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
+        self.refitted: tuple[int, Mapping[str, float]] = (-1, {})  # the step of the last refit, and what it returned
 
     @property
     def progress(self) -> Progress:
@@ -158,9 +159,13 @@ class Loop:
         step, finished = progress.step, progress.step == self.steps
         if step % training.log_steps == 0 or finished:
             self._log()
-        # Before the validation: one that fails, or takes longer than a stopped process has left, costs no training.
-        if step % training.checkpoint_steps == 0 or finished or stop:
-            self._save()
+        try:
+            if self._validation_is_due() and not stop:
+                self._refit()
+        finally:
+            # Before the validation: one that fails, or takes longer than a stopped process has left, costs no training.
+            if step % training.checkpoint_steps == 0 or finished or stop:
+                self._save()
         if stop:
             self._settle()
             self.monitor.close()
@@ -188,14 +193,28 @@ class Loop:
         self.monitor.log(self.progress.step, {**values, "train/grad_norm": norm, "learning_rate": rate})
         self.progress.sums = {}
 
+    def _refit(self) -> None:
+        """Let the task fit what is not learnt by gradients, once for the weights of this step."""
+        step = self.progress.step
+        if self.refitted[0] == step:
+            return
+        self.updater.sum_up()  # which finds losses that are not finite
+        self.model.eval()
+        with self._averaged(), sharding.whole(self.accelerator, self.model):
+            self.refitted = step, self.task.refit(self._map_items())
+        self.model.train()
+
+    def _map_items(self) -> MapItems:
+        return mapper(self.accelerator, self.progress.micro_batch_size)
+
     def _validate(self) -> None:
         progress = self.progress
-        self.updater.sum_up()  # which finds losses that are not finite
+        self._refit()
         self.model.eval()
         with self._averaged():
             with sharding.whole(self.accelerator, self.model):
                 values = self._validation_means()
-                extra = self.task.after_validation(mapper(self.accelerator, progress.micro_batch_size))
+                extra = {**self.refitted[1], **self.task.after_validation(self._map_items())}
             value = values[self.metric.name]
             finite = math.isfinite(value)
             better = finite and self.metric.better(value, progress.best)
@@ -211,8 +230,7 @@ class Loop:
 
     def _validation_means(self) -> dict[str, float]:
         """Return the means of the task's scores, {val/<name>: mean}."""
-        validation, map_items = self.task.validation, mapper(self.accelerator, self.progress.micro_batch_size)
-        scores = map_items(validation, lambda batch: self.task.score(self.model, batch))
+        scores = self._map_items()(self.task.validation, lambda batch: self.task.score(self.model, batch))
         count = scores.pop("count", None)
         total = len(next(iter(scores.values()))) if count is None else float(count.double().sum())
         return {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}

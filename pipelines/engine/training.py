@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 
 from common import hardware
-from common.files import write_json
+from common.files import digests, write_json
 from pipelines.engine import ranks, trackers
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.loop import Loop
@@ -49,8 +49,9 @@ def train(
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
-    accelerator.end_training()
     outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
     outcome |= {"best_step": progress.best_step, "step": progress.step}
-    ranks.on_main(lambda: write_json(run.outcome_file, outcome))
+    models = run.best.parent
+    ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(models)}))
+    accelerator.end_training()
     return progress

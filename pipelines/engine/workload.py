@@ -71,6 +71,15 @@ class Task(Protocol):
         """
         ...
 
+    def refit(self, map_items: MapItems) -> Mapping[str, float]:
+        """Fit what of the model is not learnt by gradients, kept in buffers, to the weights as they are.
+
+        Called on all ranks before each validation, and before what is saved at that step, with the model in its
+        evaluation mode and with averaged weights if there are any. What it sets must be the same on all ranks and
+        whenever it is called again with these weights. What it returns is logged with the validation.
+        """
+        return {}
+
     def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         """Called on all ranks after each validation; what it returns is logged."""
         return {}

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 import signal
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from common.errors import MembersFailed, Stopped, UserError
+from common.files import digests
 from pipelines import cli
 from pipelines.engine import fanout
 from pipelines.engine.run import Run
@@ -104,20 +106,26 @@ def test_how_a_member_ended_before_counts_no_more(tmp_path, pool):
 
 
 def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
-    configs = {name: fanout._of_one_thread(config_of()) for name in ("same", "other", "no-model", "failed")}
+    names = ("same", "other", "no-best", "damaged", "older", "failed")  # older: from before sums were written down
+    configs = {name: fanout._of_one_thread(config_of()) for name in names}
     for name, config in configs.items():
         run = Run("toy", "many").member(name)
         run.begin(config, 1, {})
-        write_outcome(run, {"state": "failed" if name == "failed" else "done", "reason": ""})
-        if name != "no-model":
-            run.best.mkdir(parents=True)
-            run.last.mkdir(parents=True)
+        for folder in (run.best, run.last):
+            folder.mkdir(parents=True)
+            (folder / "weights").write_text(name)
+        models = {} if name == "older" else {"models": digests(run.best.parent)}
+        write_outcome(run, {"state": "failed" if name == "failed" else "done", "reason": "", **models})
+        if name == "no-best":
+            shutil.rmtree(run.best)
+        if name == "damaged":
+            (run.last / "weights").write_text("Damaged")
     configs["other"] = config_of({"learning_rate": 0.5})
     accelerator = FakeAccelerator()
     pool.outcomes = {name: {"state": "done"} for name in configs if name != "same"}
     fanout.train_all(job_of(configs, tmp_path, resume=True), list(configs), accelerator)
-    assert pool.given == ["other", "no-model", "failed"]
-    assert accelerator.said == ["1 of 4 members are done"]
+    assert pool.given == ["other", "no-best", "damaged", "older", "failed"]
+    assert accelerator.said == ["1 of 6 members are done"]
     pool.given, pool.outcomes = [], {name: {"state": "done"} for name in configs}
     fanout.train_all(job_of(configs, tmp_path), list(configs), FakeAccelerator())
     assert pool.given == list(configs)  # without --resume, all

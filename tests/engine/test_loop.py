@@ -204,18 +204,19 @@ def alone(tmp_path, monkeypatch):
     return lambda name, **training: toy_module.train(name, training, {}, resume=training.pop("resume", False))
 
 
-def test_a_validation_that_fails_costs_no_training_and_is_made_again(tmp_path, alone, monkeypatch):
+@pytest.mark.parametrize("part", ["score", "refit"])
+def test_a_validation_that_fails_costs_no_training_and_is_made_again(tmp_path, alone, monkeypatch, part):
     training = {"steps": 6, "checkpoint_steps": 3, "validation_steps": 3}
     alone("calm", **training)
-    score, calls = toy_module.ToyTask.score, []
+    method, calls = getattr(toy_module.ToyTask, part), []
 
-    def fails(task, model, batch):
+    def fails(task, *arguments):
         calls.append(None)
         if len(calls) == 1:
             raise RuntimeError("pretended")
-        return score(task, model, batch)
+        return method(task, *arguments)
 
-    monkeypatch.setattr(toy_module.ToyTask, "score", fails)
+    monkeypatch.setattr(toy_module.ToyTask, part, fails)
     with pytest.raises(RuntimeError, match="pretended"):
         alone("failed", **training)
     assert [path.name for path in (tmp_path / "runs/toy/failed/checkpoints").iterdir()] == ["step-000003"]
@@ -223,6 +224,33 @@ def test_a_validation_that_fails_costs_no_training_and_is_made_again(tmp_path, a
     assert same(weights(tmp_path, "failed"), weights(tmp_path, "calm"))
     for key in ("train/loss", "val/error"):
         assert records(tmp_path, "failed", key) == records(tmp_path, "calm", key)
+
+
+def test_what_is_fitted_to_the_weights_is_validated_and_saved_with_them(tmp_path, alone, monkeypatch):
+    bias, seen = "layers.3.bias", []
+    build = toy_module.ToyTask.__init__
+
+    def with_buffer(task, **options):
+        build(task, **options)
+        task.model.register_buffer("fitted", torch.zeros(1))
+
+    def refit(task, map_items):
+        assert not task.model.training
+        task.model.fitted.copy_(2 * task.model.get_parameter(bias).detach())
+        errors = map_items(task.validation, lambda batch: task.score(task.model, batch))["error"]
+        return {"val/fitted_to": float(errors.double().mean())}
+
+    monkeypatch.setattr(toy_module.ToyTask, "__init__", with_buffer)
+    monkeypatch.setattr(toy_module.ToyTask, "refit", refit)
+    monkeypatch.setattr(toy_module, "keep", lambda state, folder: seen.append((folder.name, dict(state))))
+    alone("fitted", steps=7, checkpoint_steps=2, validation_steps=4, ema=0.9)
+    assert {name for name, _ in seen} == {"best", "last"}
+    for folder, state in seen:
+        current = torch.equal(state["fitted"], 2 * state[bias])
+        assert current or folder == "last"  # which is also saved between validations
+    assert current  # of the last step, though it is saved before its validation
+    assert not torch.equal(weights(tmp_path, "fitted")["fitted"], 2 * weights(tmp_path, "fitted")[bias])  # an average
+    assert records(tmp_path, "fitted", "val/fitted_to") == records(tmp_path, "fitted", "val/error")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -7,7 +7,7 @@ from typing import Any
 
 Figures = Mapping[str, Mapping[str, Any]]  # part -> figures
 WORKLOADS, CUSTOMERS = ("cvrp", "tinystories", "bep", "crypto", "lmol"), (20, 50, 100)
-EMPTY = "not measured"
+EMPTY, NOTHING = "not measured", "No GPU has been measured yet."
 
 
 def fill(records: Sequence[Mapping[str, Any]], documents: Sequence[Path]) -> None:
@@ -19,6 +19,8 @@ def fill(records: Sequence[Mapping[str, Any]], documents: Sequence[Path]) -> Non
 
         def table(match: re.Match) -> str:
             lines = TABLES[match[1]](figures)
+            if lines == TABLES[match[1]]({}):
+                return f"<!-- gpu: {match[1]} -->\n{NOTHING}\n<!-- end -->"
             rows = [f"| {' | '.join(cells)} |" for cells in lines]
             rule = "|---" * len(lines[0]) + "|"
             where = [f"On {', '.join(devices)}, by `tests/gpu/figures.py`:", ""] if devices else []

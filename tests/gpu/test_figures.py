@@ -47,7 +47,7 @@ def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
         assert text.endswith("<!-- end -->\n\nafter\n")
         assert "| `cvrp` | not measured | 1,500 | 2,000 | 4,321 | 1.25 | 0.3 |" in text
         assert "| 20 | 900 | 300 (3.0x) | not measured | not measured |" in text
-        assert "| not measured | not measured | not measured |" in text  # LLaVA
+        assert "<!-- gpu: llava -->\nNo GPU has been measured yet.\n<!-- end -->" in text
         assert "| 20: yes |" in text
 
 

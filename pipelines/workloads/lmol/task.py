@@ -111,7 +111,7 @@ class ComparisonTask(Task):
         }
 
     @torch.no_grad()
-    def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
+    def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the scale that turns answers into scores, and measure on validation images how wrong the scores are.
 
         The model keeps the scale and the factor by which standard errors are too small.

@@ -69,7 +69,6 @@ class StoriesTraining(Training):
 class EvaluationSettings(Section):
     """Measurements on the held-out stories, and the stories that are told."""
 
-    ngram: int = Field(5, ge=2, le=8, description="order n of the n-gram baseline (Witten-Bell)")
     samples: int = Field(8, ge=1, description="number of stories to tell")
     sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
     temperature: float = Field(0.8, ge=0, description="sampling temperature of the told stories; 0: greedy")

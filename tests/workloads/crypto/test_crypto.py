@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -107,6 +108,19 @@ def test_resume_skips_what_is_done_and_tries_again_what_failed(trained):
     assert done.returncode == 1
     assert "2 of 3 members are done" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.slow
+def test_resume_brings_back_the_damaged_model_of_a_member_that_is_done(trained, tmp_path):
+    folder, _ = trained
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    model = tmp_path / "runs/crypto/default/members/AUSDT/model/best/model.safetensors"
+    content = model.read_bytes()
+    model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    done = train(tmp_path, "--resume")
+    assert "1 of 3 members are done" in done.stdout
+    assert model.read_bytes() == content
+    assert "is restored from" in (model.parents[2] / "train.log").read_text()
 
 
 @pytest.mark.slow

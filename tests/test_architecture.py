@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's examples: each is a change of one file, and the project has the new thing once it is made."""
+"""docs/architecture.md's examples: each is a change of one file, and the project has the new thing once it is made."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests import forked
 from tests.stages import ROOT, records
 from tests.test_stages import TINY
 
-TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+TEXT = (ROOT / "docs/architecture.md").read_text()
 WORDS = {
     "training.optimizer=radam": "pipelines/engine/optim.py",
     "training.schedule=square_root": "pipelines/engine/optim.py",
