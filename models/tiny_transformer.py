@@ -5,6 +5,9 @@ embedding. Positions enter as a learned bias per head and distance (Shaw et al. 
 position sees only the last `context` positions, so a story of any length needs a ring of `context` cached keys and
 values. Layer norms have no gain or bias of their own: the matrix behind each would absorb them.
 
+A model may have a memory of what followed each bigram, trigram and so on in training (`ngram_memory.py`), which is
+added to the embedding of the token that ends it. A token reads one row of each table, which costs hardly any time.
+
 Shapes: B sequences, S positions, D width, H heads, V vocabulary, C context.
 """
 
@@ -19,12 +22,21 @@ from torch import Tensor, nn
 
 from models import sampling
 from models.io import Model, config_from
+from models.ngram_memory import MOST_ROWS, MOST_TABLES, NgramMemory
 
-PRESETS = {
+PRESETS: dict[str, dict[str, Any]] = {
     "rp2040-speed": {"vocabulary": 256, "width": 8, "layers": 2, "heads": 4, "hidden": 192, "context": 48},
     "rp2040-optimized": {"vocabulary": 512, "width": 8, "layers": 3, "heads": 8, "hidden": 256, "context": 64},
     "rp2040-quality": {"vocabulary": 1024, "width": 12, "layers": 4, "heads": 12, "hidden": 384, "context": 96},
-    "rp2040-story": {"vocabulary": 512, "width": 64, "layers": 3, "heads": 4, "hidden": 160, "context": 64},
+    "rp2040-story": {
+        "vocabulary": 512,
+        "width": 64,
+        "layers": 3,
+        "heads": 4,
+        "hidden": 160,
+        "context": 64,
+        "memory": (8192, 16384),
+    },
 }
 # Parameters (least, most) stated along with these sizes: an estimate, not a count.
 CLAIMED_PARAMETERS = {
@@ -49,6 +61,7 @@ class TinyTransformerConfig:
     heads: int
     hidden: int
     context: int  # positions that a position sees, itself included
+    memory: tuple[int, ...] = ()  # rows of the tables for bigrams, trigrams, ...: powers of two
     dropout: float = 0.0
     tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
@@ -58,6 +71,11 @@ class TinyTransformerConfig:
                 raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
+        if len(self.memory) > MOST_TABLES or any(not 2 <= n <= MOST_ROWS or n & (n - 1) for n in self.memory):
+            raise ValueError(
+                f"memory={list(self.memory)} must be at most {MOST_TABLES} powers of two from 2 to {MOST_ROWS}, the "
+                "rows of the tables for bigrams, trigrams and so on"
+            )
         if self.width % self.heads:
             raise ValueError(
                 f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"
@@ -75,15 +93,17 @@ class TinyTransformer(Model):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.memory = NgramMemory(config.memory, config.vocabulary, config.width) if config.memory else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=0.5 * config.width**-0.5)
 
-    def forward(self, tokens: Tensor, stories: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, stories: Tensor | None = None, followed: Tensor | None = None) -> Tensor:
         """Logits (B, S, V) of what follows each of `tokens` (B, S) int64.
 
         `stories` (B, S) numbers the story of each position, which sees only its own story; None is one story per row.
+        `followed` is for the memory's training (`NgramMemory.forward`).
         """
         length = tokens.shape[1]
         places = torch.arange(length, device=tokens.device)
@@ -94,7 +114,10 @@ class TinyTransformer(Model):
         mask = torch.zeros(seen.shape, device=tokens.device).masked_fill_(~seen, -torch.inf)
         mask = mask.view(-1, 1, length, length)
         distance = distance.clamp(0, self.config.context - 1)
-        x = self.dropout(self.embedding(tokens))
+        x = self.embedding(tokens)
+        if self.memory is not None:
+            x = x + self.memory(tokens, stories, followed)
+        x = self.dropout(x)
         for block in self.blocks:
             x = block(x, distance, mask)
         return F.linear(_norm(x), self.embedding.weight, self.output_bias)
