@@ -22,7 +22,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-MOST_TABLES, MOST_ROWS = 4, 2**16
 # What each token of a context is multiplied by for its hash, the newest first: odd constants of MurmurHash3 and xxHash,
 # chosen to spread bits.
 HASHED = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F, 0x165667B1)

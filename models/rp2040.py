@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from models.tiny_transformer import TinyTransformerConfig
+from models.tiny_transformer_config import TinyTransformerConfig
 
 CLOCK_HZ = 125_000_000
 TWO_CORES = 1.8  # times as fast as one; a test measures it

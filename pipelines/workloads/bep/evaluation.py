@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common import text
+from common import kneser_ney, text
+from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
 from common.statistics import ratio_percentiles, resampled_counts
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 SPLITS = ("validation", "test")
 WINDOWS_AT_ONCE = 32
-ORDERS = (1, 5, 6)  # of the Witten-Bell baselines
-RIVALS = tuple(f"{order}-gram" for order in ORDERS[1:])  # for the verdict, as the unigram is too weak
 POSITIONS = ((1, 10), (11, 50), (51, 100), (101, 300))  # characters read since the zero state
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
 RESAMPLES = 2000
@@ -43,11 +42,9 @@ def evaluate(
             f"the model was trained on other characters than those in {folder}: the documents, or how they are "
             "cleaned, have changed since; restore the old ones and delete that folder, or train under another --name"
         )
-    training = [_between_ends(each.tokens) for each in corpus.parts["train"]]
-    ngrams = {f"{order}-gram": text.NGram(order, len(model.characters)).fit(training) for order in ORDERS}
     training_text = _text(model, corpus.parts["train"])
     evaluations = [
-        _predict(config, model, corpus.parts[split], split, ngrams, training_text, device, map_items)
+        _predict(config, model, corpus.parts[split], split, corpus.parts["train"], device, map_items)
         for split in SPLITS
         if corpus.parts[split]
     ]
@@ -62,17 +59,17 @@ def _predict(
     model: CharLSTM,
     documents: Sequence["data.Text"],
     split: str,
-    ngrams: Mapping[str, text.NGram],
-    training_text: str,
+    training: Sequence["data.Text"],
     device: torch.device,
     map_items: MapItems,
 ) -> Evaluation:
     """Predict every character of the documents once, with the model and with the baselines."""
     began = time.perf_counter()
     found = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
-    nats = {"model": found["nats"], **_ngram_nats(ngrams, documents)}
     starts, numbers, characters = _blocks([len(each.tokens) for each in documents])
-    bits = {name: np.add.reduceat(values * text.BITS_PER_NAT, starts) for name, values in nats.items()}
+    training_text = _text(model, training)
+    bits = {"model": np.add.reduceat(found["nats"] * text.BITS_PER_NAT, starts)}
+    bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
     rows = _rows(bits, characters, drawn, config.model.preset)
     rows[0] |= {"top-1": float(found["top_1"].mean()), "top-5": float(found["top_5"].mean())}
@@ -91,7 +88,7 @@ def _predict(
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
-    table = [*rows, *text.xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)]
+    table = [*rows, *xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)]
     examples = {
         "document": [documents[number].name for number in numbers],
         "characters": characters.tolist(),
@@ -121,11 +118,23 @@ def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dic
     return {name: values[counted] for name, values in found.items()}
 
 
-def _ngram_nats(ngrams: Mapping[str, text.NGram], documents: Sequence["data.Text"]) -> dict[str, np.ndarray]:
-    """Return the nats (N,) of each character under each n-gram."""
-    sequences = [_between_ends(each.tokens) for each in documents]
+def _baseline_bits(
+    model: CharLSTM,
+    training: Sequence["data.Text"],
+    training_text: str,
+    documents: Sequence["data.Text"],
+    starts: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return the bits (n,) of each block under the baselines, by their names."""
+    known, wanted = ([_between_ends(each.tokens) for each in texts] for texts in (training, documents))
     # The last id of a sequence is the end of the document, which is not counted.
-    return {name: np.concatenate([part[:-1] for part in ngram.nats(sequences)]) for name, ngram in ngrams.items()}
+    bits = {
+        name: np.add.reduceat(np.concatenate([part[:-1] for part in nats]) * text.BITS_PER_NAT, starts)
+        for name, nats in kneser_ney.baselines(known, wanted, len(model.characters)).items()
+    }
+    characters = np.split(np.concatenate([each.tokens for each in documents]), starts[1:])
+    name, found = ppmd_baseline(training_text, [model.characters.decode(each.tolist()) for each in characters])
+    return {**bits, name: found}
 
 
 def _between_ends(tokens: np.ndarray) -> np.ndarray:
@@ -154,7 +163,7 @@ def _rows(
     """Return a table row for each predictor, the model first."""
     return [
         {
-            "predictor": preset if name == "model" else text.ngram_label(name),
+            "predictor": preset if name == "model" else name,
             "bits/character": float(own.sum() / characters.sum()),
             "95 %": ratio_percentiles(own, characters, drawn),
         }
@@ -163,25 +172,26 @@ def _rows(
 
 
 def _gain(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Any]:
-    """Return what the summary says about the model beside the strongest n-gram."""
+    """Return what the summary says about the model beside the strongest baseline."""
     per_character = {name: float(own.sum() / characters.sum()) for name, own in bits.items()}
-    strongest = min(RIVALS, key=lambda name: per_character[name])
-    gain = 100 * (1 - per_character["model"] / per_character[strongest])
-    ratio = ratio_percentiles(bits["model"], bits[strongest], drawn)
-    gain_interval = ratio and [100 * (1 - ratio[1]), 100 * (1 - ratio[0])]
+    strongest = min(bits.keys() - {"model"}, key=lambda name: per_character[name])
+    unit = per_character[strongest] / 100
+    gain = (per_character[strongest] - per_character["model"]) / unit
+    interval = ratio_percentiles(bits[strongest] - bits["model"], characters, drawn)
+    gain_interval = interval and [end / unit for end in interval]
     return {
-        "verdict": verdict(gain, gain_interval),
+        "verdict": verdict(gain, gain_interval, strongest),
         "strongest_baseline": strongest,
         "gain_percent": gain,
         "gain_percent_interval": gain_interval,
     }
 
 
-def verdict(gain: float, interval: Sequence[float] | None) -> str:
-    """Say whether the documents were worth a network, by the interval of the gain on the n-gram in percent."""
+def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str:
+    """Say whether the documents were worth a model, by the interval of the gain on the baseline in percent."""
     if interval is None or interval[0] <= 0:
-        return "not better than an n-gram: add documents"
-    return f"better than the n-gram by {gain:.1f} % [{interval[0]:.1f}, {interval[1]:.1f}]"
+        return f"not better than {baseline}: add documents"
+    return f"better than {baseline} by {gain:.1f} % [{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
 def _by_position(

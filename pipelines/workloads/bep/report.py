@@ -8,7 +8,6 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
-from common.text import ngram_label
 from models.char_lstm import CharLSTM
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
@@ -50,7 +49,7 @@ def _compared(evaluation: Evaluation) -> Comparison:
     found = compare(best, others, BITS, "95 %")
     found = found.in_percent(found.rival[BITS])
     summary = evaluation.summary
-    if best is own[0] and found.rival["predictor"] == ngram_label(summary["strongest_baseline"]):
+    if best is own[0] and found.rival["predictor"] == summary["strongest_baseline"]:
         return replace(found, interval=summary["gain_percent_interval"])  # of both on the same text: narrower
     return found
 

@@ -4,16 +4,20 @@ Each takes a problem and returns its routes: lists of customers 1..n without the
 here and its entry in HEURISTICS, by which configs name it.
 """
 
+from __future__ import annotations
+
 import time
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from models.routing.environment import Routes
 from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
+
+if TYPE_CHECKING:
+    from models.routing.environment import Routes
 
 
 def nearest_neighbour(problem: Problem) -> Routes:

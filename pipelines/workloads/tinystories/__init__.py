@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from common.config import Section
 from common.lazy import lazily
 from models import rp2040
-from models.tiny_transformer import PRESETS, TinyTransformerConfig
+from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 
@@ -76,7 +76,6 @@ class StoriesTraining(Training):
 class EvaluationSettings(Section):
     """Measurements on the held-out stories, and the stories that are told."""
 
-    ngram: int = Field(5, ge=2, le=8, description="order n of the n-gram baseline (Witten-Bell)")
     samples: int = Field(8, ge=1, description="number of stories to tell")
     sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
     temperature: float = Field(0.8, ge=0, description="sampling temperature of the told stories; 0: greedy")

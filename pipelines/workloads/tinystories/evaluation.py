@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common import text
+from common import kneser_ney, text
+from common.compression import ppmd_baseline, xz_rows
 from common.statistics import interval_around, ratio_half_width
 from models import rp2040
 from models.integer_transformer import IntegerTransformer, quantize
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 WINDOWS_AT_ONCE = 16
 MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and copied spans look at
-MOST_TOKENS = 20_000_000  # of training text that n-grams are fitted to, which takes some 100 bytes for each
+MOST_TOKENS = 5_000_000  # of training text that n-grams are fitted to, which takes some 100 bytes each per order
 
 
 @dataclass(frozen=True)
@@ -61,23 +62,25 @@ def evaluate(
     stories = HeldOut(data.stories(folder, "held_out"), tokens, data.numbers(tokens))
     nats = {
         **_network_nats(model, unseen(folder, "held_out", config.sequence, device), stories.numbers, map_items),
-        **_ngram_nats(config, model, training[:MOST_TOKENS], stories),
+        **_baseline_nats(model, training[:MOST_TOKENS], stories),
     }
     cut = f" on the first {MOST_TOKENS:,} training tokens" if len(training) > MOST_TOKENS else ""
     training_text = data.ending(folder, "train", MOST_CHARACTERS)
+    name, bits = ppmd_baseline(training_text, ["\n" + story for story in stories.stories])
+    nats[name] = bits / text.BITS_PER_NAT
     told = _tell(config, model)
     return [
         Evaluation(
             split="held_out",
             summary={
-                **_figures(nats, stories, f"{config.evaluation.ngram}-gram"),
+                **_figures(nats, stories),
                 **_judged(told, training_text),
                 **_described(config, model, folder),
                 "seconds": time.perf_counter() - began,
             },
             table=[
                 *_rows(nats, stories, config.model.preset, cut),
-                *text.xz_rows(training_text, "\n".join(stories.stories), MOST_CHARACTERS),
+                *xz_rows(training_text, "\n".join(stories.stories), MOST_CHARACTERS),
             ],
             examples={
                 "story": list(range(len(stories.stories))),
@@ -125,16 +128,12 @@ def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> T
     return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
 
 
-def _ngram_nats(
-    config: "Config", model: TinyTransformer, tokens: np.ndarray, stories: HeldOut
-) -> dict[str, np.ndarray]:
+def _baseline_nats(model: TinyTransformer, tokens: np.ndarray, stories: HeldOut) -> dict[str, np.ndarray]:
     """Return the nats (n,) of each story's text under n-grams that were fitted to a stream of training tokens."""
     training, wanted = _sequences(tokens, data.numbers(tokens)), _sequences(stories.tokens, stories.numbers)
-    nats = {}
-    for order in sorted({1, 2, config.evaluation.ngram}):
-        counts = text.NGram(order, model.config.vocabulary).fit(training)
-        nats[f"{order}-gram"] = np.array([each[:-1].sum() for each in counts.nats(wanted)])  # without the end marker
-    return nats
+    found = kneser_ney.baselines(training, wanted, model.config.vocabulary)
+    # Without the end marker.
+    return {name: np.array([each[:-1].sum() for each in nats]) for name, nats in found.items()}
 
 
 def _sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
@@ -151,7 +150,7 @@ def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: st
     labels = {"float": f"{preset}, float32", "int8": f"{preset}, int8 as on the chip"}
     return [
         {
-            "predictor": labels.get(name) or text.ngram_label(name) + cut,
+            "predictor": labels.get(name) or (name + cut if name.startswith("Kneser-Ney") else name),
             "bits/character": _bits(found, stories),
             "± 95 %": ratio_half_width(found * text.BITS_PER_NAT, stories.characters),
             "nats/token": float(found.sum()) / stories.num_tokens,
@@ -160,19 +159,21 @@ def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: st
     ]
 
 
-def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut, ngram: str) -> dict[str, Any]:
-    """Return what the summary says about prediction, and the size of the held-out text."""
+def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, Any]:
+    """Return what the summary says about prediction beside the strongest baseline, and the size of the text."""
     bits = {name: _bits(found, stories) for name, found in nats.items()}
-    gain = bits[ngram] - bits["int8"]
-    half = ratio_half_width((nats[ngram] - nats["int8"]) * text.BITS_PER_NAT, stories.characters)
+    strongest = min(nats.keys() - {"float", "int8"}, key=lambda name: bits[name])
+    gain = bits[strongest] - bits["int8"]
+    half = ratio_half_width((nats[strongest] - nats["int8"]) * text.BITS_PER_NAT, stories.characters)
     return {
         "bits_per_character": bits["float"],
         "nats_per_token": float(nats["float"].sum()) / stories.num_tokens,
         "int8_bits_per_character": bits["int8"],
         "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
-        f"gain_on_{ngram}": gain,
-        f"gain_on_{ngram}_interval": interval_around(gain, half),
-        "verdict": _verdict(gain, half, ngram),
+        "strongest_baseline": strongest,
+        "gain": gain,
+        "gain_interval": interval_around(gain, half),
+        "verdict": _verdict(gain, half, strongest),
         "n": len(stories.stories),
         "tokens": stories.num_tokens,
         "characters": stories.num_characters,
@@ -180,12 +181,12 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut, ngram: str) -> di
     }
 
 
-def _verdict(gain: float, half: float | None, ngram: str) -> str:
+def _verdict(gain: float, half: float | None, baseline: str) -> str:
     if half is not None and gain - half > 0:
-        return f"int8 model better than the {ngram} by {gain:.3f} bits/character"
+        return f"int8 model better than {baseline} by {gain:.3f} bits/character"
     if half is not None and gain + half < 0:
-        return f"not better than the {ngram}: {-gain:.3f} bits/character worse"
-    return f"no clear difference from the {ngram}"
+        return f"not better than {baseline}: {-gain:.3f} bits/character worse"
+    return f"no clear difference from {baseline}"
 
 
 def _tell(config: "Config", model: TinyTransformer) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from common.text import ngram_label
 from models.tiny_transformer import TinyTransformer
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
@@ -29,7 +28,7 @@ def sections(
 ) -> list[tuple[str, str]]:
     """Return the sections as (heading, HTML), this run beside those in the folders next to it as the last one."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
-    judged = _compared(config, found)
+    judged = _compared(found)
     picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "less is better")
     runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
     runs.sort(key=lambda each: each["run"])
@@ -50,14 +49,13 @@ def evaluated_runs(folder: Path, but: str) -> list[dict[str, Any]]:
     return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths if path.parts[-3] != but]
 
 
-def _compared(config: "Config", evaluation: Evaluation) -> Comparison:
+def _compared(evaluation: Evaluation) -> Comparison:
     """Compare the model as on the chip with the strongest alternative, in bits per character."""
     own, others = divide(evaluation.table)
     found = compare(own[-1], others, BITS, SPREAD)
-    ngram = f"{config.evaluation.ngram}-gram"
-    if found.rival["predictor"] == ngram_label(ngram):
+    if found.rival["predictor"].startswith(evaluation.summary["strongest_baseline"]):
         # Of both on the same stories: narrower.
-        return replace(found, interval=evaluation.summary[f"gain_on_{ngram}_interval"])
+        return replace(found, interval=evaluation.summary["gain_interval"])
     return found
 
 

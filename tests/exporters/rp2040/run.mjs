@@ -1,11 +1,12 @@
 // Runs a UF2 on both cores of an emulated RP2040, as the boot ROM would start it, and talks to its UART:
 //
-//     node run.mjs story.uf2 [--seconds 60] [--cycles 4000000000] [--cores 1] [--charge] [--usb] [--profile SYMBOLS] LINE...
+//     node run.mjs story.uf2 [--seconds 60] [--cycles 4000000000] [--cores 1] [--charge] [--usb [--replug CYCLES]] [--profile SYMBOLS] LINE...
 //
 // The lines (of standard input, if none are given) go in one at a time whenever the prompt "> " appears. What the
 // firmware prints goes to standard output, the cycles to standard error; with --profile, which takes the output of
 // `nm -n runtime.elf`, also those of each function. --charge adds what reads of the flash cost that are not in its cache,
-// and counts accesses to SRAM; --usb talks over USB instead. Exits with 1 if something is wrong or takes too long.
+// and counts accesses to SRAM; --usb talks over USB instead, and --replug pulls the cable for a moment after so many
+// cycles. Exits with 1 if something is wrong or takes too long.
 import fs from 'node:fs';
 import { USBCDC } from 'rp2040js';
 import { Board, FLASH, FLASH_BYTES, SRAM, SRAM_BYTES } from './board.mjs';
@@ -18,7 +19,7 @@ function main() {
   const lines = options.lines.length ? options.lines : fs.readFileSync(0, 'latin1').split('\n').filter((line) => line);
   const profile = options.profile ? new Profile(options.profile) : null;
   const terminal = new Terminal(lines, options.lines.length ? 'utf8' : 'latin1');
-  const host = options.usb ? plugged(chip, terminal) : null;
+  let host = options.usb ? plugged(chip, terminal) : null;
   chip.uart[0].onByte = (byte) => (options.usb ? null : terminal.show(byte));
 
   const start = Date.now();
@@ -27,6 +28,11 @@ function main() {
       const at = chip.core.PC;
       const passed = board.step();
       profile?.add(at, passed);
+    }
+    if (host && board.cycles[0] > options.replug) {
+      host = plugged(chip, terminal);
+      chip.usbCtrl.resetDevice(); // what a device sees of a cable that was pulled out and put in again
+      options.replug = Infinity;
     }
     const pc = chip.core.PC >>> 0;
     if (!(pc >= FLASH && pc < FLASH + FLASH_BYTES) && !(pc >= SRAM && pc < SRAM + SRAM_BYTES))
@@ -72,10 +78,10 @@ function plugged(chip, terminal) {
 }
 
 function parse(args) {
-  const options = { seconds: 60, cycles: 4e9, cores: 2, profile: null, charge: false, usb: false, lines: [] };
+  const options = { seconds: 60, cycles: 4e9, cores: 2, profile: null, charge: false, usb: false, replug: Infinity, lines: [] };
   while (args.length) {
     const arg = args.shift();
-    if (['--seconds', '--cycles', '--cores'].includes(arg)) options[arg.slice(2)] = Number(args.shift());
+    if (['--seconds', '--cycles', '--cores', '--replug'].includes(arg)) options[arg.slice(2)] = Number(args.shift());
     else if (arg === '--charge' || arg === '--usb') options[arg.slice(2)] = true;
     else if (arg === '--profile') options.profile = args.shift();
     else if (!options.uf2) options.uf2 = arg;

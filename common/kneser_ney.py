@@ -1,0 +1,181 @@
+"""Modified Kneser-Ney n-grams (Chen and Goodman 1999), fixed or going on to count what they have predicted."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.arrays import lookup, sums_before
+
+HIGHEST_ORDER = 12  # that `chosen` tries
+MOST_FOR_ORDER = 300_000  # ids, the last ones, that an order is chosen on
+LEAST_DISCOUNT = 0.05  # so that nothing has probability 0
+
+
+def baselines(
+    training: Sequence[np.ndarray], held_out: Sequence[np.ndarray], vocabulary: int
+) -> dict[str, list[np.ndarray]]:
+    """Return, by the name of a row in a table, the nats of all ids but the first of each held-out sequence."""
+    model = KneserNey.chosen(training, vocabulary)
+    name = f"Kneser-Ney, order {model.order}"
+    return {name: model.nats(held_out), f"{name}, adapting": model.nats(held_out, adapting=True)}
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Counts of ids after contexts of one length. Arrays end in an extra 0, which is read at place -1, "never seen"."""
+
+    pairs: np.ndarray  # (P,) sorted: context * vocabulary + id
+    counts: np.ndarray  # (P + 1,)
+    totals: np.ndarray  # (C + 1,)
+    kinds: np.ndarray  # (C + 1, 3) ids counted once, twice, and more often
+    discounts: np.ndarray  # (4,) of a count of 0, 1, 2, and more
+
+
+class KneserNey:
+    """Interpolated modified Kneser-Ney model over integer ids.
+
+    p(w | h) = (c(h w) - D(c(h w)) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) p(w | h')) / c(h), where h' is h without its first
+    id, c(h w) for the longest contexts is how often w followed h, and for all others after how many different ids h w
+    occurred; N1, N2 and N3 are how many ids have a count of 1, 2 and more after h. If nothing was seen after h, it is
+    p(w | h'); below order 1, it is 1 / vocabulary. The discounts of each length follow from its counts of counts.
+
+    Raises ValueError for an order or a vocabulary below 1; `fit` and `nats` raise it for ids outside the vocabulary.
+    """
+
+    def __init__(self, order: int, vocabulary: int):
+        if order < 1 or vocabulary < 1:
+            raise ValueError(f"order and vocabulary must be 1 or more (given {order} and {vocabulary})")
+        self.order, self.vocabulary = order, vocabulary
+        self.levels: list[_Level] = []
+
+    @classmethod
+    def chosen(cls, sequences: Sequence[np.ndarray], vocabulary: int) -> "KneserNey":
+        """Fit the order that predicts the last tenth of the sequences best from the nine before it, then to all.
+
+        Orders are tried upwards until one is no better.
+        """
+        known, held_out = _last_tenth(sequences)
+        order, least = 1, float("inf")
+        while order < HIGHEST_ORDER and any(map(len, held_out)):
+            nats = float(np.concatenate(cls(order + 1, vocabulary).fit(known).nats(held_out)).sum())
+            if nats >= least:
+                break
+            order, least = order + 1, nats
+        return cls(order, vocabulary).fit(sequences)
+
+    def fit(self, sequences: Iterable[np.ndarray]) -> "KneserNey":
+        """Count n-grams in 1-D sequences of ids; each begins with a start marker, which is context, never predicted."""
+        ids, ages = self._flat(sequences)
+        self.levels = [_level(np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1)] * self.order  # nothing is known yet
+        found, empty = self._found(ids, ages), self.levels
+        for length, (contexts, places, counted) in enumerate(found):
+            keys = contexts * self.vocabulary + ids
+            pairs = np.zeros(places.max(initial=-1) + 1, np.int64)
+            pairs[places[places >= 0]] = keys[places >= 0]
+            num_contexts = len(empty[0].totals) - 1 if length == 0 else found[length - 1][1].max(initial=-1) + 1
+            counts = np.bincount(places[counted], minlength=len(pairs))
+            self.levels[length] = _level(pairs, counts, int(num_contexts), self.vocabulary)
+        return self
+
+    def nats(self, sequences: Sequence[np.ndarray], adapting: bool = False) -> list[np.ndarray]:
+        """Return -log p of all ids but the first, an array (len - 1,) per sequence; (0,) for an empty sequence.
+
+        When `adapting`, each id is counted once it is predicted, so that later ones, in later sequences too, profit.
+        """
+        ids, ages = self._flat(sequences)
+        probability = np.full(len(ids), 1 / self.vocabulary)
+        for level, (contexts, places, counted) in zip(self.levels, self._found(ids, ages), strict=True):
+            known = np.where(contexts < len(level.totals) - 1, contexts, -1)
+            count, total, kinds = level.counts[_known(places, level.pairs)], level.totals[known], level.kinds[known]
+            if adapting:
+                count = count + sums_before(places, counted)
+                total = total + sums_before(contexts, counted)
+                kinds = kinds + sums_before(contexts, _steps(count) * counted[:, None])
+            backed_off = kinds @ level.discounts[1:] * probability
+            mixed = (count - level.discounts[count.clip(max=3)] + backed_off) / np.maximum(total, 1)
+            probability = np.where((contexts >= 0) & (total > 0), mixed, probability)
+        ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
+        return [part[1:] for part in np.split(-np.log(probability), ends)] if len(sequences) else []
+
+    def _found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return, per length, the context and the pair (N,) of each id, numbered, and whether the pair counts there.
+
+        A context is numbered by its place among the pairs (shorter context, id) of the level below, so keys stay below
+        the number of pairs times the vocabulary at any order; those not seen in `fit` have numbers above it. -1 is a
+        context that would begin before its sequence.
+        """
+        numbered: list[tuple[np.ndarray, np.ndarray]] = []
+        fresh: list[np.ndarray] = []  # whether a pair occurs for the first time
+        contexts = np.zeros(len(ids), np.int64)
+        for level in self.levels:
+            valid = contexts >= 0
+            keys = contexts * self.vocabulary + ids
+            places = np.where(valid, lookup(level.pairs, keys), -1)
+            new = valid & (places < 0)
+            _, first, inverse = np.unique(keys[new], return_index=True, return_inverse=True)
+            places[new] = len(level.pairs) + inverse
+            fresh.append(np.zeros(len(ids), bool))
+            fresh[-1][np.flatnonzero(new)[first]] = True
+            numbered.append((contexts, places))
+            contexts = np.where(ages >= 1, np.roll(places, 1), -1)
+        # A pair counts for its longest context; for a shorter one, when the next longer is new (see the class).
+        longest = np.minimum(self.order - 1, ages)
+        counted = [
+            (ages >= 1) & ((longest == length) | ((longest > length) & longer))
+            for length, longer in enumerate([*fresh[1:], np.zeros(len(ids), bool)])
+        ]
+        return [(contexts, places, each) for (contexts, places), each in zip(numbered, counted, strict=True)]
+
+    def _flat(self, sequences: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return all ids concatenated (N,), and the number of ids before each one in its sequence (N,)."""
+        arrays = [np.zeros(0, np.int64), *(np.asarray(sequence, np.int64) for sequence in sequences)]
+        ids = np.concatenate(arrays)
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocabulary:
+            raise ValueError(f"ids must be 0 to {self.vocabulary - 1} (given {ids.min()} to {ids.max()})")
+        return ids, np.concatenate([np.arange(len(array)) for array in arrays])
+
+
+def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary: int) -> _Level:
+    owners, kinds = pairs // vocabulary, [counts == 1, counts == 2, counts > 2]
+    return _Level(
+        pairs,
+        np.append(counts, 0),
+        np.bincount(owners, counts, num_contexts + 1).astype(np.int64),
+        np.stack([np.bincount(owners, kind, num_contexts + 1) for kind in kinds], 1).astype(np.int32),
+        _discounts(counts),
+    )
+
+
+def _discounts(counts: np.ndarray) -> np.ndarray:
+    """Return the discounts of a count of 0, 1, 2 and more that leaving one out estimates (Chen and Goodman 1999)."""
+    once, twice, thrice, four_times = (max(1, int((counts == n).sum())) for n in range(1, 5))
+    share = once / (once + 2 * twice)
+    discounts = (1 - 2 * share * twice / once, 2 - 3 * share * thrice / twice, 3 - 4 * share * four_times / thrice)
+    return np.array([0, *(np.clip(value, LEAST_DISCOUNT, n) for n, value in enumerate(discounts, 1))])
+
+
+def _steps(count: np.ndarray) -> np.ndarray:
+    """Return how N1, N2 and N3 (N, 3) of a context change when an id with `count` (N,) is counted once more."""
+    steps = np.zeros((len(count), 4), np.int64)
+    rows, kind = np.arange(len(count)), count.clip(max=3)
+    steps[rows, kind] -= 1
+    steps[rows, (kind + 1).clip(max=3)] += 1
+    return steps[:, 1:]
+
+
+def _known(places: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    return np.where(places < len(pairs), places, -1)
+
+
+def _last_tenth(sequences: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Cut the last ids of all sequences, at most MOST_FOR_ORDER, into the first nine tenths and the last."""
+    ends = np.cumsum([len(sequence) for sequence in sequences])
+    total = int(ends[-1]) if len(ends) else 0
+    first, cut = max(0, total - MOST_FOR_ORDER), total - min(total, MOST_FOR_ORDER) // 10
+    known, held_out = [], []
+    for end, sequence in zip(ends, sequences, strict=True):
+        begin = int(end) - len(sequence)
+        known.append(sequence[max(0, first - begin) : max(0, cut - begin)])
+        held_out.append(sequence[max(0, cut - begin) :])
+    return [each for each in known if len(each)], [each for each in held_out if len(each)]
