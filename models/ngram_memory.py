@@ -64,7 +64,8 @@ class NgramMemory(nn.Module):
         for number, (row, fingerprint) in enumerate(contexts(tokens, stories, self.rows)):
             matches = self.fingerprint(number)[row] == fingerprint
             if self.training and self.counted and followed is not None:
-                mean = self._without(number, row, matches, followed)
+                unknown = _cut_off(tokens, stories, number + 1)
+                mean = self._without(number, row, matches, followed.masked_fill(unknown, -1))
             else:
                 mean = self.mean(number)[row]
             found = found + mean * matches[..., None]
@@ -147,6 +148,13 @@ def contexts(tokens: Tensor, stories: Tensor | None, rows: Sequence[int]) -> Ite
             before = before * (stories == F.pad(stories, (distance, 0), value=-2)[:, : tokens.shape[1]])
         hashed = hashed + before * HASHED[distance]
         yield (hashed & 0xFFFFFFFF) * size >> 32, hashed & (FINGERPRINTS - 1)
+
+
+def _cut_off(tokens: Tensor, stories: Tensor | None, distance: int) -> Tensor:
+    """Whether the context (B, S) of a position, `distance` tokens further back, begins before the window."""
+    near = torch.arange(tokens.shape[1], device=tokens.device) < distance
+    first = tokens[:, :1] != 0  # a story that is under way
+    return near & (first if stories is None else first & (stories == stories[:, :1]))
 
 
 def _keys(tokens: np.ndarray, stories: np.ndarray, rows: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
