@@ -19,7 +19,8 @@ from pipelines import cli
 from pipelines.inventory import clean, found
 
 
-def main() -> None:
+def parser() -> Parser:
+    """Return the parser of this command."""
     parser = Parser(prog="python pipelines/runs.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", metavar="compare or clean")
     compared = commands.add_parser("compare", help="figures, settings and curves of two or more runs")
@@ -33,7 +34,11 @@ def main() -> None:
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
     cleaned.add_argument("--checkpoints", action="store_true", help="also those of runs that are done")
     cleaned.add_argument("--yes", action="store_true", help="remove it; without, only show it")
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    args = parser().parse_args()
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib
 

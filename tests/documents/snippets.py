@@ -18,7 +18,8 @@ STEPS = f"training.steps=4 training.epochs=null {FEW}"
 # Words by workload: of all that trains or prepares, and of evaluation.
 SHORT = {
     "cvrp": f"data.validation_instances=16 data.test_instances=4 model.layers=1 model.width=16 model.heads=2 {STEPS}",
-    "tinystories": f"model.preset=rp2040-speed model.context=12 model.hidden=16 training.sequence=32 {STEPS}",
+    "tinystories": "data.generated_characters=60000 model.preset=rp2040-speed model.context=12 model.hidden=16 "
+    f"training.sequence=32 {STEPS}",
     "crypto": f"data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
     "bep": f"model.width=16 model.embedding=8 training.sequence=20 {STEPS}",
     "lmol": f"data.size=16 data.train_pairs=60 data.evaluation_pairs=40 model.width=16 {STEPS}",
@@ -96,4 +97,6 @@ def shortened(command: str) -> list[str]:
         return words
     said = {word.partition("=")[0] for word in words} - {"training.steps", "training.batch_size"}
     small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]
+    if "model.base" in said:  # it has sizes of its own
+        small = [word for word in small if not word.startswith("model.")]
     return words + small + ["--steps", "2", "--cpu-seconds", "0"] * (stage == "benchmark")

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from common import config
+from pipelines import workloads
 from tests.documents.figures import ROOT, unsourced
 from tests.pictures.make import MOST_BYTES, PICTURES
 
@@ -69,6 +71,13 @@ def test_a_picture_is_small_described_and_shown_somewhere(name):
 
 def test_every_picture_comes_from_the_command():
     assert {path.stem for path in (ROOT / "docs/pictures").iterdir()} == set(PICTURES)
+    assert (ROOT / "docs/pictures/house.svg").read_text() == PICTURES["house"].draw(ROOT)
+
+
+@pytest.mark.parametrize("name", [name for name, picture in PICTURES.items() if picture.workload])
+def test_the_run_of_a_picture_is_one_that_can_be_trained(name):
+    workload, words = PICTURES[name].workload, PICTURES[name].words.split()
+    config.load(ROOT / f"pipelines/configs/{workload}.yaml", workloads.find(workload).config, words)
 
 
 def test_a_picture_without_its_run_is_refused_with_the_command(capsys):

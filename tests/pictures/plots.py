@@ -43,8 +43,8 @@ def routes(run: Path) -> str:
         "savings": [savings(each) for each in problems],
         "PyVRP": [pyvrp(each, 0.2, seed=0) for each in problems],
     }
-    figure = Figure(figsize=(9, 4.9), layout="constrained")
-    panels = figure.subplot_mosaic([[*map(str, STAGES), "best"], ["curve"] * 4], height_ratios=[2.2, 1.9])
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    panels = figure.subplot_mosaic([[*map(str, STAGES), "best"], ["curve"] * 4], height_ratios=[2.2, 1.3])
     for step in STAGES:
         _tours(panels[str(step)], problems[SHOWN], found[step][SHOWN], f"after {step} updates")
     best = rivals["PyVRP"][SHOWN]
