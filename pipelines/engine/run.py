@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from common import config as configs
 from common.arguments import nearest
 from common.errors import UserError
-from common.files import append_json_line, read_json_lines, tidy, write_json, write_text
+from common.files import append_json_line, explained, read_json_lines, tidy, write_json, write_text
 from common.lock import held
 from common.provenance import provenance
 from pipelines.engine.config import BaseConfig
@@ -106,7 +106,8 @@ class Run:
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
         """Write the config and the provenance; how an earlier start ended counts no more."""
-        self.outcome_file.unlink(missing_ok=True)
+        with explained(self.outcome_file):
+            self.outcome_file.unlink(missing_ok=True)
         self.keep_config(config)
         path, earlier = self.provenance_file, []
         if path.exists():  # a resumed run keeps what is known of its earlier starts

@@ -97,4 +97,6 @@ def shortened(command: str) -> list[str]:
         return words
     said = {word.partition("=")[0] for word in words} - {"training.steps", "training.batch_size"}
     small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]
+    if "model.base" in said:  # it has sizes of its own
+        small = [word for word in small if not word.startswith("model.")]
     return words + small + ["--steps", "2", "--cpu-seconds", "0"] * (stage == "benchmark")

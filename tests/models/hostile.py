@@ -8,7 +8,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-from models import char_lstm, cnn_lstm, comparator, io, llava_comparator, routing, tiny_transformer
+from models import char_lstm, cnn_lstm, comparator, io, llava_comparator, pooled_experts, routing, tiny_transformer
 from tests.example_workload import model as waves
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
@@ -38,6 +38,18 @@ MODELS = {
         },
     ),
     "legacy": (cnn_lstm, {"preset": "legacy", "features": ["a"], "lookback": 12}),
+    "pooled_experts": (
+        pooled_experts,
+        {
+            "features": ["log_return_1", "volatility_50"],
+            "lookback": 12,
+            "width": 8,
+            "rounds": 2,
+            "nodes": 5,
+            "coins": ["A", "B"],
+            "scalers": {"A": {"mean": [0.0, 1.0], "std": [1.0, 2.0]}},
+        },
+    ),
     "char_lstm": (char_lstm, {**char_lstm.PRESETS["default"], "width": 8, "embedding": 4, "vocabulary": "abc"}),
     "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
     "llava": (llava_comparator, LLAVA),
