@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from common.random import derive_key, uniform
 from models.routing.decoder import Cache
-from models.routing.environment import DEPOT, Instances, State, tour_length
+from models.routing.environment import DEPOT, Instances, tour_length
 
 SYMMETRIES = 8
 MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would share the noise of another instance
@@ -30,7 +30,7 @@ class TourBuilder(Protocol):
         num_tours: int,
         uniform: Tensor | None = None,
         first: Tensor | None = None,
-    ) -> tuple[Tensor, list[State]]: ...
+    ) -> Tensor: ...
 
 
 # ------------------------------------------------------------------------------------------- decoding strategies
@@ -131,7 +131,7 @@ def search(
         cache = policy.encode(turned)
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
             guidance = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
-            actions, _ = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
+            actions = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
             cost, index = tour_length(original.locs, actions).min(1)
             actions = actions.gather(1, index[:, None, None].expand(-1, 1, actions.shape[2])).squeeze(1)
             actions = F.pad(actions, (0, most_steps - actions.shape[1]), value=DEPOT)

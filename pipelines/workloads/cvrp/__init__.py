@@ -28,6 +28,10 @@ class Data(DataSection):
     )
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
+    labels: int = Field(0, ge=0, description="instances that `prepare` solves with HGS, for training.imitation_steps")
+    label_iterations: int = Field(
+        10, ge=1, description="iterations without improvement after which HGS leaves such an instance"
+    )
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
@@ -93,6 +97,9 @@ class CvrpTraining(Training):
     starts: int | None = Field(
         None, ge=2, description="tours per instance with baseline multistart; null: one per customer"
     )
+    imitation_steps: int = Field(
+        0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
+    )
     significance: float = Field(
         0.05, gt=0, lt=1, description="p-value below which the model replaces the rollout baseline"
     )
@@ -138,6 +145,11 @@ class Config(BaseConfig):
             raise ValueError(f"training.starts={starts} has no meaning with training.baseline=rollout; leave it out")
         if starts is not None and starts > self.data.customers:
             raise ValueError(f"training.starts={starts} is more than data.customers={self.data.customers}")
+        if self.training.imitation_steps and not self.data.labels:
+            raise ValueError(
+                f"training.imitation_steps={self.training.imitation_steps} needs instances with tours; "
+                "give their number, as data.labels=30000"
+            )
         return self
 
 

@@ -47,13 +47,7 @@ def _test_set(config: "Config", folder: Path) -> list[Problem]:
     data = config.data
     if data.distribution == "uniform" and CAPACITY.get(data.customers) == data.vehicle_capacity:
         return standard_test_set(data.customers, data.test_instances)
-    fields = {name: tensor.numpy() for name, tensor in instances.load(folder, "test").items()}
-    return [
-        Problem(f"test-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounded=False)
-        for i, (locs, demand, capacity) in enumerate(
-            zip(fields["locs"], fields["demand"], fields["capacity"], strict=True)
-        )
-    ]
+    return instances.problems_of(instances.load(folder, "test"), "test")
 
 
 def _evaluate_split(
