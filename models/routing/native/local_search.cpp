@@ -347,6 +347,7 @@ extern "C" void improve_tours(int threads, int batch, int nodes, int tours, int 
         }
         Search search(p, (int)std::min<size_t>(routes + SPARE, p.customers), random());
         for (const Routes& start : starts) {
+            if (start == starts[0] && &start != &starts[0]) continue;  // fewer different tours were found
             consider(start);
             if (search.improve(start)) consider(search.routes());
         }

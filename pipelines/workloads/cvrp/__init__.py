@@ -1,8 +1,8 @@
 """Capacitated vehicle routing: neural solvers trained by reinforcement learning."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
 from common.lazy import lazily
@@ -12,6 +12,7 @@ from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.solvers import SOLVERS
 
 
 class Data(DataSection):
@@ -116,13 +117,40 @@ class EvaluationSettings(Section):
         True, description="solve each instance in the 8 symmetries of the square and keep the best tour"
     )
     compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
+    starts: int | None = Field(
+        None, ge=1, description="tours per instance with decode=multistart; null: one per customer, at most 200"
+    )
+    local_search: int = Field(
+        4, ge=0, description="best tours per instance from which a local search goes on, in native code; 0: none"
+    )
     polish_seconds: float = Field(
-        0, ge=0, description="seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
+        0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
     )
-    reference_seconds: float = Field(
-        0.5, ge=0, description="seconds per instance for PyVRP to find a reference tour from scratch; 0: no reference"
+    reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
+        tuple(SOLVERS), description="solvers beside the model: hgs, pyvrp (iterated local search), pyvrp_from_savings"
     )
-    reference_instances: int = Field(100, ge=1, description="number of instances that get a reference tour")
+    reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (0.001, 0.01, 0.1),
+        description="CPU seconds per instance for each of these solvers, a row each; 0: none",
+    )
+    reference_instances: int = Field(
+        100, ge=1, description="first instances that these solvers solve, on which gaps are measured"
+    )
+
+    @field_validator("reference_seconds", mode="before")
+    @classmethod
+    def _some(cls, given: Any) -> Any:
+        """Take one number for a list of one, and leave out 0."""
+        given = given if isinstance(given, list | tuple) else [given]
+        return [seconds for seconds in given if seconds != 0]
+
+    @model_validator(mode="after")
+    def _starts_are_used(self) -> "EvaluationSettings":
+        if self.starts is not None and self.decode != "multistart":
+            raise ValueError(
+                f"evaluation.starts={self.starts} needs evaluation.decode=multistart (given {self.decode})"
+            )
+        return self
 
 
 class Config(BaseConfig):
@@ -137,6 +165,15 @@ class Config(BaseConfig):
     def trains(self) -> bool:
         """Whether model.kind is a network; heuristics have nothing to learn."""
         return self.model.kind not in HEURISTICS
+
+    @model_validator(mode="before")
+    @classmethod
+    def _heuristics_need_no_labels(cls, tree: Any) -> Any:
+        """Leave out the instances to imitate where nothing is trained, since they take a minute to solve."""
+        sections = [tree.get(name) or {} for name in ("model", "data", "training")] if isinstance(tree, dict) else []
+        if not all(isinstance(section, dict) for section in sections) or sections[0].get("kind") not in HEURISTICS:
+            return tree
+        return {**tree, "data": {**sections[1], "labels": 0}, "training": {**sections[2], "imitation_steps": 0}}
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":

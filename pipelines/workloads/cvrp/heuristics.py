@@ -1,19 +1,16 @@
-"""Methods that a trained policy is measured against: nearest neighbour, savings and a state-of-the-art solver.
+"""Constructions that a trained policy is measured against: nearest neighbour and savings.
 
 Each takes a problem and returns its routes: lists of customers 1..n without the depot. A new heuristic is a function
 here and its entry in HEURISTICS, by which configs name it.
 """
 
-import time
-import warnings
 from collections.abc import Callable
-from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from models.routing.environment import Routes
-from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
+from pipelines.workloads.cvrp.problems import Problem, distances
 
 
 def nearest_neighbour(problem: Problem) -> Routes:
@@ -88,75 +85,3 @@ HEURISTICS = {
     "greedy": Heuristic("nearest neighbour", nearest_neighbour),
     "savings": Heuristic("savings (Clarke-Wright)", savings),
 }
-
-
-def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
-    """Return routes from PyVRP within `seconds` of wall time, never costlier than `start`, the routes to improve.
-
-    The clock starts at the call. Only its first local search cannot be interrupted, which takes about half a second at
-    1,000 customers and less with `start`. Small problems stop early, after many iterations without improvement. Large
-    ones without `start` may end behind savings: 0.5 % after half a second at 400 customers.
-    """
-    import pyvrp as solver
-    from pyvrp.stop import MultipleCriteria, NoImprovement
-
-    deadline = time.perf_counter() + seconds
-    data, params = _pyvrp_model(problem)
-    initial = solver.Solution(data, [[node - 1 for node in route] for route in start]) if start else None
-    patience = max(500, 3 * problem.customers**2)
-    with warnings.catch_warnings():
-        # The warning says that feasible routes are rare for a while; whether the result is feasible is checked below.
-        warnings.simplefilter("ignore", solver.exceptions.PenaltyBoundWarning)
-        result = solver.solve(
-            data,
-            stop=MultipleCriteria([lambda _: time.perf_counter() > deadline, NoImprovement(patience)]),
-            seed=seed,
-            collect_stats=False,
-            display=False,
-            params=params,
-            initial_solution=initial,
-        )
-    candidates = [start] if start else []
-    if result.is_feasible():
-        best = result.best.routes()
-        # Activities count clients from 0.
-        candidates.append([[activity.idx + 1 for activity in route if activity.is_client()] for route in best])
-    # The solver compares whole numbers; our own metric decides which routes are shorter, and `start` wins ties.
-    return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
-
-
-def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
-    """Return the factor from distances (n + 1, n + 1) to the whole numbers, held in int64, that PyVRP counts in.
-
-    In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
-    """
-    return 1.0 if problem.rounded else float(1e6 / max(1.0, dist.max()))
-
-
-def _pyvrp_model(problem: Problem) -> tuple[Any, Any]:
-    """Return PyVRP's data and parameters, without its Model class, which makes an object of each of the n**2 edges."""
-    import pyvrp as solver
-    from pyvrp.solve import SolveParams
-
-    dist = distances(problem)
-    dist = np.rint(dist * pyvrp_scale(problem, dist)).astype(np.int64)
-    demand = problem.demand.tolist()
-    data = solver.ProblemData(
-        locations=[solver.Location(0, 0) for _ in demand],  # PyVRP reads distances from the matrix only
-        clients=[solver.Client(location=node, delivery=[demand[node]]) for node in range(1, len(demand))],
-        depots=[solver.Depot(location=0)],
-        vehicle_types=[solver.VehicleType(num_available=problem.customers, capacity=[problem.capacity])],
-        distance_matrices=[dist],
-        duration_matrices=[np.zeros_like(dist)],
-    )
-    # The price of a unit of overload starts at half its maximum and must be in proportion to distances and demands.
-    # PyVRP's own maximum, 100,000, suits neither files in whole numbers nor distances of a million: the search drifts
-    # among overloaded routes or freezes. Measured at 20 to 100 customers: a factor of 8 is too small for demands near
-    # the capacity, 16 to 100 make no difference.
-    max_penalty = max(1.0, 40 * dist.mean() / max(1.0, problem.demand[1:].mean()))
-    return data, SolveParams(penalty=solver.PenaltyParams(max_penalty=max_penalty))
-
-
-def pyvrp_label() -> str:
-    """Return name, version and method: since version 0.13 PyVRP is no longer the genetic algorithm it is known for."""
-    return f"PyVRP {version('pyvrp')} (iterated local search)"

@@ -18,8 +18,8 @@ from common.workers import in_order
 from models.routing.environment import DEPOT
 from models.routing.search import SYMMETRIES, turn
 from pipelines.engine.batches import Order
-from pipelines.workloads.cvrp.hgs import hgs
 from pipelines.workloads.cvrp.instances import Generated, generate, load, problems_of, stream_key
+from pipelines.workloads.cvrp.solvers import hgs
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data

@@ -29,6 +29,7 @@ class Problem:
     demand: np.ndarray  # (n + 1,) int64, 0 at the depot
     capacity: int
     rounded: bool  # True: VRPLIB's EUC_2D, each distance rounded to the nearest whole number; False: exact float64
+    best_known: float | None = None  # the least cost that is known, in the problem's own metric
 
     @property
     def customers(self) -> int:

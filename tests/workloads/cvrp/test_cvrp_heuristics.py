@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.workloads.cvrp.heuristics import nearest_neighbour, pyvrp, pyvrp_label, pyvrp_scale, savings
+from pipelines.workloads.cvrp.heuristics import nearest_neighbour, savings
 from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
+from pipelines.workloads.cvrp.solvers import pyvrp, pyvrp_label, pyvrp_scale
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.validator import check
 
