@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
+PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 GROWING = ("training.steps", "training.epochs")
 
 
@@ -193,8 +194,10 @@ def _check_meant(run: Run) -> None:
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config of a trained run, patched for a later stage; keys that training has settled cannot change.
 
-    A method without weights needs no run: its config is built afresh.
+    A method without weights needs no run: its config is built afresh. A model that comes with the project becomes a run
+    of its name.
     """
+    run.adopt(PRETRAINED / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
         if not fresh.trains:

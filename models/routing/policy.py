@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.solve import solve
 
+PRETRAINED = Path(__file__).parents[1] / "pretrained"
 KINDS = ("gat", "gt", "dgt")
 PRESETS = {
     "small": {"width": 128, "heads": 8, "layers": 3},
@@ -84,6 +86,17 @@ class RoutingPolicy(io.Model):
             EncoderLayer(config.width, attention(config.width, config.heads)) for _ in range(config.layers)
         )
         self.decoder = PointerDecoder(config.width, config.heads, dynamic=config.kind == "dgt")
+
+    @staticmethod
+    def load_pretrained(name: str, device: str | torch.device = "cpu") -> "RoutingPolicy":
+        """Return a policy that comes with this project, in float32: `load_pretrained("cvrp-20")`.
+
+        Each has a card, README.md, that says how it was trained and how good it is. Raises ValueError for other names.
+        """
+        known = sorted(path.parent.name for path in PRETRAINED.glob("cvrp-*/config.json"))
+        if name not in known:
+            raise ValueError(f"there is no pretrained policy {name!r}; there are {', '.join(known)}")
+        return cast(RoutingPolicy, io.load(PRETRAINED / name, device)).float()
 
     def encode(self, instances: Instances) -> Cache:
         """Compute what all queries on these instances share."""

@@ -170,10 +170,15 @@ class Config(BaseConfig):
     @classmethod
     def _heuristics_need_no_labels(cls, tree: Any) -> Any:
         """Leave out the instances to imitate where nothing is trained, since they take a minute to solve."""
-        sections = [tree.get(name) or {} for name in ("model", "data", "training")] if isinstance(tree, dict) else []
-        if not all(isinstance(section, dict) for section in sections) or sections[0].get("kind") not in HEURISTICS:
+        model = tree.get("model") if isinstance(tree, dict) else None
+        if not isinstance(model, dict) or model.get("kind") not in list(HEURISTICS):
             return tree
-        return {**tree, "data": {**sections[1], "labels": 0}, "training": {**sections[2], "imitation_steps": 0}}
+        idle = {"data": "labels", "training": "imitation_steps"}
+        return tree | {
+            name: {key: value for key, value in tree[name].items() if key != idle[name]}
+            for name in idle
+            if isinstance(tree.get(name), dict)
+        }
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":
@@ -182,11 +187,6 @@ class Config(BaseConfig):
             raise ValueError(f"training.starts={starts} has no meaning with training.baseline=rollout; leave it out")
         if starts is not None and starts > self.data.customers:
             raise ValueError(f"training.starts={starts} is more than data.customers={self.data.customers}")
-        if self.training.imitation_steps and not self.data.labels:
-            raise ValueError(
-                f"training.imitation_steps={self.training.imitation_steps} needs instances with tours; "
-                "give their number, as data.labels=30000"
-            )
         return self
 
 

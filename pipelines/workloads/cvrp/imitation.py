@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from common.random import derive_key, uniform
 from common.workers import in_order
 from models.routing.environment import DEPOT
@@ -51,6 +52,11 @@ class Curriculum:
     workers, size = 0, None
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
+        if not config.data.labels:
+            raise UserError(
+                f"training.imitation_steps={config.training.imitation_steps} needs instances with tours: give their "
+                "number, as data.labels=40000, or training.imitation_steps=0"
+            )
         self.generated = Generated(config.data, stream_key(config.seed, "train"), device)
         self.imitated = config.training.imitation_steps * config.training.batch_size
         self.labelled = {name: tensor.to(device) for name, tensor in load(folder, "labels").items()}

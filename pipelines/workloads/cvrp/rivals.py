@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from models.routing import native
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
@@ -13,6 +15,7 @@ from pipelines.workloads.cvrp.solving import Solved, solve_by_local_search, solv
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
+TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, False)
 MORE_TOURS = (8, 64)  # times evaluation.local_search: random tours of the further rows
 
 
@@ -49,4 +52,5 @@ def solve_for(name: str, seconds: float, config: "Config", problems: Sequence[Pr
     """Return the tours that the solver `name` finds in so many seconds of CPU time for each problem."""
     solver = SOLVERS[name]
     label = f"{solver.label()}, {1000 * seconds:.3g} ms"
+    solver.solve(TRIFLE, 1e-4, config.seed)  # what a first call takes, such as imports, is not the method's time
     return solve_each(label, problems, lambda problem: solver.solve(problem, seconds, config.seed), map_items)
