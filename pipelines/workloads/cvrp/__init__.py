@@ -12,6 +12,7 @@ from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.problems import ROUNDINGS
 from pipelines.workloads.cvrp.solvers import SOLVERS
 
 
@@ -111,6 +112,11 @@ class EvaluationSettings(Section):
     """The instances to solve, the way to solve them, and the solvers to compare with."""
 
     instances: str = Field("test", description="test (the test set), or a .npz or .vrp file, or a folder of such files")
+    rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
+        None,
+        description="of each distance of instances from files: round, exact or trunc (cut); null: by the usual one of "
+        "the set, exact for CMT, Golden, tai and .npz files, else round",
+    )
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
     samples: int = Field(128, ge=1, description="tours per instance with decode=sampling")
     augment: bool = Field(

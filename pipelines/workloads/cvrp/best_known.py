@@ -17,6 +17,7 @@ from common.workers import in_order
 from pipelines.workloads.cvrp.problems import cost_of
 from pipelines.workloads.cvrp.solvers import Population, hgs
 from pipelines.workloads.cvrp.standard_sets import BEST_KNOWN, standard_test_set
+from pipelines.workloads.cvrp.validator import check
 
 ITERATIONS, SEEDS = 500, (1, 2)
 
@@ -24,6 +25,8 @@ ITERATIONS, SEEDS = 500, (1, 2)
 def _solved(customers: int, num: int, index: int) -> float:
     problem = standard_test_set(customers, num)[index]
     tours = [hgs(problem, iterations=ITERATIONS, seed=seed, population=Population()) for seed in SEEDS]
+    for routes in tours:
+        check(problem, routes)
     return min(cost_of(problem, routes) for routes in tours)
 
 

@@ -41,7 +41,7 @@ def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
     """Return the problems to solve, by the name of their evaluation."""
     if config.evaluation.instances == "test":
         return {"test": _test_set(config, folder)}
-    return read(Path(config.evaluation.instances))
+    return read(Path(config.evaluation.instances), config.evaluation.rounding)
 
 
 def _test_set(config: "Config", folder: Path) -> list[Problem]:
@@ -226,6 +226,6 @@ def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Re
         for which, i in picks.items()
     ]
     files = {f"{name}.tours.jsonl": "".join(json.dumps(drawing) + "\n" for drawing in drawings)}
-    if problems[0].rounded:  # the metric of .vrp files, which hold one problem each
+    if problems[0].name == name:  # from a .vrp file, which holds one problem
         files[f"{name}.sol"] = solution_text(solved.routes[0], solved.costs[0])
     return files

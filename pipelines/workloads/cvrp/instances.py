@@ -70,7 +70,7 @@ def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[P
     """Return instances, given as the fields of Instances, as problems in the exact metric."""
     columns = zip(*(fields[key].numpy() for key in ("locs", "demand", "capacity")), strict=True)
     return [
-        Problem(f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounded=False)
+        Problem(f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounding="exact")
         for i, (locs, demand, capacity) in enumerate(columns)
     ]
 

@@ -15,7 +15,7 @@ from pipelines.workloads.cvrp.solving import Solved, solve_by_local_search, solv
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
-TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, False)
+TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
 MORE_TOURS = (8, 64)  # times evaluation.local_search: random tours of the further rows
 
 

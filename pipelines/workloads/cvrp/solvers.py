@@ -6,6 +6,7 @@ one entry of SOLVERS, by which configs name it.
 """
 
 import functools
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -33,18 +34,27 @@ def hgs(
     problem: Problem, *, iterations: int = 20_000, seconds: float = 0, seed: int = 0, population: Population = SMALL
 ) -> Routes:
     """Return routes after `iterations` without improvement, or after `seconds` of CPU time with restarts in between."""
+    distance, demand = distances(problem), problem.demand.astype(float)
+    if problem.customers < 3 or not distance.any() or not demand.any():
+        return savings(problem)  # HGS ends the process over these, and there is little to find
     locs = problem.locs - problem.locs.min(0)  # negative coordinates are refused; only angles are read from them
+    scale, unit = _into_range(distance.max()), _into_range(demand.max())
     data = {
         "x_coordinates": locs[:, 0],
         "y_coordinates": locs[:, 1],
-        "distance_matrix": distances(problem),
-        "demands": problem.demand.astype(float),
-        "vehicle_capacity": problem.capacity,
+        "distance_matrix": distance * scale,
+        "demands": demand * unit,
+        "vehicle_capacity": problem.capacity * unit,
         "num_vehicles": problem.customers,
     }
     while not (routes := _solver(iterations, seconds, seed, population).solve_cvrp(data).routes):
         iterations, seconds = 2 * iterations, 2 * seconds  # every tour so far overloads a vehicle
     return [route for route in routes if route]
+
+
+def _into_range(most: float) -> float:
+    """Return the power of two that brings a largest value into the range that HGS accepts; 1 where it lies there."""
+    return 1.0 if 1 <= most <= 2**16 else 2.0 ** (10 - math.ceil(math.log2(most)))
 
 
 @functools.lru_cache(maxsize=8)
