@@ -5,13 +5,14 @@ BIN := .venv/bin
 # Of `make run`: the run's name, and changes to its config, such as WORDS="training.steps=150".
 NAME := default
 WORDS :=
+RESUME = $(if $(wildcard runs/cvrp/$(NAME)/config.yaml),--resume)
 # Of `make evidence`: the parts to measure, all if empty; `.venv/bin/python tests/evidence.py --list` shows them.
 PARTS :=
 
-.PHONY: run test lint evidence firmware
+.PHONY: run test lint docs evidence pictures firmware
 
 run: .venv/installed
-	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --name $(NAME) --resume $(WORDS)
+	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --name $(NAME) $(RESUME) $(WORDS)
 	$(BIN)/accelerate launch pipelines/evaluate.py --workload cvrp --name $(NAME)
 
 test: .venv/installed
@@ -22,9 +23,17 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Writes docs/configuration.md from the config classes.
+docs: .venv/installed
+	$(BIN)/python tests/configuration.py
+
 # Measures what the documents state, into docs/evidence.json; all parts take hours.
 evidence: .venv/installed
 	$(BIN)/python tests/evidence.py $(PARTS)
+
+# Draws docs/pictures from short runs, which are trained first if they are not there: some ten minutes on one core.
+pictures: .venv/installed
+	$(BIN)/python tests/pictures/make.py
 
 # Rebuilds exporters/rp2040/runtime.bin byte for byte; needs Debian's gcc-arm-none-eabi.
 firmware:

@@ -11,18 +11,30 @@ folder with a manifest is complete. A format is a module `to_FORMAT.py` beside t
 each goes to a folder of its own.
 """
 
-import argparse
 import functools
 import importlib
 import inspect
 import sys
+from argparse import Namespace
 from pathlib import Path
+
+from common.arguments import Parser, nearest
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m exporters", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    try:
+        args = parse()
+        for word in args.family:
+            add_family(word)
+        print(export(args.format, args.run, args.which, args.out, args.merged))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def parse() -> Namespace:
+    """Return what was asked for, as far as the words alone tell. Raises ValueError for words that fit nothing."""
+    parser = Parser(prog="python -m exporters", description=__doc__)
     parser.add_argument("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
     parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
@@ -37,14 +49,7 @@ def main() -> None:
         default=[],
         help="the Python file that builds models of a family of your own; its code is run",
     )
-    args = parser.parse_args()
-    try:
-        for word in args.family:
-            add_family(word)
-        print(export(args.format, args.run, args.which, args.out, args.merged))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    return parser.parse_args()
 
 
 def formats() -> list[str]:
@@ -69,7 +74,9 @@ def export(name: str, run: Path, which: str, out: Path | None, merged: bool = Fa
     if name not in formats():
         raise ValueError(f"unknown format {name!r}; known formats: {', '.join(formats())}")
     if not run.is_dir():
-        raise ValueError(f"no run at {run}; give a run's folder, as in runs/cvrp/default")
+        near = nearest(run.name, [path.name for path in run.parent.glob("*") if path.is_dir()])
+        hint = f"did you mean {run.parent / near[0]}?" if near else "give a run's folder, as in runs/cvrp/default"
+        raise ValueError(f"no run at {run}; {hint}")
     exporter = importlib.import_module(f"exporters.to_{name}").export
     if merged:
         if "merged" not in inspect.signature(exporter).parameters:

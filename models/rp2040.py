@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from models.tiny_transformer import TinyTransformerConfig
+from models.tiny_transformer_config import TinyTransformerConfig
 
 CLOCK_HZ = 125_000_000
 SRAM_BYTES = 256 * 1024  # the four striped banks; the two small ones, 8 kB, hold the stack

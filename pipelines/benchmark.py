@@ -1,15 +1,18 @@
-"""Time whole training steps of a workload on this machine: a table, then one JSON line.
+"""Time training steps of a workload on this machine: a table, then a JSON line.
 
     python pipelines/benchmark.py --workload cvrp
     python pipelines/benchmark.py --workload bep --compare data.loader=stream
     python pipelines/benchmark.py --workload crypto --name mine/BTCUSDT
-    python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 training.baseline=rollout
-    accelerate launch --mixed_precision bf16 pipelines/benchmark.py --workload cvrp
+    python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50
+    accelerate launch --mixed_precision bf16 \\
+        pipelines/benchmark.py --workload cvrp
 
-With --name the config is that of a run that exists. With a GPU the same steps are then timed on the CPU too, in a
-process of their own that has --cpu-seconds for it.
+With --name the config is that of a run that exists. With a GPU the same steps
+are then timed on the CPU too, in a process of their own that has --cpu-seconds
+for it.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -21,21 +24,18 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common import hardware
 from common.config import build
-from pipelines import cli, workloads
+from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Workload
 from pipelines.report.tables import shown
 
 
 def main() -> None:
-    args = cli.parse(__doc__, steps=20)
+    args = arguments.parse(__doc__, timed_config, steps=20)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
-
-    def timed() -> BaseConfig:
-        named = args.name != "default" and run.started()  # a run or a member whose own config is to be timed
-        return run.config(workload.config, args.words) if named else cli.fresh_config(args, workload)
-
-    config = cli.decided(timed)
+    config = cli.decided(lambda: timed_config(args, workload, run))
     import torch
 
     from pipelines.doctor import throughput
@@ -64,6 +64,11 @@ def main() -> None:
         cpu = on_cpu(args.cpu_seconds)
         if cpu is not None:
             show({**result, "cpu": cpu, "times_faster_than_cpu": result["examples_per_s"] / cpu["examples_per_s"]})
+
+
+def timed_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """Return the config of the run or the member that --name names, or a fresh one."""
+    return cli.fresh_config(args, workload) if args.name == "default" else run.config(workload.config, args.words)
 
 
 def show(result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Code shared by the entry points: arguments, exit codes, the config of a run, prepared data, trained models.
+"""Code shared by the entry points: exit codes, the config of a run, prepared data, trained models.
 
 torch and Accelerate are imported by the functions that need them, so that mistakes in a command are reported at once.
 """
@@ -6,9 +6,7 @@ torch and Accelerate are imported by the functions that need them, so that mista
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 import sys
 import time
 import warnings
@@ -35,32 +33,6 @@ if TYPE_CHECKING:
 CONFIGS = Path(__file__).resolve().parent / "configs"
 PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 GROWING = ("training.steps", "training.epochs")
-
-
-def parse(
-    description: str | None, resume: bool = False, steps: int | None = None, argv: Sequence[str] | None = None
-) -> argparse.Namespace:
-    """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
-
-    `resume` adds --resume and --only; `steps` adds what a benchmark takes, --steps with that default.
-    """
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = ", ".join(workloads.names())
-    parser.add_argument("--workload", required=True, help=f"one of {known}, or the folder of one of your own")
-    parser.add_argument("--name", default="default", help="the run's name: runs/<workload>/<name>")
-    parser.add_argument("--config", type=Path, help="YAML file instead of pipelines/configs/<workload>.yaml")
-    parser.add_argument("words", nargs="*", metavar="key.path=value", help="changes to the config")
-    if resume:
-        parser.add_argument("--resume", action="store_true", help="continue the run from its newest checkpoint")
-        parser.add_argument("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
-    if steps:
-        parser.add_argument("--steps", type=int, default=steps, help=f"steps to time, {steps} by default")
-        parser.add_argument("--cpu-seconds", type=float, default=600, help="for the same steps on the CPU; 0: none")
-        parser.add_argument("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
-    args = parser.parse_intermixed_args(argv)
-    if resume and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)):
-        args.resume = True  # under torchrun --max-restarts, after a process has failed
-    return args
 
 
 def run_main(main: Callable[[], None]) -> None:
@@ -90,12 +62,17 @@ def run_of(args: argparse.Namespace) -> Run:
     return Run(workloads.name_of(args.workload), args.name)
 
 
+def config_file(word: str) -> Path:
+    """Return the YAML file of a workload; one from outside the project may bring a config.yaml, but need not."""
+    own = workloads.own_folder(word)
+    return own / "config.yaml" if own else CONFIGS / f"{word}.yaml"
+
+
 def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
-    """Build the config from the YAML file and the words; a workload outside the project may bring a config.yaml."""
-    name, own = workloads.name_of(args.workload), workloads.own_folder(args.workload)
-    path = args.config or (own / "config.yaml" if own else CONFIGS / f"{name}.yaml")
-    if own and not args.config and not path.exists():
-        return configs.build(workload.config, {}, args.words, f"of {name}")
+    """Build the config from the YAML file, if there is one or it was asked for, and the words."""
+    path = args.config or config_file(args.workload)
+    if not args.config and workloads.own_folder(args.workload) and not path.exists():
+        return configs.build(workload.config, {}, args.words, f"of {workloads.name_of(args.workload)}")
     return configs.load(path, workload.config, args.words)
 
 
@@ -108,6 +85,12 @@ def decided(decide: Callable[[], Config]) -> Config:
 
     check_world(ranks.join())
     return ranks.on_main(decide)
+
+
+def announce(line: str) -> None:
+    """Print the first line of a command that goes on to import torch, which takes seconds."""
+    if ranks.is_main():
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -139,10 +122,11 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow.
 
-    A run of which nothing came may be begun again, with other words.
+    A run of which nothing came may be begun again, with other words. --resume begins none, except where a launcher
+    starts the command again, whose first process may have died before it had begun.
     """
-    if args.resume and not run.started():
-        _check_meant(run)
+    if args.resume and not run.started() and not args.restarted:
+        raise UserError(f"--resume: {run.unknown()} To begin it, leave out --resume")
     if not run.started() or (run.is_blank() and not args.resume):
         config = fresh_config(args, workload)
         if not config.trains:
@@ -172,23 +156,6 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
             )
         )
     return asked
-
-
-def _check_meant(run: Run) -> None:
-    """Raise UserError for the name of a run to be resumed that is a slip of another's; names of a series are none."""
-
-    def series(name: str) -> str:
-        return re.sub(r"[-_.]?\d+", "", name)
-
-    known = run.names()
-    near = difflib.get_close_matches(run.name, [name for name in known if series(name) != series(run.name)], 1, 0.8)
-    if near:
-        shown = ", ".join(known[:20]) + ", ..." * (len(known) > 20)
-        raise UserError(
-            f"--resume: there is no run {run.folder}; did you mean --name {near[0]}? Runs of {run.workload}: {shown}. "
-            "To begin a new one, leave out --resume"
-        )
-    print(f"--resume: there is no run {run.folder} yet, so it begins", file=sys.stderr, flush=True)
 
 
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
@@ -223,10 +190,12 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 
 def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
-    section = config.data.model_dump(mode="json", exclude={"loader"})  # how data are loaded does not decide them
-    folder = prepared.folder_of(workloads.name_of(name), section, config.data.layout)
+    folder = prepared.folder_for(workloads.name_of(name), config.data)
     return folder, prepared.prepare(
-        folder, section, lambda temporary: workload.prepare(config, temporary), config.data.inputs
+        folder,
+        prepared.section_of(config.data),
+        lambda temporary: workload.prepare(config, temporary),
+        config.data.inputs,
     )
 
 

@@ -1,8 +1,12 @@
-"""Evaluate a trained run beside its baselines: evaluations/<split>.json, per-example files and report.html.
+"""Evaluate a trained run beside its baselines.
+
+It writes evaluations/<split>.json, files with a row per example, report.html.
 
     accelerate launch pipelines/evaluate.py --workload cvrp
-    accelerate launch pipelines/evaluate.py --workload cvrp --name dgt-50 evaluation.instances=my_instances.npz
-    python pipelines/evaluate.py --workload cvrp --name savings model.kind=savings
+    accelerate launch pipelines/evaluate.py --workload cvrp --name dgt-50 \\
+        evaluation.instances=my_instances.npz
+    python pipelines/evaluate.py --workload cvrp --name savings \\
+        model.kind=savings
 
     python pipelines/evaluate.py --workload cvrp --name cvrp-20
 
@@ -15,15 +19,16 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines import cli, workloads
+from pipelines import arguments, cli, workloads
 from pipelines.engine import ranks
 
 
 def main() -> None:
-    args = cli.parse(__doc__)
+    args = arguments.parse(__doc__, cli.evaluation_config)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
+    cli.announce(f"evaluating {run.folder}")
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page

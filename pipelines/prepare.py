@@ -3,7 +3,7 @@
     python pipelines/prepare.py --workload cvrp
     python pipelines/prepare.py --workload cvrp data.customers=50
 
-Training prepares what is missing by itself; this command is for looking at the data first.
+Training prepares what is missing by itself; this is for looking at data first.
 """
 
 import sys
@@ -12,11 +12,11 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config import leaves
-from pipelines import cli, workloads
+from pipelines import arguments, cli, workloads
 
 
 def main() -> None:
-    args = cli.parse(__doc__)
+    args = arguments.parse(__doc__, lambda args, workload, run: cli.fresh_config(args, workload))
     workload = workloads.find(args.workload)
     folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload))
     for key, value in leaves({k: v for k, v in manifest.items() if k not in ("sha256", "inputs")}):

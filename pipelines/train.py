@@ -1,11 +1,14 @@
 """Train a workload's model into runs/<workload>/<name>/.
 
     accelerate launch pipelines/train.py --workload cvrp
-    accelerate launch pipelines/train.py --workload cvrp --name dgt-50 model.kind=dgt data.customers=50
-    accelerate launch --config_file accelerate_configs/ddp.yaml pipelines/train.py --workload cvrp --resume
-    accelerate launch pipelines/train.py --workload crypto --only BTCUSDT,ETHUSDT
+    accelerate launch pipelines/train.py --workload cvrp --name dgt-50 \\
+        model.kind=dgt data.customers=50
+    accelerate launch --config_file accelerate_configs/ddp.yaml \\
+        pipelines/train.py --workload cvrp --resume
+    accelerate launch pipelines/train.py --workload crypto --only BTCUSDT
 
-Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n saved and stopped by signal n; 1 else.
+Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n
+saved and stopped by signal n; 1 else.
 """
 
 import argparse
@@ -16,7 +19,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.errors import UserError
-from pipelines import cli, workloads
+from pipelines import arguments, cli, workloads
 from pipelines.engine import fanout, ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
@@ -24,10 +27,8 @@ from pipelines.engine.workload import Workload
 
 
 def main() -> None:
-    args = cli.parse(__doc__, resume=True)
+    args = arguments.parse(__doc__, cli.training_config, resume=True)
     workload = workloads.find(args.workload)
-    if workload.expand:
-        fanout.start_server()  # its imports run beside those below
     run = cli.run_of(args)
     with cli.held(args, workload, run) as config:
         train(args, workload, run, config)
@@ -35,11 +36,15 @@ def main() -> None:
 
 def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseConfig) -> None:
     """Train the run, or the members of a run of many models."""
+    cli.announce(f"training {run.workload} into {run.folder}")
+    if workload.expand:
+        fanout.start_server()  # its imports run beside those below
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)
     evaluate = f"next: accelerate launch pipelines/evaluate.py --workload {args.workload} --name {run.name}"
+    evaluate += f"\n      which writes {run.report}"
 
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))

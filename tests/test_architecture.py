@@ -21,7 +21,7 @@ WORDS = {
     "training.optimizer=radam": "pipelines/engine/optim.py",
     "training.schedule=square_root": "pipelines/engine/optim.py",
     "tracking.log_with=[swanlab]": "pipelines/engine/config.py",
-    "evaluation.decode=every_second": "models/routing/search.py",
+    "evaluation.decode=every_second": "models/routing/decodes.py",
     "data.distribution=corner": "pipelines/workloads/cvrp/distributions.py",
 }
 SWANLAB = """

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from common import config
-from pipelines import cli, workloads
+from pipelines import arguments, cli, workloads
 from tests import evidence
 from tests.evidence_parts import PARTS, ROOT, Figure, Part, evaluated, matched, printed
 
@@ -108,7 +108,7 @@ def test_the_commands_of_a_part_are_ones_that_exist(name):
         words = shlex.split(command)
         assert all((ROOT / word).exists() for word in words if word.startswith(("pipelines/", "tests/")))
         if "pipelines/train.py" in words:
-            args = cli.parse("", resume=True, argv=words[words.index("pipelines/train.py") + 1 :])
+            args = arguments.parse("", resume=True, argv=words[words.index("pipelines/train.py") + 1 :])
             path = cli.CONFIGS / f"{args.workload}.yaml"
             config.load(path, workloads.find(args.workload).config, args.words)
             assert f"{args.workload}/{args.name}" == PARTS[name].run

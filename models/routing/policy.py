@@ -1,7 +1,6 @@
 """A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -11,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from models import io
 from models.routing import native
+from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
 from models.routing.environment import (
@@ -29,23 +29,6 @@ from models.routing.gt import DistanceBiasedAttention
 from models.routing.solve import solve
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
-KINDS = ("gat", "gt", "dgt")
-PRESETS = {
-    "small": {"width": 128, "heads": 8, "layers": 3},
-    "medium": {"width": 128, "heads": 8, "layers": 6},
-    "large": {"width": 256, "heads": 16, "layers": 6},
-}
-
-
-@dataclass(frozen=True)
-class RoutingConfig:
-    """Kind and size of a routing policy."""
-
-    kind: str = "gt"  # one of KINDS
-    width: int = 128  # channels of a node state; a multiple of heads
-    heads: int = 8
-    layers: int = 3
-    neighbors: int = 0  # k of the GAT encoder's nearest-neighbour graph; 0 is the complete graph
 
 
 class Rollout(NamedTuple):

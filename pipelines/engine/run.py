@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common import config as configs
+from common.arguments import nearest
 from common.errors import UserError
 from common.files import append_json_line, read_json_lines, tidy, write_json, write_text
 from common.lock import held
@@ -45,14 +46,19 @@ class Run:
         self.evaluations = self.folder / "evaluations"
         self.report = self.folder / "report.html"
         self.outcome_file = self.folder / "outcome.json"
+        self.verdict_file = self.folder / "verdict.txt"
 
     def member(self, name: str) -> "Run":
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}")
 
     def outcome(self) -> dict[str, Any] | None:
-        """Return how the training of a member ended, with "state" done, failed or stopped; None if it has not."""
+        """Return how training ended, with "state" done, or of a member failed or stopped; None if it has not."""
         return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
+
+    def verdict(self) -> str:
+        """Return the heading of the report, which is its answer; empty before an evaluation."""
+        return self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
 
     def started(self) -> bool:
         """Return whether this run was begun."""
@@ -62,6 +68,13 @@ class Run:
         """Return the names of all runs of the workload, members among them."""
         files = [*self.root.glob("*/config.yaml"), *self.root.glob("*/members/*/config.yaml")]
         return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
+
+    def unknown(self) -> str:
+        """Say that there is no such run, and which names of runs are the nearest to its own."""
+        known = self.names()
+        near = nearest(self.name, known, 3) or known[:3]
+        hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
+        return f"there is no run {self.folder}{hint}"
 
     def is_blank(self) -> bool:
         """Return whether nothing has come of this run so far."""
@@ -95,11 +108,12 @@ class Run:
         if not self.started():
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
-            raise UserError(f"there is no run {self.folder}; train one with: {command}")
+            raise UserError(f"{self.unknown()} Train it with: {command}")
         return configs.load(self.config_file, cls, words)
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
-        """Write the config and the provenance."""
+        """Write the config and the provenance; how an earlier start ended counts no more."""
+        self.outcome_file.unlink(missing_ok=True)
         self.keep_config(config)
         path, earlier = self.provenance_file, []
         if path.exists():  # a resumed run keeps what is known of its earlier starts

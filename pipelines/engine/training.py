@@ -12,6 +12,7 @@ from accelerate.utils import ProjectConfiguration
 from common import hardware
 from common.config import leaves
 from common.errors import UserError
+from common.files import digests, write_json
 from pipelines.engine import ranks
 from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.engine.loop import Loop
@@ -56,5 +57,9 @@ def train(
         flat = {key: value if isinstance(value, int | float | str) else str(value) for key, value in plain}
         accelerator.init_trackers(f"{run.workload}-{run.name}", config=flat)
     progress = loop.fit(resume)
+    outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+    outcome |= {"best_step": progress.best_step, "step": progress.step}
+    models = run.best.parent
+    ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(models)}))
     accelerator.end_training()
     return progress

@@ -27,6 +27,7 @@ except UserError as error:
     print(f"error: {error}", file=sys.stderr, flush=True)
     sys.exit(2)
 print(f"process {accelerator.process_index} of {accelerator.num_processes}", flush=True)
+accelerator.wait_for_everyone()  # or the first to leave closes connections that the other is still making
 accelerator.end_training()
 """
 

@@ -25,7 +25,7 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from pipelines import cli, workloads
+from pipelines import arguments, cli, workloads
 from pipelines import train as stage
 from pipelines.engine import ranks
 from tests import forked
@@ -134,7 +134,7 @@ def train(spread: str, settings: Mapping[str, Sequence[str]], words: Sequence[st
     register_optimizer_step_pre_hook(keep)
     Accelerator.end_training = lambda self: None  # another training may follow
     for name, more in settings.items():
-        args = cli.parse(None, resume=True, argv=[*words, *more, "--name", name])
+        args = arguments.parse(None, resume=True, argv=[*words, *more, "--name", name])
         workload, started = workloads.find(args.workload), cli.run_of(args)
         if name == TWIN:
             workload = dataclasses.replace(workload, task=nudged(workload.task))

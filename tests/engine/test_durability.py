@@ -51,8 +51,8 @@ class Calm:
         return [*map(str, script), *words]
 
     def resume(self, folder):
-        """Resume, by nothing but the run's name where the run is known."""
-        done = self.train(folder, "--resume", *([] if (folder / self.run / "config.yaml").exists() else self.words))
+        """Resume, by nothing but the run's name; begin again where the run was not begun."""
+        done = self.train(folder, *(["--resume"] if (folder / self.run / "config.yaml").exists() else self.words))
         assert done.returncode == 0, done.stderr
         return done
 
@@ -116,12 +116,10 @@ def check(calm, folder, kind, number):
     elif done.returncode:
         assert calm.processes > 1 or done.returncode == 2, (case, done.stderr)
         assert "Traceback" not in done.stderr, (case, done.stderr)
-        named = re.search("error: cannot write (.*?): ", done.stderr)[1]
-        # The thread that writes models and checkpoints may be some changes ahead of the calm training's, or behind.
-        near = calm.changes[max(0, number - 20) : number + 20]
-        changed = [re.sub(r"/\.([^/]*)\.(tmp|old)\b", r"/\1", change.partition(" ")[2]) for change in near]
+        named = whole(re.search("error: cannot write (.*?): ", done.stderr)[1])
+        disturbed = whole(re.search(r"^disturbed: \w+ (.*)", done.stderr, re.MULTILINE)[1])
         # The file, or a folder that is written at once.
-        assert any(os.path.commonpath([named, path]) in (named, path) for path in changed), (case, done.stderr)
+        assert os.path.commonpath([named, disturbed]) in (named, disturbed), (case, done.stderr)
     else:  # nothing that matters
         assert left(folder).items() >= calm.left.items(), case
     resumed = calm.resume(folder)
@@ -129,6 +127,11 @@ def check(calm, folder, kind, number):
     assert now.keys() == calm.left.keys(), (case, now.keys() ^ calm.left.keys(), resumed.stderr)
     assert [name for name in now if now[name] != calm.left[name]] == [], (case, resumed.stderr)
     shutil.rmtree(folder)
+
+
+def whole(path):
+    """Return the path of what is to stand in place of files and folders that are temporary."""
+    return re.sub(r"/\.([^/]*)\.(tmp|old)\b", r"/\1", path)
 
 
 @pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EACCES", "EIO"])
@@ -178,13 +181,15 @@ def test_a_second_process_is_refused_and_told_who_trains(one, trained, tmp_path)
     assert left(trained) == before
 
 
-def test_a_slip_in_the_name_of_a_run_to_resume_is_refused(one, trained):
-    refused(one.train(trained, "--resume", "--name", "defualt"), "did you mean --name default?", "leave out --resume")
+def test_resume_begins_no_run_but_where_a_launcher_starts_it_again(one, trained, tmp_path):
+    for name in ("defualt", "default-2"):
+        refused(one.train(trained, "--resume", "--name", name), "did you mean --name default?", "leave out --resume")
     assert left(trained) == one.left
-    assert (
-        "there is no run runs/waves/default-2 yet, so it begins"
-        in one.train(trained, "--resume", "--name", "default-2", *WORDS, "training.steps=1").stderr
-    )
+    refused(one.train(tmp_path / "bare", "--resume"), "nor any other of waves", "leave out --resume")
+    assert not list((tmp_path / "bare").iterdir())
+    again = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_RESTART_COUNT": "1"}
+    done = forked.run(one.command(*WORDS, "training.steps=1"), tmp_path / "bare", again)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_refused_at_once_is_no_run(one, tmp_path):

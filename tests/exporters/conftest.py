@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from models import io
-from models.routing.policy import RoutingConfig, RoutingPolicy
+from models.routing.config import RoutingConfig
+from models.routing.policy import RoutingPolicy
 
 EVALUATION = {
     "cost": 6.25,

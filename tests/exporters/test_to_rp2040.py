@@ -16,7 +16,8 @@ from exporters import to_rp2040
 from exporters.rp2040 import inference, layout, uf2
 from models import io
 from models.integer_transformer import quantize
-from models.routing.policy import RoutingConfig, RoutingPolicy
+from models.routing.config import RoutingConfig
+from models.routing.policy import RoutingPolicy
 from tests.exporters.commands import command, refusal
 from tests.exporters.rp2040.files import SOURCES, bootable
 from tests.models.tiny import make, trained_tokenizer

@@ -113,7 +113,8 @@ def training(machine: Machine, workload: str, name: str, steps: int) -> list[str
     """Return the command of a short training whose bits are to repeat."""
     lengths = [f"training.steps={steps}", "training.epochs=null", "training.checkpoint_steps=20"]
     words = [*WORKLOADS[workload][:-1], *lengths, "training.batch_size=64", "hardware.deterministic=true"]
-    return stage(machine, "train.py", workload, "--name", name, "--resume", *words)
+    begun = (machine.folder / "runs" / workload / name / "config.yaml").exists()
+    return stage(machine, "train.py", workload, "--name", name, *["--resume"] * begun, *words)
 
 
 def weights(machine: Machine, workload: str, name: str) -> str:

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.integer_transformer import Sampler, quantize
-from models.tiny_transformer import PRESETS, Block, TinyTransformer, TinyTransformerConfig
+from models.tiny_transformer import Block, TinyTransformer, TinyTransformerConfig
+from models.tiny_transformer_config import PRESETS
 from tests.models.tiny import make
 
 SHAPES = [{}, {"heads": 8}, {"width": 12, "heads": 2, "hidden": 20}, {"width": 64, "heads": 4, "hidden": 192}]

@@ -11,7 +11,8 @@ from safetensors import safe_open
 from torch import nn
 
 from models import io
-from models.routing.policy import KINDS, RoutingConfig, RoutingPolicy
+from models.routing.config import KINDS, RoutingConfig
+from models.routing.policy import RoutingPolicy
 
 
 def tiny(kind: str = "gt", **sizes: int) -> RoutingPolicy:

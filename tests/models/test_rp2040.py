@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from models import rp2040
-from models.tiny_transformer import PRESETS, TinyTransformerConfig
+from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 
 
 def test_the_memory_of_a_model_grows_with_every_size():

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from models import io, rp2040, sampling
-from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
+from models.tiny_transformer import TinyTransformer
+from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 from tests.models.tiny import SIZES, make, trained_tokenizer
 
 

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
-from models.char_lstm import PRESETS
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 from pipelines.engine.workload import Metric, Workload
 
@@ -68,6 +67,8 @@ class Model(Section):
 
     def sizes(self) -> dict[str, str | int | float]:
         """Return the part of the network's config that does not depend on the data: the preset with its overrides."""
+        from models.char_lstm import PRESETS
+
         names = ("width", "layers", "embedding", "dropout")
         return {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name)) is not None}}
 

@@ -6,8 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
 from common.lazy import lazily
-from models.routing.policy import KINDS, PRESETS, RoutingConfig
-from models.routing.search import DECODES
+from models.routing.config import KINDS, PRESETS, RoutingConfig
+from models.routing.decodes import DECODES
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS

@@ -1,13 +1,17 @@
 """Distributions of instances: how locations and demands are made from uniform numbers.
 
-A new distribution is one entry of DISTRIBUTIONS; configs take their choices, limits and help from that table.
+A new distribution is one entry of DISTRIBUTIONS; configs take their choices, limits and help from that table, before
+torch is imported.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # of a vehicle, by number of customers (Kool et al. 2019)
 MOST_CLUSTERS = 7
@@ -50,6 +54,8 @@ def clustered_locations(places: Tensor, further: Tensor) -> Tensor:
 
     The scatter is normal (Box and Muller 1958); customers that fall outside the square are reflected into it.
     """
+    import torch
+
     batch, num_nodes, _ = places.shape
     seeds = further[:, : 2 * MOST_CLUSTERS].reshape(batch, MOST_CLUSTERS, 2)
     clusters = 3 + (further[:, 2 * MOST_CLUSTERS, None] * (MOST_CLUSTERS - 2)).floor()

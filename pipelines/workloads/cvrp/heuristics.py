@@ -4,13 +4,17 @@ Each takes a problem and returns its routes: lists of customers 1..n without the
 here and its entry in HEURISTICS, by which configs name it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from models.routing.environment import Routes
 from pipelines.workloads.cvrp.problems import Problem, distances
+
+if TYPE_CHECKING:
+    from models.routing.environment import Routes
 
 
 def nearest_neighbour(problem: Problem) -> Routes:

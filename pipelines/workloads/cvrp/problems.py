@@ -9,14 +9,19 @@ without the depot, and a solution is a list of routes. `.sol` files number in th
 node that is not the depot. So a solution written here fits the file that the problem was read from.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from models.routing.environment import Instances
+if TYPE_CHECKING:
+    import torch
+
+    from models.routing.environment import Instances
 
 # Keeps sums of distances far from the limits of int64 in PyVRP, and float64 exact to a millionth of a unit.
 MAX_COORDINATE = 1e9
@@ -97,6 +102,10 @@ def scaled(problem: Problem) -> np.ndarray:
 
 def to_instances(problems: Sequence[Problem], device: torch.device | str) -> Instances:
     """Return problems, all of one size, as the batch that the models take."""
+    import torch
+
+    from models.routing.environment import Instances
+
     sizes = sorted({problem.customers for problem in problems})
     assert len(sizes) == 1, f"one batch holds problems of one size, got sizes {sizes}"
     return Instances(

@@ -5,19 +5,23 @@ CPU time, so that a busy machine changes no figure, or iterations, which give th
 one entry of SOLVERS, by which configs name it.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 import time
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from models.routing.environment import Routes
 from pipelines.workloads.cvrp.heuristics import savings
 from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
+
+if TYPE_CHECKING:
+    from models.routing.environment import Routes
 
 
 class Population(NamedTuple):

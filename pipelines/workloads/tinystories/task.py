@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from common.text import token_nats
 from models import rp2040
-from models.tiny_transformer import CLAIMED_PARAMETERS, END, PRESETS, TinyTransformer
+from models.tiny_transformer import END, TinyTransformer
+from models.tiny_transformer_config import CLAIMED_PARAMETERS, PRESETS
 from pipelines.engine.workload import Loss, Task
 from pipelines.workloads.tinystories import data
 

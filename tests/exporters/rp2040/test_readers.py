@@ -17,7 +17,8 @@ from exporters import to_rp2040
 from exporters.rp2040.layout import read_vocabulary
 from models import io, rp2040
 from models.integer_transformer import quantize
-from models.tiny_transformer import PRESETS, TinyTransformer, TinyTransformerConfig
+from models.tiny_transformer import TinyTransformer
+from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040.chip import run

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from common.random import uniform
+from models.routing.config import RoutingConfig
 from models.routing.environment import Instances
-from models.routing.policy import RoutingConfig, RoutingPolicy
+from models.routing.policy import RoutingPolicy
 
 EVERY_ENCODER = [("gat", 0), ("gat", 4), ("gt", 0), ("dgt", 0)]  # kind, neighbors
 

@@ -6,8 +6,8 @@ import torch
 from scipy import stats
 
 from common.random import uniform
+from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.environment import Instances, reset, step
-from models.routing.policy import KINDS, PRESETS, RoutingConfig
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_noise, make_policy
 
 # torch_geometric compiles classes with TorchScript when it is imported.

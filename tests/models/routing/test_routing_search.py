@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from models.routing.decodes import DECODES
 from models.routing.environment import Instances
-from models.routing.search import DECODES, search, turn
+from models.routing.search import search, turn
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy
 
 # torch_geometric compiles classes with TorchScript when it is imported.

@@ -4,8 +4,8 @@ import pytest
 
 from common.config import build
 from common.errors import UserError
-from models.routing.policy import KINDS, PRESETS
-from models.routing.search import DECODES
+from models.routing.config import KINDS, PRESETS
+from models.routing.decodes import DECODES
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS

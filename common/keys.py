@@ -1,0 +1,133 @@
+"""Keys of a config as a user meets them: name, type, default, what may be given instead, and what it means."""
+
+from __future__ import annotations
+
+import textwrap
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from common.config import Choice, Section
+
+WIDTH = 80  # columns of a terminal
+NAMES = {int: "integer", float: "number", bool: "true / false", str: "text", type(None): "null"}
+CHOICES = {bool: ("true", "false"), type(None): ("null",)}
+BOUNDS = ("gt", "ge", "lt", "le")
+FIRST = ("data", "model", "training", "evaluation")  # sections in which most of a user's changes are
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a config."""
+
+    name: str  # dotted
+    type: str  # with its bounds, or the values to choose from
+    default: Any
+    choices: tuple[str, ...]  # empty where anything of the type may be given
+    description: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The keys of one section."""
+
+    name: str  # of the section, "" for keys outside of any
+    description: str
+    keys: tuple[Key, ...]
+
+
+def groups(cls: type[Section]) -> list[Group]:
+    """Return the keys of a config, section by section."""
+    found: dict[str, list[Key]] = {}
+    about = {"": ""}
+    for section, owner, name, field, default in _fields(cls):
+        about.setdefault(section, " ".join((owner.__doc__ or "").split("\n\n")[0].split()))
+        kind, choices = _type_of(field)
+        dotted = f"{section}.{name}" if section else name
+        found.setdefault(section, []).append(Key(dotted, kind, default, choices, field.description or ""))
+    order = sorted(found, key=lambda section: FIRST.index(section) if section in FIRST else len(FIRST))
+    return [Group(section, about[section], tuple(found[section])) for section in order]
+
+
+def _fields(
+    cls: type[Section], default: Section | None = None, section: str = ""
+) -> Iterator[tuple[str, type[Section], str, FieldInfo, Any]]:
+    """Yield (section, its class, name, field, default) of every leaf."""
+    for name, field in cls.model_fields.items():
+        value = getattr(default, name) if default is not None else field.get_default(call_default_factory=True)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            inner = value if isinstance(value, Section) else None
+            yield from _fields(field.annotation, inner, f"{section}.{name}" if section else name)
+        else:
+            yield section, cls, name, field, value
+
+
+def _type_of(field: FieldInfo) -> tuple[str, tuple[str, ...]]:
+    """Return a field's type in words, and the values to choose from."""
+    bounds = {name: getattr(each, name) for each in field.metadata for name in BOUNDS if hasattr(each, name)}
+    tables = [each for each in field.metadata if isinstance(each, Choice)]
+    return _told(typing.Annotated[field.annotation, tables[0]] if tables else field.annotation, bounds)
+
+
+def _told(annotation: Any, bounds: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return a type in words, with the bounds of its numbers, and the values to choose from."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        tables = [tuple(each.table) for each in parts[1:] if isinstance(each, Choice)]
+        return (" / ".join(tables[0]), tables[0]) if tables else _told(parts[0], bounds)
+    if origin is typing.Literal:
+        return " / ".join(map(str, parts)), tuple(map(str, parts))
+    if origin in (typing.Union, types.UnionType):
+        told = [_told(part, bounds) for part in parts]
+        return " / ".join(text for text, _ in told), tuple(choice for _, choices in told for choice in choices)
+    if origin is tuple:
+        inner = [_told(part, bounds) for part in parts if part is not ...]
+        texts = [text for text, _ in inner] + ["..."] * (... in parts)
+        return f"[{', '.join(texts)}]", inner[0][1]
+    if annotation in (int, float):
+        return _bounded(NAMES[annotation], bounds), ()
+    name = NAMES.get(annotation) or str(getattr(annotation, "__name__", annotation))
+    return name, CHOICES.get(annotation, ())
+
+
+def _bounded(name: str, bounds: Mapping[str, Any]) -> str:
+    """Return `0 < number < 1`, and `integer >= 1` where there is no upper bound."""
+    low = next((f"{bounds[each]:.12g} {sign} " for each, sign in (("gt", "<"), ("ge", "<=")) if each in bounds), "")
+    high = next((f" {sign} {bounds[each]:.12g}" for each, sign in (("lt", "<"), ("le", "<=")) if each in bounds), "")
+    if low and not high:
+        number, sign = low.split()
+        return f"{name} {sign.replace('<', '>')} {number}"
+    return f"{low}{name}{high}"
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written in a config."""
+    if isinstance(value, tuple):
+        value = list(value)
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def as_text(found: Sequence[Group], values: Mapping[str, Any], width: int = WIDTH) -> str:
+    """Return the keys as a terminal shows them; `values` are those that hold where nothing is given."""
+    return "\n\n".join(_group_text(group, values, width) for group in found)
+
+
+def _group_text(group: Group, values: Mapping[str, Any], width: int) -> str:
+    lines = textwrap.wrap(f"{group.name}: {group.description}", width) if group.name else []
+    for key in group.keys:
+        head, kind = f"{key.name}={shown(values.get(key.name, key.default))}", f"({key.type})"
+        for text, indent in ((f"{head}  {kind}", 2),) if len(head + kind) <= width - 4 else ((head, 2), (kind, 6)):
+            lines += _wrapped(text, width, indent)
+        lines += _wrapped(key.description, width, 6)
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    """Return lines that begin with `indent` spaces, those after the first with 6."""
+    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * 6, break_on_hyphens=False)

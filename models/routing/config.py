@@ -1,0 +1,21 @@
+"""Kinds and sizes of routing policies. torch is not imported here: commands read their words before it."""
+
+from dataclasses import dataclass
+
+KINDS = ("gat", "gt", "dgt")
+PRESETS = {
+    "small": {"width": 128, "heads": 8, "layers": 3},
+    "medium": {"width": 128, "heads": 8, "layers": 6},
+    "large": {"width": 256, "heads": 16, "layers": 6},
+}
+
+
+@dataclass(frozen=True)
+class RoutingConfig:
+    """Kind and size of a routing policy."""
+
+    kind: str = "gt"  # one of KINDS
+    width: int = 128  # channels of a node state; a multiple of heads
+    heads: int = 8
+    layers: int = 3
+    neighbors: int = 0  # k of the GAT encoder's nearest-neighbour graph; 0 is the complete graph

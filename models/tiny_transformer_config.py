@@ -1,0 +1,42 @@
+"""Sizes of tiny transformers. torch is not imported here: commands read their words before it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+PRESETS = {
+    "rp2040-speed": {"vocabulary": 256, "width": 8, "layers": 2, "heads": 4, "hidden": 192, "context": 48},
+    "rp2040-optimized": {"vocabulary": 512, "width": 8, "layers": 3, "heads": 8, "hidden": 256, "context": 64},
+    "rp2040-quality": {"vocabulary": 1024, "width": 12, "layers": 4, "heads": 12, "hidden": 384, "context": 96},
+    "rp2040-story": {"vocabulary": 512, "width": 64, "layers": 3, "heads": 4, "hidden": 160, "context": 64},
+}
+# Parameters (least, most) stated along with these sizes: an estimate, not a count.
+CLAIMED_PARAMETERS = {
+    "rp2040-speed": (8_000, 12_000),
+    "rp2040-optimized": (15_000, 20_000),
+    "rp2040-quality": (25_000, 35_000),
+}
+
+
+@dataclass(frozen=True)
+class TinyTransformerConfig:
+    """Sizes, and the tokenizer to which the token ids belong."""
+
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    hidden: int
+    context: int  # positions that a position sees, itself included
+    dropout: float = 0.0
+    tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "layers", "heads", "hidden", "context"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
+        if self.width % self.heads:
+            raise ValueError(
+                f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"
+            )

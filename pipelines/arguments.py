@@ -1,0 +1,133 @@
+"""Words of the commands: their options, --help with every key of the config, and what a shell completes.
+
+They are read before torch is imported, so that help and refusals take no longer than they must.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from common import config as configs
+from common import keys
+from common.arguments import Parser, nearest
+from common.errors import UserError
+from pipelines import cli, workloads
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Workload
+
+Configure = Callable[[argparse.Namespace, Workload, Run], BaseConfig]
+RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # torchrun's, after a process has failed, and Slurm's
+
+
+def parse(
+    description: str | None,
+    configure: Configure | None = None,
+    resume: bool = False,
+    steps: int | None = None,
+    argv: Sequence[str] | None = None,
+) -> argparse.Namespace:
+    """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
+
+    `resume` adds --resume and --only; `steps` adds what a benchmark takes, --steps with that default. Help is printed
+    here, as is the config that `configure` returns, by which the entry point finds its own; both end the program.
+    """
+    parser = _parser(description, resume, steps)
+    args = parser.parse_intermixed_args(argv)
+    if args.help or args.keys is not None:
+        _show(_help(parser, args))
+    if not args.workload:
+        raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
+    # A launcher that starts processes again, or a job, means that what was begun goes on.
+    args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
+    if resume and args.restarted:
+        args.resume = True
+    if args.print_config and configure:
+        _show(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))).rstrip())
+    return args
+
+
+def _show(text: str) -> NoReturn:
+    """Print `text` and end the program, also where a pager or head has read enough of it."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    print(text)
+    sys.exit()
+
+
+def _parser(description: str | None, resume: bool, steps: int | None) -> Parser:
+    program = f"python pipelines/{Path(sys.argv[0]).name}"
+    parser = Parser(
+        prog=program, description=description, add_help=False, usage="%(prog)s --workload W [options] [key=value ...]"
+    )
+    add = parser.add_argument
+    known = ", ".join(workloads.names())
+    add("--workload", metavar="W", help=f"one of {known}, or the folder of one of your own")
+    add("--name", metavar="N", default="default", help="the run's name: runs/<workload>/<name>; default")
+    add("--config", type=Path, metavar="FILE", help="YAML file instead of pipelines/configs/<workload>.yaml")
+    add("words", nargs="*", metavar="key.path=value", help="changes to the config")
+    add("-h", "--help", action="store_true", help="show this, and with --workload every key of its config")
+    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that begin so, such as evaluation")
+    add("--print-config", action="store_true", help="print the whole config as YAML, and do nothing")
+    if resume:
+        add("--resume", action="store_true", help="continue the run from its newest checkpoint")
+        add("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
+    if steps:
+        add("--steps", type=int, default=steps, help=f"steps to time; {steps}")
+        add("--cpu-seconds", type=float, default=600, metavar="S", help="for the same steps on the CPU; 600, 0: none")
+        add("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
+        add(
+            "--profile",
+            metavar="FILE",
+            type=Path,
+            help="also write a trace of a few steps, and tell where they spend time",
+        )
+    return parser
+
+
+def _help(parser: Parser, args: argparse.Namespace) -> str:
+    """Return the help; the keys have the values that hold where no words are given."""
+    options = parser.format_help().rstrip()
+    if not args.workload:
+        if args.keys is not None:
+            raise UserError(f"--keys needs --workload, one of {', '.join(workloads.names())}")
+        return f"{options}\n\nkeys of a config: {parser.prog} --workload {workloads.names()[0]} --help"
+    workload = workloads.find(args.workload)
+    args.words = []
+    values = _leaves(cli.fresh_config(args, workload))
+    groups = _selected(keys.groups(workload.config), args.keys or "")
+    told = keys.as_text(groups, values)
+    if args.keys is not None:
+        return told
+    source = args.config or cli.config_file(args.workload)
+    return f"{options}\n\nkeys, with the values of {_relative(source)}; key=value changes:\n\n{told}"
+
+
+def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
+    """Return the groups with those keys that begin with `prefix`. Raises UserError if there is none."""
+    chosen = [
+        keys.Group(group.name, group.description, tuple(key for key in group.keys if key.name.startswith(prefix)))
+        for group in groups
+    ]
+    chosen = [group for group in chosen if group.keys]
+    if not chosen:
+        known = [name for group in groups for name in (group.name, *(key.name for key in group.keys)) if name]
+        near = nearest(prefix, known)
+        hint = f"did you mean {near[0]}?" if near else f"sections: {', '.join(g.name for g in groups if g.name)}"
+        raise UserError(f"--keys {prefix}: no key begins so; {hint}")
+    return chosen
+
+
+def _leaves(config: BaseConfig) -> dict[str, Any]:
+    return dict(configs.leaves(config.model_dump(mode="json")))
+
+
+def _relative(path: Path) -> Path:
+    root = Path(__file__).resolve().parents[1]
+    return path.relative_to(root) if path.is_relative_to(root) else path

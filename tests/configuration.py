@@ -1,0 +1,94 @@
+"""Write docs/configuration.md, the keys of all configs, from the classes that read them.
+
+make docs
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common import config as configs
+from common import keys
+from pipelines import cli, workloads
+from pipelines.engine.config import BaseConfig
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+HEAD = """\
+# Configuration
+
+<!-- Made by `make docs` from the config classes; a test compares. -->
+
+A config is YAML, `pipelines/configs/<workload>.yaml`, patched by words `key=value` behind a command. What neither says
+has the default. The result is checked as a whole, written into the run's folder first of all, and read by every later
+command.
+
+    python pipelines/train.py --workload cvrp --help                # every key, as below
+    python pipelines/train.py --workload cvrp --keys evaluation     # those of a section
+    python pipelines/train.py --workload cvrp --print-config data.customers=50
+    accelerate launch pipelines/train.py --workload cvrp --name mine data.customers=50 training.learning_rate=3e-4
+    accelerate launch pipelines/evaluate.py --workload cvrp --name mine evaluation.decode=sampling
+
+Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Some keys
+are settled by training (`model`, `training`, `seed`, and `data` but for cvrp): later commands refuse to change them.
+
+Bash and zsh complete workloads, runs, keys and their values after
+
+    source pipelines/completion.bash
+"""
+COMMON = """
+## All workloads
+
+Defaults, which a workload's class or YAML file may replace: its own section below says by what.
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    common = {key.name: key for group in keys.groups(BaseConfig) for key in group.keys}
+    base = BaseConfig().training
+    defaults = {f"training.{name}": getattr(base, name) for name in type(base).model_fields} | {"training.steps": None}
+    parts = [HEAD, COMMON, _tables(keys.groups(BaseConfig), defaults, common)]
+    for name in workloads.names():
+        workload = workloads.find(name)
+        args = argparse.Namespace(workload=name, config=None, words=[])
+        values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
+        groups = keys.groups(workload.config)
+        own = {key.name: key for group in groups for key in group.keys if key.name not in common}
+        others = [
+            f"`{key.name}={keys.shown(values[key.name])}`"
+            for group in groups
+            for key in group.keys
+            if key.name in common and values[key.name] != _plain(defaults.get(key.name, key.default))
+        ]
+        parts.append(f"\n## {name}\n\nWith the values of `pipelines/configs/{name}.yaml`.\n")
+        parts.append(_tables(groups, values, own))
+        parts.append(
+            f"\nOf the keys of all workloads, it has other values for: {', '.join(others)}.\n" if others else ""
+        )
+    return "".join(parts)
+
+
+def _plain(value):
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _tables(groups, values, wanted) -> str:
+    parts = []
+    for group in groups:
+        rows = [key for key in group.keys if key.name in wanted]
+        if rows:
+            heading = f"\n**{group.name}**: {group.description}\n" if group.name else "\n**Top level**\n"
+            parts.append(f"{heading}\n| key | value | takes | meaning |\n| --- | --- | --- | --- |\n")
+            parts += [_row(key, values.get(key.name, key.default)) for key in rows]
+    return "".join(parts)
+
+
+def _row(key: keys.Key, value) -> str:
+    meaning = key.description.replace("|", r"\|").replace("<", r"\<").replace("*", r"\*")
+    return f"| `{key.name}` | `{keys.shown(value)}` | `{key.type}` | {meaning} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,116 @@
+"""What a command says before it does anything: help, refusals of its words, the resolved config."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from common import keys
+from pipelines import workloads
+from tests import configuration
+from tests.stages import ROOT, command, refused, stage
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def fresh(*words):
+    """Run `python *words` in a new interpreter; returns what came of it and its CPU-seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def dotted(name):
+    return [key.name for group in keys.groups(workloads.find(name).config) for key in group.keys]
+
+
+def test_configs_are_read_without_torch():
+    heavy = ("torch", "accelerate", "datasets", "transformers", "pandas", "scipy")
+    modules = ", ".join(f"pipelines.workloads.{name}" for name in workloads.names())
+    done, _ = fresh(
+        "-c", f"import sys, pipelines.arguments, {modules}; print([m for m in {heavy} if m in sys.modules])"
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_help_shows_every_key_within_80_columns_and_half_a_second(name):
+    done, seconds = fresh(*command("train.py", "--workload", name, "--help")[1:])
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= keys.WIDTH
+    assert set(re.findall(r"^  ([\w.]+)=", done.stdout.split("changes:")[1], re.MULTILINE)) == set(dotted(name))
+    if seconds > 0.5:  # another program may have had its caches and its share of a core
+        _, seconds = fresh(*command("train.py", "--workload", name, "--help")[1:])
+    assert seconds <= 0.5
+
+
+def test_every_key_tells_its_type_and_what_it_means():
+    for name in workloads.names():
+        for group in keys.groups(workloads.find(name).config):
+            assert all(key.type and key.description and "typing" not in key.type for key in group.keys)
+    told = {key.name: key for group in keys.groups(workloads.find("cvrp").config) for key in group.keys}
+    assert told["training.ema"].type == "0 < number < 1 / null"
+    assert told["data.customers"].type == "2 <= integer <= 10000"
+    assert told["training.betas"].type == "[number, number]"
+    assert told["evaluation.decode"].choices == ("greedy", "sampling", "multistart")
+    assert told["tracking.log_with"].choices == ("tensorboard", "trackio", "wandb")
+
+
+def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_path):
+    (tmp_path / "mine.yaml").write_text("evaluation: {samples: 7}\n")
+    words = ["--config", str(tmp_path / "mine.yaml"), "--keys", "evaluation.s"]
+    assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
+        "evaluation: The instances to solve, the way to solve them, and the solvers to\n"
+        "compare with.\n"
+        "  evaluation.samples=7  (integer >= 1)\n"
+        "      tours per instance with decode=sampling\n"
+    )
+    refused(
+        stage(tmp_path, "train.py", "--keys", "evaluatoin", fresh=True),
+        "no key begins so; did you mean evaluation?",
+    )
+
+
+def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
+    done = stage(tmp_path, "train.py", "--print-config", "training.steps=7", fresh=True)
+    assert yaml.safe_load(done.stdout)["training"]["steps"] == 7
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["train.py", "--workload", "cvrp", "training.stepss=3"], "did you mean 'training.steps'?"),
+        (["train.py", "--workload", "crypto", "trainig.steps=3"], "did you mean 'training'?"),
+        (["train.py", "--workload", "cvpr"], "did you mean cvrp?"),
+        (["train.py", "--workload", "cvrp", "--nmae", "x"], "did you mean --name?"),
+        (["train.py"], "--workload is missing; give one of bep, crypto"),
+        (["evaluate.py", "--workload", "bep", "evaluation.start=2"], "did you mean 'evaluation.starts'?"),
+        (["prepare.py", "--workload", "lmol", "data.thetta=4"], "did you mean 'data.theta'?"),
+        (["benchmark.py", "--workload", "tinystories", "--stpes", "4"], "did you mean --steps?"),
+        (["benchmark.py", "--workload", "tinystories", "--name", "none"], "there is no run runs/tinystories/none"),
+        (["-m", "exporters", "safetensor", "runs/cvrp/none"], "unknown format 'safetensor'"),
+        (["-m", "exporters", "safetensors", "runs/cvrp/none", "--wich", "last"], "did you mean --which?"),
+    ],
+)
+def test_a_slip_is_told_in_three_lines_and_a_second(words, answer):
+    words = words if words[0] == "-m" else [str(ROOT / "pipelines" / words[0]), *words[1:]]
+    done, seconds = fresh(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert answer in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
+    assert seconds <= 1
+
+
+def test_the_page_of_all_keys_is_that_of_the_classes():
+    assert configuration.PAGE.read_text() == configuration.page(), (
+        "docs/configuration.md is out of date: run `make docs`"
+    )
+    page = configuration.page()
+    for name in workloads.names():
+        assert all(f"| `{key}` |" in page for key in dotted(name))
