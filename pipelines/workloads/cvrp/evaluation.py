@@ -1,6 +1,7 @@
 """Evaluation on problems: the model beside the methods it must be compared with."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,8 @@ def evaluate(
 ) -> list[Evaluation]:
     """Return one Evaluation per file, or one of the test set."""
     model = next(iter(models.values()), None)  # a heuristic has none
+    if reason := native.unavailable():
+        print(f"without native code tours are built slowly, and there is no local search: {reason}", file=sys.stderr)
     return [
         _evaluate_split(config, model, device, map_items, name, problems)
         for name, problems in splits(config, folder).items()

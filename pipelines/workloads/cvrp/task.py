@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from common.random import derive_key, uniform
+from models.routing import native
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
@@ -34,6 +35,8 @@ class CvrpTask(Task):
         if config.training.imitation_steps:
             self.train = Curriculum(config, folder, device)
         self.validation = Resident(load(folder, "validation"), device)
+        if device.type == "cpu" and (reason := native.unavailable()):
+            self.notes = [f"without native code tours are built by torch, which takes longer: {reason}"]
         self.noise_key = derive_key(config.seed, "cvrp", "sampling")
         self.baseline: nn.Module | None = None
         self.replacements = 0
