@@ -221,7 +221,7 @@ def trained_models(
     hardware.apply(config.hardware, device, say)
     names = list(members(workload, config, folder))
     if not names:
-        return {run.name: _load_model(run.best, config, device)}
+        return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
     outcomes = ranks.on_main(lambda: {name: run.member(name).outcome() or {"state": "not trained"} for name in names})
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
@@ -230,6 +230,14 @@ def trained_models(
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
     return {name: _load_model(run.member(name).best, config, device) for name in done}
+
+
+def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
+    """Return the folder of the run's best model, or, before its first validation, of its last one."""
+    if run.best.is_dir() or not run.last.is_dir():
+        return run.best
+    say(f"there is no {run.best} before the first validation; taking {run.last}")
+    return run.last
 
 
 def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:

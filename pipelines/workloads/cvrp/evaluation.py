@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.errors import UserError
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
 from pipelines.engine.workload import Evaluation, MapItems
@@ -25,6 +26,9 @@ from pipelines.workloads.cvrp.standard_sets import standard_test_set
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
+
+
+MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
 
 
 def evaluate(
@@ -64,6 +68,7 @@ def _evaluate_split(
     problems: list[Problem],
 ) -> Evaluation:
     """Return the Evaluation of one set of problems, whose headline is the method that the config asks for."""
+    config = _bounded(config, model, name, problems)
     settings = config.evaluation
     few = problems[: settings.reference_instances]
     built = rivals.constructions(config, problems, map_items)
@@ -93,6 +98,25 @@ def _evaluate_split(
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
     )
+
+
+def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Sequence[Problem]) -> "Config":
+    """Return the config without what would hold the distances of all pairs of too many customers, and say so.
+
+    Raises UserError for a network, which compares all pairs as well.
+    """
+    largest = max(problem.customers for problem in problems)
+    if largest <= MOST_CUSTOMERS:
+        return config
+    told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,}"
+    if model is not None or config.evaluation.polish_seconds:
+        raise UserError(
+            f"{told} are too many for networks and PyVRP, which compare all pairs; solve it with: python "
+            "pipelines/evaluate.py --workload cvrp --name savings model.kind=savings evaluation.instances=..."
+        )
+    print(f"{told} are too many for local search, HGS and PyVRP, which are left out", file=sys.stderr)
+    less = config.evaluation.model_copy(update={"local_search": 0, "reference_seconds": ()})
+    return config.model_copy(update={"evaluation": less})
 
 
 def _ways(config: "Config") -> list[tuple[str, bool, int]]:

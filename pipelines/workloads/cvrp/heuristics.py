@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pipelines.workloads.cvrp.problems import Problem, distances
+from pipelines.workloads.cvrp.problems import Problem, distances_between, distances_from
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes
 
 
+ALL_PAIRS = 3000  # customers up to which the savings of all pairs are compared: at 30,000 they would take 13 GB
+NEAR = 100  # others whose saving with a customer counts, where there are more
+
+
 def nearest_neighbour(problem: Problem) -> Routes:
     """Go on to the nearest customer that still fits, and back to the depot when none does."""
-    dist = distances(problem)
     demand = problem.demand
     waiting = np.ones(len(demand), bool)
     waiting[0] = False
@@ -31,7 +34,7 @@ def nearest_neighbour(problem: Problem) -> Routes:
             routes.append([])
             node, load = 0, problem.capacity
             fits = waiting
-        node = int(np.where(fits, dist[node], np.inf).argmin())
+        node = int(np.where(fits, distances_from(problem, node), np.inf).argmin())
         waiting[node] = False
         load -= int(demand[node])
         routes[-1].append(node)
@@ -45,16 +48,14 @@ def savings(problem: Problem) -> Routes:
     begins on a route of its own. Pairs of customers are taken in the order of the saving of driving straight from one
     to the other instead of through the depot; two routes are joined where the pair are ends of them and the load fits.
     """
-    dist = distances(problem)
-    to_depot = dist[0]
-    first, second = np.triu_indices(len(dist), 1)
-    first, second = first[first > 0], second[first > 0]
-    saving = to_depot[first] + to_depot[second] - dist[first, second]
+    first, second = _pairs(problem)
+    to_depot = distances_from(problem, 0)
+    saving = to_depot[first] + to_depot[second] - distances_between(problem, first, second)
     # A stable sort breaks ties, which are common in the rounded metric, in the same way on every machine.
     order = np.argsort(-saving, kind="stable")
     order = order[: np.count_nonzero(saving > 0)]
 
-    route_of: Routes = [[node] for node in range(len(dist))]
+    route_of: Routes = [[node] for node in range(len(to_depot))]
     load_of = problem.demand.tolist()  # valid at the customers at both ends of a route
     capacity = problem.capacity
     for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
@@ -76,6 +77,20 @@ def savings(problem: Problem) -> Routes:
         load_of[left[0]] = load_of[left[-1]] = load
     routes = {id(route): route for route in route_of[1:]}
     return list(routes.values())
+
+
+def _pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs (P,), (P,) of customers whose savings count: all, of very many customers those that are near."""
+    if problem.customers <= ALL_PAIRS:
+        first, second = np.triu_indices(problem.customers, 1)
+        return first + 1, second + 1
+    from scipy.spatial import cKDTree
+
+    _, near = cKDTree(problem.locs[1:]).query(problem.locs[1:], NEAR + 1)
+    first = np.repeat(np.arange(problem.customers), NEAR + 1)
+    pairs = np.sort(np.stack([first, near.ravel()]), 0)
+    pairs = np.unique(pairs[:, pairs[0] < pairs[1]], axis=1) + 1
+    return pairs[0], pairs[1]
 
 
 class Heuristic(NamedTuple):

@@ -68,6 +68,16 @@ def distances(problem: Problem) -> np.ndarray:
     return _lengths(problem, problem.locs[:, None] - problem.locs)
 
 
+def distances_from(problem: Problem, node: int) -> np.ndarray:
+    """Return the (n + 1,) float64 distances from a node in the problem's own metric."""
+    return _lengths(problem, problem.locs - problem.locs[node])
+
+
+def distances_between(problem: Problem, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the (P,) float64 distances of pairs of nodes (P,), (P,) in the problem's own metric."""
+    return _lengths(problem, problem.locs[first] - problem.locs[second])
+
+
 def cost_of(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
     """Return the length of all routes, each from the depot and back to it, in the problem's own metric.
 

@@ -2,12 +2,14 @@
 
 import itertools
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipelines.workloads.cvrp import heuristics
 from pipelines.workloads.cvrp.heuristics import nearest_neighbour, savings
 from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
 from pipelines.workloads.cvrp.solvers import hgs, pyvrp, pyvrp_label, pyvrp_scale
@@ -164,3 +166,25 @@ def test_hgs_gives_a_solution_of_any_problem(problem):
 def test_pyvrp_is_called_by_its_version_and_method():
     assert pyvrp_label().startswith("PyVRP ")
     assert pyvrp_label().endswith("(iterated local search)")
+
+
+def test_savings_of_near_pairs_are_hardly_worse_than_of_all(monkeypatch):
+    problem = uniform(400, 50)
+    whole = cost_of(problem, savings(problem))
+    monkeypatch.setattr(heuristics, "ALL_PAIRS", 100)
+    routes = savings(problem)
+    check(problem, routes)
+    assert cost_of(problem, routes) <= 1.01 * whole
+
+
+@pytest.mark.parametrize("solve", [nearest_neighbour, savings])
+def test_heuristics_hold_no_matrix_of_very_many_customers(solve):
+    large = uniform(3100, 150)  # whose matrix would take 77 MB
+    tracemalloc.start()
+    try:
+        routes = solve(large)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    check(large, routes)
+    assert peak < 50e6
