@@ -28,7 +28,7 @@ SHORT = {
 SHORT_EVALUATION = {
     "cvrp": "evaluation.reference_seconds=0",
     "tinystories": "evaluation.samples=2 evaluation.sample_tokens=20",
-    "crypto": "evaluation.repetitions=20",
+    "crypto": "evaluation.repetitions=100",
     "bep": "evaluation.characters=40 evaluation.starts=8",
     "lmol": "evaluation.comparisons=8",
     "waves": "",
