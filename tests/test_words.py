@@ -63,7 +63,7 @@ def test_every_key_tells_its_type_and_what_it_means():
 
 def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_path):
     (tmp_path / "mine.yaml").write_text("evaluation: {samples: 7}\n")
-    words = ["--config", str(tmp_path / "mine.yaml"), "--keys", "evaluation.s"]
+    words = ["--config", str(tmp_path / "mine.yaml"), "--keys", "evaluation.sa"]
     assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
         "evaluation: The instances to solve, the way to solve them, and the solvers to\n"
         "compare with.\n"

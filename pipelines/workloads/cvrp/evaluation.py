@@ -209,7 +209,7 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Any]:
     few = len(reference.costs)
     # Gaps are paired: the reference is of the same instances, so that their difficulty cancels.
     # Rounded, since sums in another order differ in their last digits.
-    gap, width = mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 9))
+    gap, width = mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 6))
     return {
         "method": solved.method,
         "cost": mean,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
-MORE_TOURS = (8, 64)  # times evaluation.local_search: random tours of the further rows
+MORE_TOURS = (2, 8, 64)  # times evaluation.local_search: random tours of the further rows
 
 
 def constructions(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> dict[str, Solved]:
