@@ -74,7 +74,7 @@ def customers_22(words: str, at_most: float) -> Part:
     return Part([f"{command} evaluation.instances={E_N22_K4} {words}".strip()], {"cost": figure}, needs=E_N22_K4)
 
 
-OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1500 training.learning_rate=5e-3 model.dropout=0.1"
+OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 PHOTOS = (
     "data.source=photos data.size=64 data.photos_crops=32 data.evaluation_pairs=10000 training.batch_size=64"
     " training.steps=1200 hardware.threads=1"

@@ -107,7 +107,7 @@ unsigned cores_running(void) {
 }
 
 TT_HOT void tt_both(struct tt_work *work, uint32_t count, uint32_t unit) {
-    uint32_t middle = unit == ROWS ? count / (2 * ROWS) * ROWS : (count + 1) / 2;
+    uint32_t middle = unit ? count >> (unit + 1) << unit : (count + 1) >> 1;
     work->second = 0;
     if (running == 1 || middle == 0 || middle == count) {
         work->first = work->share(work, 0, count);

@@ -228,7 +228,7 @@ TT_HOT TT_APART static void add(struct tt *t, struct tt_work *w, const struct tt
     w->columns = columns;
     w->share = share_sums;
     w->matrix = matrix;
-    tt_both(w, t->width, ROWS);
+    tt_both(w, t->width, PAIRS);
     for (int32_t *x = t->x, *end = x + t->width; x != end; x++) {
         int32_t added = (sat(*sum++ >> pre, 32767) * *multiplier++ + half) >> post;
         *x = sat(*x + added, LARGEST_RESIDUAL);
@@ -258,17 +258,17 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
         w.total = norm(t);
         w.share = share_qkv;
         w.matrix = &layer->qkv;
-        tt_both(&w, 3 * width, ROWS);
+        tt_both(&w, 3 * width, PAIRS);
         split_qkv(t, layer);
         w.share = share_heads;
-        tt_both(&w, t->heads, 1);
+        tt_both(&w, t->heads, SINGLY);
         w.total = w.first + w.second;
         add(t, &w, &layer->out, t->normed, width, shifts + 4);
         w.x = t->normed;
         w.total = norm(t);
         w.share = share_hidden;
         w.matrix = &layer->up;
-        tt_both(&w, t->hidden, ROWS);
+        tt_both(&w, t->hidden, FOURS);
         w.total = w.first + w.second;
         add(t, &w, &layer->down, t->sums, t->hidden, shifts + 8);
     }
@@ -279,7 +279,7 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
         w.total = norm(t);
         w.share = share_logits;
         w.matrix = &t->embedding;
-        tt_both(&w, t->vocabulary, ROWS);
+        tt_both(&w, t->vocabulary, PAIRS);
         t->best = (uint32_t)(t->sums[w.second] > t->sums[w.first] ? w.second : w.first);
     }
 }

@@ -42,7 +42,10 @@ tt_scores tt_scores_1, tt_scores_2;
 tt_gather tt_gather_1, tt_gather_2;
 #endif
 
-#define ROWS 4 /* rows of a matrix are shared in multiples of this */
+/* In what rows of a matrix are shared: interleaved pairs, or fours, which tt_gelu takes at a time. As bits. */
+#define PAIRS 1
+#define FOURS 2
+#define SINGLY 0 /* heads */
 
 /* Work on a step that two cores can share. What a share reads no other share of it writes, and it begins by overwriting
  * what it writes, so that it can be done anew. */
@@ -62,7 +65,7 @@ struct tt_work {
     int32_t first, second; /* what the shares return; 0 if there is no second one */
 };
 
-/* Does 0 .. count - 1 of the work, in shares of a multiple of `unit`, which is ROWS or 1. */
+/* Does 0 .. count - 1 of the work, in shares of multiples of 1 << unit. */
 void tt_both(struct tt_work *work, uint32_t count, uint32_t unit);
 
 /* In place: sums[i] = gelu of the scaled sums[i]. Returns the sum of all. */
