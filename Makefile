@@ -9,7 +9,7 @@ RESUME = $(if $(wildcard runs/cvrp/$(NAME)/config.yaml),--resume)
 # Of `make evidence`: the parts to measure, all if empty; `.venv/bin/python tests/evidence.py --list` shows them.
 PARTS :=
 
-.PHONY: run test lint docs evidence firmware
+.PHONY: run test lint docs evidence pictures firmware
 
 run: .venv/installed
 	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --name $(NAME) $(RESUME) $(WORDS)
@@ -30,6 +30,10 @@ docs: .venv/installed
 # Measures what the documents state, into docs/evidence.json; all parts take hours.
 evidence: .venv/installed
 	$(BIN)/python tests/evidence.py $(PARTS)
+
+# Draws docs/pictures from short runs, which are trained first if they are not there: some ten minutes on one core.
+pictures: .venv/installed
+	$(BIN)/python tests/pictures/make.py
 
 # Rebuilds exporters/rp2040/runtime.bin byte for byte; needs Debian's gcc-arm-none-eabi.
 firmware:

@@ -8,11 +8,15 @@ BACKLOG = 2  # pieces of work that wait or run: each may hold a copy of a model
 
 
 class Background:
-    """A thread that does one piece of work after another; leaving its `with` block waits for all of them."""
+    """A thread that does one piece of work after another; leaving its `with` block waits for all of them.
+
+    After one that fails no other is done, as later ones may rely on it.
+    """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "background")
         self._pending: deque[Future[None]] = deque()
+        self._failed = False
 
     def __enter__(self) -> "Background":
         return self
@@ -22,7 +26,16 @@ class Background:
 
     def start(self, work: Callable[[], None]) -> None:
         """Have `work` done after what was started before."""
-        self._pending.append(self._executor.submit(work))
+        self._pending.append(self._executor.submit(self._do, work))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            work()
+        except BaseException:
+            self._failed = True
+            raise
 
     def wait(self, most: int = 0) -> None:
         """Wait until at most so many pieces of work are left. Raises the first error that one of them has raised."""

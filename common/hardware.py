@@ -51,15 +51,8 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
         torch.backends.cudnn.benchmark = hardware.cudnn_benchmark and not hardware.deterministic
         torch.set_float32_matmul_precision("high" if hardware.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = hardware.tf32
-    else:
-        only_cuda = {
-            "memory_fraction": hardware.memory_fraction < 1,
-            "cudnn_benchmark": hardware.cudnn_benchmark,
-            "tf32": hardware.tf32,
-        }
-        ignored = [f"hardware.{name}" for name, given in only_cuda.items() if given]
-        if ignored:
-            say(f"without a CUDA device these settings have no effect: {', '.join(ignored)}")
+    elif hardware.memory_fraction < 1:  # unlike other settings of a GPU, none that is on by default
+        say("without a CUDA device hardware.memory_fraction has no effect")
     if hardware.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
     torch.use_deterministic_algorithms(hardware.deterministic)

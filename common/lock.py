@@ -50,6 +50,23 @@ def held(path: Path, wait: bool = False) -> Iterator[None]:
                 folder.rmdir()
 
 
+def is_held(path: Path) -> bool:
+    """Return whether a process has the lock; nothing is written."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if sys.platform == "win32":
+            return _is_alive(_holder(path))
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES) or _is_alive(_holder(path))
+    finally:
+        os.close(descriptor)
+
+
 def _attempt(path: Path) -> int | None:
     """Take the lock and return its descriptor; None if another process has it."""
     with explained(path):

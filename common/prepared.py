@@ -21,6 +21,16 @@ def folder_of(name: str, section: Mapping[str, Any], layout: int) -> Path:
     return Path("data") / name / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def folder_for(name: str, data: Any) -> Path:
+    """Return the folder of the data of a config's section `data`; how they are loaded does not decide them."""
+    return folder_of(name, section_of(data), data.layout)
+
+
+def section_of(data: Any) -> dict[str, Any]:
+    """Return the values of a config's section `data` that decide what is prepared."""
+    return data.model_dump(mode="json", exclude={"loader"})
+
+
 def prepare(
     folder: Path,
     section: Mapping[str, Any],

@@ -15,7 +15,6 @@ import functools
 import importlib
 import inspect
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 from common.arguments import Parser, nearest
@@ -23,7 +22,7 @@ from common.arguments import Parser, nearest
 
 def main() -> None:
     try:
-        args = parse()
+        args = parser().parse_args()
         for word in args.family:
             add_family(word)
         print(export(args.format, args.run, args.which, args.out, args.merged))
@@ -32,8 +31,8 @@ def main() -> None:
         sys.exit(2)
 
 
-def parse() -> Namespace:
-    """Return what was asked for, as far as the words alone tell. Raises ValueError for words that fit nothing."""
+def parser() -> Parser:
+    """Return the parser of this command; it raises ValueError for words that fit nothing."""
     parser = Parser(prog="python -m exporters", description=__doc__)
     parser.add_argument("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
     parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default")
@@ -49,7 +48,7 @@ def parse() -> Namespace:
         default=[],
         help="the Python file that builds models of a family of your own; its code is run",
     )
-    return parser.parse_args()
+    return parser
 
 
 def formats() -> list[str]:

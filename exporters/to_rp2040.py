@@ -6,6 +6,7 @@ exporters/rp2040/FORMAT.md defines the files.
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
 from math import sqrt
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 
 from common.files import write_whole
 from exporters import manifest
-from exporters.rp2040 import layout, uf2
+from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.to_safetensors import title
@@ -47,7 +48,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     rp2040.check(model.config)
     if not RUNTIME.is_file():
         raise ValueError(f"there is no {RUNTIME}; build it: make -C {FOLDER / 'firmware'}")
-    runtime = RUNTIME.read_bytes()
+    runtime, page = RUNTIME.read_bytes(), settings.of_run(run).pack()
     integers = quantize(model)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
     num_tokens = layout.read_vocabulary(vocabulary).size
@@ -63,12 +64,12 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
-        UF2: uf2.join(runtime, packed, vocabulary),
+        UF2: uf2.join(runtime, page, packed, vocabulary),
     }
     manifest.begin(out)
     for name, data in files.items():
         write_whole(out / name, data)
-    expected = _prove(out, names, model, integers, runtime)
+    expected = _prove(out, names, model, integers, runtime.ljust(uf2.SETTINGS_OFFSET, b"\0") + page)
     error = {**logit_error(model, integers), "largest_weight_error": weight_error(model, integers)}
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     sram = rp2040.sram_bytes(model.config)
@@ -137,7 +138,7 @@ def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
 
 
 def _prove(
-    out: Path, names: Mapping[str, str], model: TinyTransformer, integers: IntegerTransformer, runtime: bytes
+    out: Path, names: Mapping[str, str], model: TinyTransformer, integers: IntegerTransformer, beginning: bytes
 ) -> dict[str, Any]:
     """Read all files back and compare them with their sources; RuntimeError if they differ.
 
@@ -148,7 +149,7 @@ def _prove(
     bare = replace(integers, config=replace(integers.config, tokenizer={}, dropout=0.0))
     _require(_same(layout.read_model(packed), bare), "the model file differs from the quantised model")
     stored = uf2.split((out / UF2).read_bytes())
-    whole = (runtime.ljust(uf2.MODEL_OFFSET, b"\0"), packed, packed_vocabulary)
+    whole = (beginning[: uf2.SETTINGS_OFFSET], beginning[uf2.SETTINGS_OFFSET :], packed, packed_vocabulary)
     _require(stored == whole, f"{UF2} differs from the files in it")
 
     vocabulary = layout.read_vocabulary(packed_vocabulary)
@@ -160,9 +161,10 @@ def _prove(
         same = vocabulary.encode(readable.encode()) == model.tokenizer.encode(readable).ids
         _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
     # The copies, not the modules of this package: a device gets the copies.
-    story = _imported(out).Story(out / names["model"], out / names["vocabulary"])
-    _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
-    _require(list(story.tokens(ids, NUM_TOKENS)) == tokens, f"{INFERENCE[-1]} tells another story than the reference")
+    with closing(_imported(out).Story(out / names["model"], out / names["vocabulary"])) as story:
+        told = list(story.tokens(ids, NUM_TOKENS))
+        _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
+        _require(told == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
         "prompt_tokens": ids,
@@ -212,7 +214,13 @@ def _imported(folder: Path) -> ModuleType:
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
     """The content of config_{V}p.json, for people and tools."""
     sizes = {name: getattr(config, name) for name, *_ in LIMITS}
-    return {"format": "exporters/rp2040/FORMAT.md", "version": 1, **sizes, "files": {**names, "uf2": UF2}}
+    return {
+        "format": "exporters/rp2040/FORMAT.md",
+        "version": 2 if config.memory else 1,
+        **sizes,
+        "memory": config.memory,
+        "files": {**names, "uf2": UF2},
+    }
 
 
 def _thirds(matrix: Matrix) -> list[Matrix]:

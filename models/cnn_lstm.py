@@ -4,67 +4,44 @@
 parameters with 15 features. `default` cuts the window into overlapping patches by a convolution, so that its LSTM takes
 a quarter of the steps.
 
-A saved model describes the input it needs: the order of the features, their scaling and the time between candles.
-`predict` refuses input that does not match.
-
-Shapes: B windows, L candles of a window (lookback), F features, N rows of a table.
+Shapes: B windows, L candles of a window (lookback), F features, S windows that follow each other.
 """
 
 import math
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import io
 from models.io import config_from
+from models.signals import CLASSES, SignalConfig, SignalModel
 
-CLASSES = ("SHORT", "NO_TRADE", "LONG")
 PRESETS = ("legacy", "default")
-MOST_CANDLES = 100_000  # of a window
 PATCH = 4  # candles from one patch of `default` to the next
 LEGACY_HIDDEN, LEGACY_HEADS = 100, 4
 LEGACY_DROPOUT, LEGACY_SLOPE = 0.3, 0.1  # the slope is that of LeakyReLU below 0
 
 
 @dataclass(frozen=True)
-class CNNLSTMConfig:
+class CNNLSTMConfig(SignalConfig):
     """Shape of the network and description of its input."""
 
     preset: str
-    features: tuple[str, ...]  # names in the order of the columns
-    lookback: int  # candles of a window
     width: int = 64  # channels and LSTM units; `default` only
     dropout: float = 0.2  # `default` only
-    coins: tuple[str, ...] = ("",)  # with several, each window comes with the number of its coin
-    scalers: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # coin -> mean and std of each feature
-    timeframe_ms: int = 0  # time from one candle to the next
-    about: dict[str, Any] = field(default_factory=dict)  # label rule, split dates and hashes of the data, for readers
 
     def __post_init__(self) -> None:
-        for name in ("features", "coins"):  # JSON has no tuples
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        super().__post_init__()
         if self.preset not in PRESETS:
             raise ValueError(f"preset {self.preset!r} is not known; give one of {', '.join(PRESETS)}")
-        if not 4 <= self.lookback <= MOST_CANDLES or not self.features or not self.coins:
-            raise ValueError(f"a window needs 4 to {MOST_CANDLES} candles, a feature and a coin")
-        if self.width < 1 or self.timeframe_ms < 0 or not 0 <= self.dropout < 1:
-            raise ValueError(
-                f"width={self.width} must be 1 or more, timeframe_ms={self.timeframe_ms} not negative, and "
-                f"dropout={self.dropout} 0 or more and below 1"
-            )
-        for coin, scaler in self.scalers.items():
-            if {name: len(values) for name, values in scaler.items()} != dict.fromkeys(
-                ("mean", "std"), len(self.features)
-            ):
-                raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
+        if self.width < 1 or not 0 <= self.dropout < 1:
+            raise ValueError(f"width={self.width} must be 1 or more, and dropout={self.dropout} 0 or more and below 1")
 
 
-class CNNLSTM(io.Model):
+class CNNLSTM(SignalModel):
     """Classifier of the next move from a window of features: logits of SHORT, NO_TRADE and LONG."""
 
     family = "cnn_lstm"
@@ -76,90 +53,15 @@ class CNNLSTM(io.Model):
         self.network = network(config)
 
     def forward(self, windows: Tensor, coins: Tensor | None = None) -> Tensor:
-        """Return logits (B, 3) of scaled windows (B, L, F); a model of several coins also needs their numbers (B,)."""
-        return self.network(windows, coins)
+        """Return logits (B, S, 3) of the S windows in scaled features (B, L - 1 + S, F).
 
-    @torch.no_grad()
-    def predict(
-        self, table: Mapping[str, Any], times: Sequence[int], coin: str | None = None, now: int | None = None
-    ) -> Tensor:
-        """Return probabilities (N - L + 1, 3) of SHORT, NO_TRADE and LONG after each of the last N - L + 1 rows.
-
-        `table` maps each feature to its column (N,), not scaled and in the order of `config.features`; `times` are the
-        candles' opening times in ms since 1970; `now` is the current time in ms, by default the clock's. Raises
-        ValueError for columns that are missing, unknown or in another order, for gaps, for values that are not finite,
-        for fewer than L rows, and if the newest candle is not the last one that has closed.
+        A model of several coins also needs their numbers (B,).
         """
-        config, device = self.config, next(self.parameters()).device
-        coin = self._coin(coin)
-        self._check_columns(tuple(table))
-        opens = torch.as_tensor(times, dtype=torch.int64)
-        rows = torch.stack([torch.as_tensor(column, dtype=torch.float64) for column in table.values()], 1)
-        self._check_times(opens, len(rows), int(time.time() * 1000) if now is None else now)
-        bad = (~rows.isfinite()).nonzero()
-        if len(bad):
-            row, column = bad[0].tolist()
-            raise ValueError(f"{config.features[column]} is not finite at {int(opens[row])} ms; give complete features")
-        scaler = config.scalers[coin]
-        mean, std = (torch.tensor(scaler[name], dtype=torch.float64) for name in ("mean", "std"))
-        scaled = ((rows - mean) / std).float().to(device)
-        windows = scaled.unfold(0, config.lookback, 1).transpose(1, 2)
-        numbers = torch.full((len(windows),), config.coins.index(coin), device=device)
-        logits = [self(*part) for part in zip(windows.split(1024), numbers.split(1024), strict=True)]
-        return torch.cat(logits).float().softmax(-1).cpu()
-
-    def _coin(self, coin: str | None) -> str:
-        known = self.config.coins
-        if coin is None and len(known) == 1:
-            return known[0]
-        if coin is None or coin not in known:
-            raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(known)}")
-        return coin
-
-    def _check_columns(self, given: tuple[str, ...]) -> None:
-        wanted = self.config.features
-        missing = [name for name in wanted if name not in given]
-        unknown = [name for name in given if name not in wanted]
-        if missing or unknown:
-            listed = (("missing", missing), ("unknown", unknown))
-            faults = [f"{fault}: {', '.join(names)}" for fault, names in listed if names]
-            raise ValueError(f"the columns do not match ({'; '.join(faults)}); give {', '.join(wanted)}")
-        if given != wanted:
-            place = next(number for number, pair in enumerate(zip(given, wanted, strict=True)) if pair[0] != pair[1])
-            raise ValueError(
-                f"the columns are in another order than in training: column {place} is {given[place]}, not "
-                f"{wanted[place]}; give {', '.join(wanted)}"
-            )
-
-    def _check_times(self, times: Tensor, rows: int, now: int) -> None:
-        step, lookback = self.config.timeframe_ms, self.config.lookback
-        if times.shape != (rows,):
-            raise ValueError(f"times must be {rows} numbers, one for each row (given: shape {tuple(times.shape)})")
-        if rows < lookback:
-            raise ValueError(
-                f"a window has {lookback} candles, but there are only {rows}; give {lookback} rows or more"
-            )
-        breaks = (times.diff() != step).nonzero()
-        if len(breaks):
-            before, after = times[int(breaks[0])], times[int(breaks[0]) + 1]
-            raise ValueError(
-                f"there is a gap: the candle after {int(before)} ms is {int(after)} ms, not {int(before) + step}; "
-                "give candles without gaps"
-            )
-        # A candle that opens at t is complete at t + step and remains the last complete one until t + 2 steps.
-        age = now - int(times[-1])
-        if not step <= age < 2 * step:
-            kind = "has not closed yet" if age < step else "is stale"
-            raise ValueError(
-                f"the newest candle, {int(times[-1])} ms, {kind} at {now} ms: the last closed one opened at "
-                f"{now // step * step - step} ms; give rows up to it, or another `now` for the past"
-            )
-
-    def example(self) -> dict[str, Tensor]:
-        """Return keyword arguments of a forward pass, always the same."""
-        config, generator = self.config, torch.Generator().manual_seed(0)
-        windows = torch.randn(4, config.lookback, len(config.features), generator=generator)
-        return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
+        if windows.shape[1] == self.config.lookback:
+            return self.network(windows, coins)[:, None]
+        each = windows.unfold(1, self.config.lookback, 1)  # (B, S, F, L)
+        coins = None if coins is None else coins.repeat_interleave(each.shape[1])
+        return self.network(each.flatten(0, 1).transpose(1, 2), coins).view(*each.shape[:2], -1)
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -23,6 +23,7 @@ from models.integer_arithmetic import (
     LARGEST_BIAS,
     LARGEST_MULTIPLIER,
     LARGEST_POST,
+    LARGEST_RESIDUAL,
     NAT,
     NORMED,
     RESIDUAL,
@@ -34,6 +35,7 @@ from models.integer_arithmetic import (
     rescale,
     saturate,
 )
+from models.ngram_memory import NgramMemory, contexts
 from models.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
 
 CLIP = 4.0  # standard deviations at which keys and values saturate
@@ -52,6 +54,15 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Rows of the memory, each with a scale and the fingerprint of the context that it belongs to."""
+
+    weights: Array  # (R, D) int64, -127 to 127
+    multiplier: Array  # (R,) int64
+    fingerprint: Array  # (R,) int64, 0 to 255
+
+
+@dataclass(frozen=True)
 class IntegerTransformer:
     """All that inference on the chip needs, and the inference itself."""
 
@@ -61,6 +72,8 @@ class IntegerTransformer:
     pre_logits: int
     post_logits: int
     post_embedding: int
+    memory: tuple[Table, ...] = ()
+    post_memory: int = 0
 
     @property
     def nats(self) -> float:
@@ -77,7 +90,7 @@ class IntegerTransformer:
             seen = seen & (stories[:, :, None] == stories[:, None, :])
         seen = seen.reshape(-1, 1, length, length)
         distance = distance.clip(0, self.config.context - 1)
-        x = self._embed(tokens)
+        x = self._embed(tokens, stories)
         for layer in self.layers:
             q, k, v = self._queries_keys_values(layer, x)
             attended = attend(_split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen)
@@ -95,18 +108,20 @@ class IntegerTransformer:
         cache: list[tuple[Array, Array]] = [(np.zeros((0, self.config.width), np.int64),) * 2 for _ in self.layers]
         choose = choose or _greedy
         pending = [END, *prompt]
+        recent: list[int] = []
         for _ in range(max_tokens):
             for token in pending:
-                logits = self._step(token, cache)
+                recent = [*recent, token][-1 - len(self.memory) :]
+                logits = self._step(recent, cache)
             token = choose(logits)
             if token == END:
                 return
             yield token
             pending = [token]
 
-    def _step(self, token: int, cache: list[tuple[Array, Array]]) -> Array:
-        """Logits (V,) after one more token."""
-        x = self._embed(np.array([[token]]))
+    def _step(self, recent: list[int], cache: list[tuple[Array, Array]]) -> Array:
+        """Logits (V,) after one more token, the last of the `recent` ones."""
+        x = self._embed(np.array([recent]), None)[:, -1:]
         for number, layer in enumerate(self.layers):
             q, k, v = self._queries_keys_values(layer, x)
             keys, values = (
@@ -123,10 +138,16 @@ class IntegerTransformer:
             )
         return self._output(x)[0, 0]
 
-    def _embed(self, tokens: Array) -> Array:
-        return rescale(
-            self.embedding.weights[tokens], self.embedding.multiplier[tokens][..., None], self.post_embedding
-        )
+    def _embed(self, tokens: Array, stories: Array | None) -> Array:
+        """The embedding (B, S, D) of tokens (B, S), with what the memory holds about them."""
+        matrix, shown = self.embedding, torch.from_numpy(tokens)
+        x = rescale(matrix.weights[tokens], matrix.multiplier[tokens][..., None], self.post_embedding)
+        found = contexts(shown, None if stories is None else torch.from_numpy(stories), self.config.memory)
+        for table, (row, fingerprint) in zip(self.memory, found, strict=True):
+            matches = table.fingerprint[row] == fingerprint.numpy()
+            remembered = rescale(table.weights[row], table.multiplier[row][..., None], self.post_memory)
+            x = x + np.where(matches[..., None], remembered, 0)
+        return saturate(x, LARGEST_RESIDUAL)
 
     def _queries_keys_values(self, layer: Layer, x: Array) -> list[Array]:
         """Queries, keys and values, each (B, S, D); keys and values fit 8 bits."""
@@ -177,7 +198,7 @@ def quantize(model: TinyTransformer) -> IntegerTransformer:
     Raises ValueError for weights that are not finite and for scales outside the format's multipliers and shifts.
     """
     config = model.config
-    for name, parameter in model.named_parameters():
+    for name, parameter in (*model.named_parameters(), *model.named_buffers()):
         if not parameter.isfinite().all():
             raise ValueError(f"{name} has values that are not finite; train the model again")
     layers = tuple(_quantize_block(cast(Block, block), config) for block in model.blocks)
@@ -193,7 +214,27 @@ def quantize(model: TinyTransformer) -> IntegerTransformer:
             "the weights of the embedding are too small or too large for 16-bit scales; "
             "train longer or at another learning rate"
         )
-    return IntegerTransformer(config, layers, Matrix(weights, bias, multiplier), pre, post_logits, post_embedding)
+    embedding = Matrix(weights, bias, multiplier)
+    memory = _quantize_memory(model.memory)
+    return IntegerTransformer(config, layers, embedding, pre, post_logits, post_embedding, *memory)
+
+
+def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int]:
+    """The tables in integers, and the shift that is common to all their multipliers."""
+    if memory is None:
+        return (), 0
+    tables = [_numpy(memory.mean(number)) for number in range(len(memory.rows))]
+    scales = [abs(table).max(1) / 127 for table in tables]
+    multiplier, post = _multipliers(np.concatenate(scales) * RESIDUAL, 0, "the memory")
+    parts = np.split(multiplier, np.cumsum(memory.rows)[:-1])
+    return tuple(
+        Table(
+            np.round(table / np.where(scale == 0, 1, scale)[:, None]).astype(np.int64),
+            part,
+            memory.fingerprint(number).cpu().numpy().astype(np.int64),
+        )
+        for number, (table, scale, part) in enumerate(zip(tables, scales, parts, strict=True))
+    ), post
 
 
 def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:

@@ -40,7 +40,10 @@ from models import limits
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-BUILT_IN = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "char_lstm", "char_mixture")
+BUILT_IN = (
+    *("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts"),
+    *("char_lstm", "char_mixture"),
+)
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)

@@ -6,9 +6,14 @@ from typing import Any
 from models.tiny_transformer_config import TinyTransformerConfig
 
 CLOCK_HZ = 125_000_000
+TWO_CORES = 1.8  # times as fast as one; a test measures it
+# The flash is read by the command 03h at a quarter of the clock: 8 bits of command, 24 of address, 32 of data.
+FLASH_WORD_CYCLES = 4 * 64 + 16
 SRAM_BYTES = 256 * 1024  # the four striped banks; the two small ones, 8 kB, hold the stack
 FLASH_BYTES = 2 * 1024 * 1024
-RUNTIME_SRAM_BYTES = 6 * 1024  # bound on the runtime's own data and hot code; a test checks the linked image against it
+RUNTIME_SRAM_BYTES = 8 * 1024  # bound on the runtime's own data and hot code; a test checks the linked image against it
+RUNTIME_FLASH_BYTES = 64 * 1024
+VOCABULARY_BYTES = 128 * 1024  # the largest vocabulary file, rounded up
 LAYER_BYTES = 64  # pointers that the runtime keeps per layer
 FORMAT_LIMITS = {  # field: (least, largest, multiple)
     "vocabulary": (4, 4096, 2),
@@ -29,6 +34,16 @@ def model_bytes(config: TinyTransformerConfig) -> int:
     return 2 * 704 + 2 * 1024 + config.layers * layer + vocabulary * (6 + width)
 
 
+def memory_bytes(config: TinyTransformerConfig) -> int:
+    """Bytes of the tables of the memory, which stay in flash."""
+    return sum(config.memory) * (4 + config.width)
+
+
+def flash_bytes(config: TinyTransformerConfig) -> int:
+    """Bytes of flash in use, apart from the vocabulary, which is not known before training."""
+    return RUNTIME_FLASH_BYTES + model_bytes(config) + memory_bytes(config)
+
+
 def sram_bytes(config: TinyTransformerConfig) -> int:
     """Bytes of SRAM in use while the model runs, without the stack: runtime, weights, cache, activations."""
     return RUNTIME_SRAM_BYTES + arena_bytes(config)
@@ -39,7 +54,7 @@ def arena_bytes(config: TinyTransformerConfig) -> int:
     width, layers, context = config.width, config.layers, config.context
     wider_biases = 2 * layers * config.heads * context  # distance biases have 16 bits in the file, 32 in SRAM
     cache = 2 * layers * context * width
-    longest = max(config.vocabulary, config.hidden, 3 * width + context)
+    longest = max(config.vocabulary, config.hidden, 3 * width + 2 * context)  # two cores, a row of scores each
     activations = 4 * (3 * width + longest) + 2 * config.vocabulary
     return model_bytes(config) + LAYER_BYTES * layers + wider_biases + cache + activations
 
@@ -54,6 +69,12 @@ def check(config: TinyTransformerConfig) -> None:
                 + (f" and a multiple of {multiple}" if multiple > 1 else "")
                 + " to run on the RP2040"
             )
+    spare = FLASH_BYTES - VOCABULARY_BYTES - flash_bytes(config)
+    if spare < 0:
+        raise ValueError(
+            f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes, {-spare:,} more than the "
+            f"{FLASH_BYTES:,} bytes of flash leave beside runtime, model and vocabulary; halve one of the tables"
+        )
     excess = sram_bytes(config) - SRAM_BYTES
     if excess > 0:
         remedies = [f"model.{name}={value}" for name in FORMAT_LIMITS if (value := _largest_that_fits(config, name))]
@@ -78,15 +99,22 @@ def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:
 
 
 def cycles_per_token(config: TinyTransformerConfig) -> float:
-    """Estimated cycles per token of greedy decoding with a full cache; a test compares it with the emulator."""
+    """Estimated cycles per token of greedy decoding on both cores with a full cache; a test compares the emulator's."""
     width, hidden, layers, heads = config.width, config.hidden, config.layers, config.heads
     outputs = layers * (5 * width + 2 * hidden) + config.vocabulary  # rows of all matrices, and GELU of hidden units
     products = layers * (4 * width * width + 2 * width * hidden) + config.vocabulary * width
     head = width // heads
     key = 12 + (14 if head <= 2 else 16 * head)  # heads of 1 and 2 channels have kernels of their own
-    return 5.5 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
+    one_core = 5.5 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
+    return one_core / TWO_CORES + memory_cycles(config)
+
+
+def memory_cycles(config: TinyTransformerConfig) -> float:
+    """Estimated cycles per token for the memory, with every word of a row missing from the cache of the flash."""
+    words = len(config.memory) * (1 + config.width / 4)
+    return words * FLASH_WORD_CYCLES + (len(config.memory) + 1) * 15 * config.width
 
 
 def tokens_per_second(config: TinyTransformerConfig) -> float:
-    """Estimated speed at 125 MHz with a full cache."""
+    """Estimated speed of both cores at 125 MHz with a full cache."""
     return CLOCK_HZ / cycles_per_token(config)

@@ -5,6 +5,9 @@ embedding. Positions enter as a learned bias per head and distance (Shaw et al. 
 position sees only the last `context` positions, so a story of any length needs a ring of `context` cached keys and
 values. Layer norms have no gain or bias of their own: the matrix behind each would absorb them.
 
+A model may have a memory of what followed each bigram, trigram and so on in training (`ngram_memory.py`), which is
+added to the embedding of the token that ends it. A token reads one row of each table, which costs hardly any time.
+
 Shapes: B sequences, S positions, D width, H heads, V vocabulary, C context.
 """
 
@@ -18,6 +21,7 @@ from torch import Tensor, nn
 
 from models import sampling
 from models.io import Model, config_from
+from models.ngram_memory import NgramMemory
 from models.tiny_transformer_config import TinyTransformerConfig
 
 END, UNKNOWN = 0, 1  # tokens: the boundary of stories, and a byte that has no token of its own
@@ -38,15 +42,17 @@ class TinyTransformer(Model):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.memory = NgramMemory(config.memory, config.vocabulary, config.width) if config.memory else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=0.5 * config.width**-0.5)
 
-    def forward(self, tokens: Tensor, stories: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, stories: Tensor | None = None, followed: Tensor | None = None) -> Tensor:
         """Logits (B, S, V) of what follows each of `tokens` (B, S) int64.
 
         `stories` (B, S) numbers the story of each position, which sees only its own story; None is one story per row.
+        `followed` is for the memory's training (`NgramMemory.forward`).
         """
         length = tokens.shape[1]
         places = torch.arange(length, device=tokens.device)
@@ -57,7 +63,10 @@ class TinyTransformer(Model):
         mask = torch.zeros(seen.shape, device=tokens.device).masked_fill_(~seen, -torch.inf)
         mask = mask.view(-1, 1, length, length)
         distance = distance.clamp(0, self.config.context - 1)
-        x = self.dropout(self.embedding(tokens))
+        x = self.embedding(tokens)
+        if self.memory is not None:
+            x = x + self.memory(tokens, stories, followed)
+        x = self.dropout(x)
         for block in self.blocks:
             x = block(x, distance, mask)
         return F.linear(_norm(x), self.embedding.weight, self.output_bias)

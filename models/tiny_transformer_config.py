@@ -3,11 +3,20 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-PRESETS = {
+MOST_TABLES, MOST_ROWS = 4, 2**16  # of a memory
+PRESETS: dict[str, dict[str, Any]] = {
     "rp2040-speed": {"vocabulary": 256, "width": 8, "layers": 2, "heads": 4, "hidden": 192, "context": 48},
     "rp2040-optimized": {"vocabulary": 512, "width": 8, "layers": 3, "heads": 8, "hidden": 256, "context": 64},
     "rp2040-quality": {"vocabulary": 1024, "width": 12, "layers": 4, "heads": 12, "hidden": 384, "context": 96},
-    "rp2040-story": {"vocabulary": 512, "width": 64, "layers": 3, "heads": 4, "hidden": 160, "context": 64},
+    "rp2040-story": {
+        "vocabulary": 512,
+        "width": 64,
+        "layers": 3,
+        "heads": 4,
+        "hidden": 160,
+        "context": 64,
+        "memory": (8192, 16384),
+    },
 }
 # Parameters (least, most) stated along with these sizes: an estimate, not a count.
 CLAIMED_PARAMETERS = {
@@ -27,15 +36,22 @@ class TinyTransformerConfig:
     heads: int
     hidden: int
     context: int  # positions that a position sees, itself included
+    memory: tuple[int, ...] = ()  # rows of the tables for bigrams, trigrams, ...: powers of two
     dropout: float = 0.0
     tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "memory", tuple(self.memory))  # a list, as JSON has it
         for name in ("vocabulary", "width", "layers", "heads", "hidden", "context"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
+        if len(self.memory) > MOST_TABLES or any(not 2 <= n <= MOST_ROWS or n & (n - 1) for n in self.memory):
+            raise ValueError(
+                f"memory={list(self.memory)} must be at most {MOST_TABLES} powers of two from 2 to {MOST_ROWS}, the "
+                "rows of the tables for bigrams, trigrams and so on"
+            )
         if self.width % self.heads:
             raise ValueError(
                 f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"

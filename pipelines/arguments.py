@@ -38,10 +38,10 @@ def parse(
     `resume` adds --resume and --only; `steps` adds what a benchmark takes, --steps with that default. Help is printed
     here, as is the config that `configure` returns, by which the entry point finds its own; both end the program.
     """
-    parser = _parser(description, resume, steps)
-    args = parser.parse_intermixed_args(argv)
+    known = parser(description, resume, steps)
+    args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:
-        _show(_help(parser, args))
+        _show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
     # A launcher that starts processes again, or a job, means that what was begun goes on.
@@ -61,12 +61,13 @@ def _show(text: str) -> NoReturn:
     sys.exit()
 
 
-def _parser(description: str | None, resume: bool, steps: int | None) -> Parser:
+def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:
+    """Return the parser of an entry point; see `parse`."""
     program = f"python pipelines/{Path(sys.argv[0]).name}"
-    parser = Parser(
+    made = Parser(
         prog=program, description=description, add_help=False, usage="%(prog)s --workload W [options] [key=value ...]"
     )
-    add = parser.add_argument
+    add = made.add_argument
     known = ", ".join(workloads.names())
     add("--workload", metavar="W", help=f"one of {known}, or the folder of one of your own")
     add("--name", metavar="N", default="default", help="the run's name: runs/<workload>/<name>; default")
@@ -86,18 +87,18 @@ def _parser(description: str | None, resume: bool, steps: int | None) -> Parser:
             "--profile",
             metavar="FILE",
             type=Path,
-            help="also write a trace of a few steps, and tell where they spend time",
+            help="instead write a trace of a few steps, and tell where time and memory go",
         )
-    return parser
+    return made
 
 
-def _help(parser: Parser, args: argparse.Namespace) -> str:
+def _help(known: Parser, args: argparse.Namespace) -> str:
     """Return the help; the keys have the values that hold where no words are given."""
-    options = parser.format_help().rstrip()
+    options = known.format_help().rstrip()
     if not args.workload:
         if args.keys is not None:
             raise UserError(f"--keys needs --workload, one of {', '.join(workloads.names())}")
-        return f"{options}\n\nkeys of a config: {parser.prog} --workload {workloads.names()[0]} --help"
+        return f"{options}\n\nkeys of a config: {known.prog} --workload {workloads.names()[0]} --help"
     workload = workloads.find(args.workload)
     args.words = []
     values = _leaves(cli.fresh_config(args, workload))
@@ -106,7 +107,7 @@ def _help(parser: Parser, args: argparse.Namespace) -> str:
     if args.keys is not None:
         return told
     source = args.config or cli.config_file(args.workload)
-    return f"{options}\n\nkeys, as {_relative(source)} sets them; key=value changes one:\n\n{told}"
+    return f"{options}\n\nkeys, with the values of {_relative(source)}; key=value changes:\n\n{told}"
 
 
 def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:

@@ -4,6 +4,7 @@
     python pipelines/benchmark.py --workload bep --compare data.loader=stream
     python pipelines/benchmark.py --workload crypto --name mine/BTCUSDT
     python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50
+    python pipelines/benchmark.py --workload lmol --profile trace.json
     accelerate launch --mixed_precision bf16 \\
         pipelines/benchmark.py --workload cvrp
 
@@ -27,7 +28,7 @@ from common.config import build
 from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
-from pipelines.engine.workload import Workload
+from pipelines.engine.workload import Task, Workload
 from pipelines.report.tables import shown
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     config = cli.decided(lambda: timed_config(args, workload, run))
     import torch
 
-    from pipelines.doctor import throughput
+    from pipelines.doctor import profile, throughput
     from pipelines.engine.training import make_accelerator
 
     with throughput.temporary_run(run.workload) as run:
@@ -46,13 +47,20 @@ def main() -> None:
         folder, _ = cli.prepare_first(args, workload, config)
         config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
-        def measured(config: BaseConfig) -> dict[str, Any]:
+        def prepared_task(config: BaseConfig) -> Task:
             hardware.apply(config.hardware, accelerator.device, accelerator.print)
             torch.manual_seed(config.seed)
             task = workload.task(config, folder, accelerator.device)
             hardware.apply_to(task.model, config.hardware)
-            return throughput.measure(task, config, accelerator, run, args.steps)
+            return task
 
+        def measured(config: BaseConfig) -> dict[str, Any]:
+            return throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
+
+        if args.profile:
+            print(profile.traced(prepared_task(config), config, accelerator, run, args.profile))
+            print(f"trace: {args.profile}, to be opened in https://ui.perfetto.dev", flush=True)
+            return
         result = measured(config)
         if args.compare:
             other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))

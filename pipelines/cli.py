@@ -86,6 +86,12 @@ def decided(decide: Callable[[], Config]) -> Config:
     return ranks.on_main(decide)
 
 
+def announce(line: str) -> None:
+    """Print the first line of a command that goes on to import torch, which takes seconds."""
+    if ranks.is_main():
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
     """Hold the run within the block, which trains it; yield the config to train with.
@@ -181,10 +187,12 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 
 def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
-    section = config.data.model_dump(mode="json", exclude={"loader"})  # how data are loaded does not decide them
-    folder = prepared.folder_of(workloads.name_of(name), section, config.data.layout)
+    folder = prepared.folder_for(workloads.name_of(name), config.data)
     return folder, prepared.prepare(
-        folder, section, lambda temporary: workload.prepare(config, temporary), config.data.inputs
+        folder,
+        prepared.section_of(config.data),
+        lambda temporary: workload.prepare(config, temporary),
+        config.data.inputs,
     )
 
 

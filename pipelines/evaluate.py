@@ -25,9 +25,11 @@ def main() -> None:
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
+    cli.announce(f"evaluating {run.folder}")
+    from pipelines.engine import trackers
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
-    from pipelines.report import page
+    from pipelines.report import page, plots
     from pipelines.report.tables import as_text
 
     accelerator = make_accelerator(config, run)
@@ -43,7 +45,10 @@ def main() -> None:
         for evaluation in evaluations:
             if evaluation.member is None:
                 print(as_text(evaluation))
-        page.write(run, known, workload.report(config, models, known, run))
+        with plots.collected(bool(config.tracking.log_with)) as pictures:
+            page.write(run, known, workload.report(config, models, known, run))
+        tables = {each.split: each.table for each in evaluations if each.table and each.member is None}
+        trackers.show(accelerator, config, run, tables, pictures)
         print(f"report: {run.report}")
 
     ranks.on_main(report)

@@ -36,6 +36,7 @@ def main() -> None:
 
 def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseConfig) -> None:
     """Train the run, or the members of a run of many models."""
+    cli.announce(f"training {run.workload} into {run.folder}")
     if workload.expand:
         fanout.start_server()  # its imports run beside those below
     from pipelines.engine import training
@@ -43,6 +44,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     accelerator = training.make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)
     evaluate = f"next: accelerate launch pipelines/evaluate.py --workload {args.workload} --name {run.name}"
+    evaluate += f"\n      which writes {run.report}"
 
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))

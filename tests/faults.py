@@ -60,6 +60,7 @@ class Faults:
         if len(self.changes) != self.number:
             return
         before()
+        print(f"disturbed: {self.changes[-1]}", file=sys.stderr, flush=True)  # threads do not always take turns alike
         if self.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         number = getattr(errno, self.kind)

@@ -20,6 +20,7 @@ OPTIONAL = {
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",
     "rl4co": "a peer that training is compared with, in an environment of its own",
     "lightning": "comes with rl4co",
+    "trackio": "named by tracking.log_with, which says so when it is missing; the gate has it from tests/trackers.txt",
     "_typeshed": "names of types alone, known to type checkers",
 }
 NOT_IMPORTED = {
@@ -28,7 +29,6 @@ NOT_IMPORTED = {
     "pytest-xdist": "a plugin of pytest: -n 2",
     "types-psutil": "read by mypy",
     "types-pyyaml": "read by mypy",
-    "tensorboard": "started by Accelerate where tracking.log_with names it",
 }
 
 

@@ -37,7 +37,7 @@ class Vocabulary:
 
     def __init__(self, file):
         """Read an open binary file; a ValueError says in one line why the file is refused."""
-        self.bytes, self.crc = begin(file, b"TTV1", 24, "vocabulary")
+        self.bytes, self.crc, _ = begin(file, b"TTV1", "vocabulary")
         self.size, num_merges, num_bytes = struct.unpack("<HHI", file.read(8))
         _, least, largest, multiple = LIMITS[0]
         if not least <= self.size <= largest or self.size % multiple:
@@ -134,8 +134,17 @@ class Story:
     def __init__(self, model_path, vocabulary_path):
         """Read both files; a ValueError says why one is refused, or that they do not belong together."""
         gc.collect()
-        with open(model_path, "rb") as file:
-            self.model = Model(file)
+        self._file = open(model_path, "rb")  # noqa: SIM115 the memory is read from it, row by row
+        try:
+            self._read(vocabulary_path)
+        except (ValueError, OSError, MemoryError):
+            self.close()
+            raise
+        if not self.model.memory:
+            self.close()
+
+    def _read(self, vocabulary_path):
+        self.model = Model(self._file)
         gc.collect()
         with open(vocabulary_path, "rb") as file:
             self.vocabulary = Vocabulary(file)
@@ -146,6 +155,10 @@ class Story:
         ):
             raise ValueError("the vocabulary file belongs to another model; copy both files of one export")
         gc.collect()
+
+    def close(self):
+        """Close the model file; a model with a memory gives no more tokens after that."""
+        self._file.close()
 
     def encode(self, text):
         """The tokens of bytes."""
@@ -165,6 +178,7 @@ def tell(model_path, vocabulary_path, prompt="", max_tokens=100, temperature=0, 
     for token in story.tokens(story.encode(beginning), max_tokens, temperature, top_k, seed):
         pending = _print(pending + story.vocabulary.token(token))
         count += 1
+    story.close()
     print("?" * len(pending))
     print(f"({count} tokens, {_milliseconds() - start} ms)")
 

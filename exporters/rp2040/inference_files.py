@@ -33,6 +33,8 @@ LIMITS = (  # name, least, largest, multiple; in the order of the header
     ("hidden", 4, 1024, 4),
     ("context", 2, 256, 2),
 )
+HEADERS = {b"TTM1": {1: 40, 2: 48}, b"TTV1": {1: 24}}  # bytes, by the version
+MOST_TABLES, MOST_BITS = 4, 16
 SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_up", "post_up", "pre_down", "post_down")
 
 
@@ -107,16 +109,17 @@ class Layer:
         self.down.check(where + " down")
 
 
-def begin(file, magic, header, what):
-    """Check the first 16 bytes of a file and its CRC; return (bytes, CRC) with the file at its 17th byte."""
+def begin(file, magic, what):
+    """Check the first 16 bytes of a file and its CRC; return (bytes, CRC, version) with the file at its 17th byte."""
     start = file.read(16)
     if len(start) < 16 or start[:4] != magic:
         raise ValueError(f"this is not a {what} file: it does not start with {magic.decode()}")
     version, header_bytes, size, crc = struct.unpack("<HHII", start[4:])
-    if version != 1:
-        raise ValueError(f"the {what} file has version {version}; this reader knows version 1")
+    header = HEADERS[magic].get(version)
+    if not header:
+        raise ValueError(f"the {what} file has version {version}; this reader knows {sorted(HEADERS[magic])}")
     if header_bytes != header:
-        raise ValueError(f"the {what} file says its header has {header_bytes} bytes; version 1 has {header}")
+        raise ValueError(f"the {what} file says its header has {header_bytes} bytes; version {version} has {header}")
     buffer = bytearray(512)
     view = memoryview(buffer)
     length, found = 16, 0
@@ -133,7 +136,26 @@ def begin(file, magic, header, what):
     if found != crc:
         raise ValueError(f"the {what} file is damaged (its CRC-32 does not match); copy it again")
     file.seek(16)
-    return size, crc
+    return size, crc, version
+
+
+def table_bits(fields):
+    """The bits of each table's row numbers, from the 7 bytes of a header of version 2."""
+    tables = [bits for bits in fields[:MOST_TABLES] if bits]
+    if not tables or max(tables) > MOST_BITS or list(fields) != tables + [0] * (len(fields) - len(tables)):
+        raise ValueError(f"the model file's tables have {list(fields)} bits; allowed: up to {MOST_TABLES} of 1 to 16")
+    return tables
+
+
+def check_table(file, rows, width):
+    """Read a table's rows and refuse what does not belong there."""
+    record = bytearray(4 + width)
+    for _ in range(rows):
+        fill(file, record, 4 + width)
+        if record[1] or record[3] > 127:
+            raise ValueError("the model file's memory has a row with an unused byte or a multiplier above 32767")
+        if 0 in record[4:]:
+            raise ValueError("the model file's memory has a weight of -128; allowed: -127 to 127")
 
 
 def numbers(file, code, count):

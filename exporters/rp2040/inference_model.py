@@ -10,13 +10,14 @@ import struct
 from array import array
 
 if "." in __name__:  # in the repository; on a device the files lie side by side, in no package
-    from .inference_files import LIMITS, Layer, Matrix, begin, check_shift, numbers
+    from .inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, numbers, table_bits
 else:
-    from inference_files import LIMITS, Layer, Matrix, begin, check_shift, numbers
+    from inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, numbers, table_bits
 
 END = 0  # the token at the boundary of stories
 EXP_ENTRIES, GELU_ENTRIES = 704, 1024
 LARGEST_RESIDUAL, LARGEST_GELU = 1 << 22, 16383
+HASHED = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F, 0x165667B1)  # factors of a context's tokens, newest first
 
 
 class Model:
@@ -24,7 +25,7 @@ class Model:
 
     def __init__(self, file):
         """Read an open binary file; a ValueError says in one line why the file is refused."""
-        size, self.crc = begin(file, b"TTM1", 40, "model")
+        size, self.crc, version = begin(file, b"TTM1", "model")
         sizes = struct.unpack("<6H", file.read(12))
         for i, (name, least, largest, multiple) in enumerate(LIMITS):
             if not least <= sizes[i] <= largest or sizes[i] % multiple:
@@ -34,7 +35,16 @@ class Model:
         self.vocabulary, self.width, self.layers, self.heads, self.hidden, self.context = sizes
         if self.width % self.heads:
             raise ValueError(f"the model file's width {self.width} is not a multiple of its heads {self.heads}")
-        needed = model_bytes(*sizes)
+        if version == 2:
+            file.seek(40)
+            self.post_memory = file.read(1)[0]
+            check_shift("post_memory", self.post_memory)
+            self._bits = table_bits(file.read(7))
+            file.seek(28)
+        else:
+            self.post_memory, self._bits = 0, []
+        self.memory = [1 << bits for bits in self._bits]
+        needed = model_bytes(*sizes, self.memory)
         if size != needed:
             raise ValueError(f"the model file has {size} bytes, but its sizes need {needed}")
         self.pre_logits, self.post_logits, self.post_embedding, unused = file.read(4)
@@ -44,6 +54,8 @@ class Model:
         check_shift("post_logits", self.post_logits)
         check_shift("post_embedding", self.post_embedding)
         self.vocabulary_bytes, self.vocabulary_crc = struct.unpack("<II", file.read(8))
+        if version == 2:
+            file.seek(48)
 
         self.exp = numbers(file, "H", EXP_ENTRIES)
         if self.exp[0] != 32768 or max(self.exp) > 32768:
@@ -61,6 +73,13 @@ class Model:
         self.embedding.read_bias(file)
         self.embedding.read_weights(file)
         self.embedding.check("embedding", self.width, self.pre_logits)
+        for rows in self.memory:
+            check_table(file, rows, self.width)
+
+        # The memory stays in the file, of which each token reads a row for each table.
+        self._file, self._tables = file, size - sum(self.memory) * (4 + self.width)
+        self._record = bytearray(4 + self.width)
+        self._recent = array("H", bytes(2 * len(self.memory) + 2))
 
         # All memory that a story needs is allocated here, so that a device cannot run out of it during one.
         cached = bytes(self.layers * self.context * self.width)
@@ -116,6 +135,8 @@ class Model:
         first = (token >> 1) * 2 * width + (token & 1)
         for j in range(width):
             x[j] = ((weights[first + 2 * j] - 128) * multiplier + (1 << post - 1)) >> post
+        if self.memory:
+            self._remember(token, position)
         for number in range(self.layers):
             layer = self.blocks[number]
             shifts = layer.shifts
@@ -138,6 +159,26 @@ class Model:
                     h[i] = gate * 8 if gate < 2047 else 16376
             layer.down.times(h, y)
             _add(x, y, layer.down.multiplier, shifts[8], shifts[9])
+
+    def _remember(self, token, position):
+        """Add the rows of the contexts that end at this token to `_x`."""
+        x, recent, record, width, post = self._x, self._recent, self._record, self.width, self.post_memory
+        for i in range(len(recent) - 1, 0, -1):
+            recent[i] = recent[i - 1] if position else 0
+        recent[0] = token
+        half, place = 1 << post - 1, self._tables
+        code = token * HASHED[0]
+        for number, bits in enumerate(self._bits):
+            code = (code + recent[number + 1] * HASHED[number + 1]) & 0xFFFFFFFF
+            self._file.seek(place + (code >> 32 - bits) * (4 + width))
+            fill(self._file, record, 4 + width)
+            if record[0] == code & 255:
+                multiplier = record[2] | record[3] << 8
+                for j in range(width):
+                    x[j] += ((record[4 + j] - 128) * multiplier + half) >> post
+            place += (4 + width) << bits
+        for j in range(width):
+            x[j] = max(min(x[j], LARGEST_RESIDUAL), -LARGEST_RESIDUAL)
 
     def _attend(self, number, position):
         """Turn the sums of queries, keys and values in `_y` into the attention's output in `_a`."""
@@ -265,12 +306,13 @@ class Model:
         return least, ties
 
 
-def model_bytes(vocabulary, width, layers, heads, hidden, context):
-    """Bytes of a model file of these sizes."""
+def model_bytes(vocabulary, width, layers, heads, hidden, context, memory=()):
+    """Bytes of a model file of these sizes; `memory` has the rows of its tables."""
     rows = 5 * width + hidden
     weights = 4 * width * width + 2 * width * hidden
     layer = 12 + 6 * rows + 2 * heads * context + weights
-    return 40 + 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + layers * layer + vocabulary * (6 + width)
+    tables = 8 + sum(memory) * (4 + width) if memory else 0
+    return 40 + 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + layers * layer + vocabulary * (6 + width) + tables
 
 
 def _norm(x, n):

@@ -10,10 +10,10 @@ import numpy as np
 
 from exporters.rp2040 import inference_files
 from exporters.rp2040.inference import LARGEST_MERGES, LARGEST_TEXT, UNKNOWN, Vocabulary
-from exporters.rp2040.inference_files import LIMITS, SHIFTS
+from exporters.rp2040.inference_files import HEADERS, LIMITS, SHIFTS
 from exporters.rp2040.inference_model import END, Model
 from models.integer_arithmetic import EXP, GELU, Matrix
-from models.integer_transformer import IntegerTransformer, Layer
+from models.integer_transformer import IntegerTransformer, Layer, Table
 from models.tiny_transformer import PIECES, SPECIAL_TOKENS, TinyTransformerConfig
 
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
@@ -46,6 +46,9 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     fields = struct.pack("<6H", *sizes)
     fields += _stored("u1", [model.pre_logits, model.post_logits, model.post_embedding, 0], "shifts")
     fields += struct.pack("<I", len(vocabulary)) + vocabulary[12:16]
+    if model.memory:
+        bits = [rows.bit_length() - 1 for rows in config.memory]
+        fields += _stored("u1", [model.post_memory, *bits, *[0] * (7 - len(bits))], "memory")
     parts = [fields, _stored("<u2", EXP, "exp"), _stored("<i2", GELU, "gelu")]
     for layer in model.layers:
         matrices = (layer.qkv, layer.out, layer.up, layer.down)
@@ -58,7 +61,25 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     embedding = model.embedding
     parts += [_stored("<u2", embedding.multiplier, "multiplier"), _stored("<i4", embedding.bias, "bias")]
     parts += [_interleaved(embedding.weights)]
-    return _with_start(b"TTM1", 40, b"".join(parts))
+    parts += [_records(table) for table in model.memory]
+    return _with_start(b"TTM1", 2 if model.memory else 1, b"".join(parts))
+
+
+def _records(table: Table) -> bytes:
+    """The rows of a table: fingerprint, 0, multiplier, weights with 128 added."""
+    rows, width = table.weights.shape
+    records = np.zeros((rows, 4 + width), np.uint8)
+    columns = {"fingerprint": ("u1", slice(0, 1)), "multiplier": ("<u2", slice(2, 4))}
+    for name, (kind, place) in columns.items():
+        records[:, place] = np.frombuffer(_stored(kind, getattr(table, name), name), np.uint8).reshape(rows, -1)
+    records[:, 4:] = np.frombuffer(_stored("u1", table.weights + 128, "memory"), np.uint8).reshape(rows, width)
+    return records.tobytes()
+
+
+def _table(data: bytes, width: int) -> Table:
+    """The table that `_records` stored."""
+    records = np.frombuffer(data, np.uint8).reshape(-1, 4 + width).astype(np.int64)
+    return Table(records[:, 4:] - 128, records[:, 2] + 256 * records[:, 3], records[:, 0])
 
 
 def read_model(data: bytes) -> IntegerTransformer:
@@ -67,7 +88,14 @@ def read_model(data: bytes) -> IntegerTransformer:
     # An IntegerTransformer has no tables of its own, so a file with others cannot become one.
     if not (np.array_equal(stored.exp, EXP) and np.array_equal(stored.gelu, GELU)):
         raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
-    config = TinyTransformerConfig(**{name: getattr(stored, name) for name, *_ in LIMITS})
+    sizes = {name: getattr(stored, name) for name, *_ in LIMITS}
+    config = TinyTransformerConfig(**sizes, memory=tuple(stored.memory))
+    memory: list[Table] = []
+    end = len(data)
+    for rows in reversed(config.memory):  # they are the end of the file
+        start = end - rows * (4 + config.width)
+        memory.insert(0, _table(data[start:end], config.width))
+        end = start
     layers = tuple(
         Layer(
             qkv=_matrix(block.qkv),
@@ -79,9 +107,8 @@ def read_model(data: bytes) -> IntegerTransformer:
         )
         for block in stored.blocks
     )
-    return IntegerTransformer(
-        config, layers, _matrix(stored.embedding), stored.pre_logits, stored.post_logits, stored.post_embedding
-    )
+    shifts = stored.pre_logits, stored.post_logits, stored.post_embedding
+    return IntegerTransformer(config, layers, _matrix(stored.embedding), *shifts, tuple(memory), stored.post_memory)
 
 
 def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
@@ -130,7 +157,7 @@ def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
     parts = [struct.pack("<HHI", size, len(merges), starts[-1])]
     parts += [_stored("<u2", values, what) for what, values in arrays.items()]
     body = b"".join([*parts, *texts])
-    return _with_start(b"TTV1", 24, body + bytes(-len(body) % 4))
+    return _with_start(b"TTV1", 1, body + bytes(-len(body) % 4))
 
 
 def read_vocabulary(data: bytes) -> Vocabulary:
@@ -192,6 +219,6 @@ def _matrix(stored: inference_files.Matrix) -> Matrix:
     return Matrix(weights, np.array(stored.bias, np.int64), np.array(stored.multiplier, np.int64))
 
 
-def _with_start(magic: bytes, header: int, body: bytes) -> bytes:
+def _with_start(magic: bytes, version: int, body: bytes) -> bytes:
     """A whole file: magic, version, bytes of the header and of the file, CRC-32, then `body`."""
-    return magic + struct.pack("<HHII", 1, header, 16 + len(body), crc32(body)) + body
+    return magic + struct.pack("<HHII", version, HEADERS[magic][version], 16 + len(body), crc32(body)) + body

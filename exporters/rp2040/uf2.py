@@ -1,4 +1,4 @@
-"""Joins and splits UF2 files, which a Pico in USB boot mode accepts as a copied file: runtime, model and vocabulary.
+"""Joins and splits UF2 files, which a Pico in USB boot mode takes: runtime, settings, model and vocabulary.
 
 https://github.com/microsoft/uf2 defines the blocks. The image has no holes: the boot ROM counts blocks to know when to
 erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
@@ -7,21 +7,24 @@ erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
 import struct
 
 FLASH = 0x10000000
-MODEL_OFFSET = 0x10000  # offset of the model in flash; the runtime lies before it
-FLASH_BYTES = 2 * 1024 * 1024
+MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie before it
 PAGE, BLOCK = 256, 512
+SETTINGS_OFFSET = MODEL_OFFSET - PAGE
+FLASH_BYTES = 2 * 1024 * 1024
 FAMILY = 0xE48BFF56  # RP2040
 MAGIC = (0x0A324655, 0x9E5D5157)
 MAGIC_END = 0x0AB16F30
 HAS_FAMILY = 0x2000
 
 
-def join(runtime: bytes, model: bytes, vocabulary: bytes) -> bytes:
-    """The UF2 file of three files; ValueError if they do not fit flash or the chip would not boot the runtime."""
+def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes) -> bytes:
+    """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime."""
     _check_boot(runtime)
-    if len(runtime) > MODEL_OFFSET:
-        raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {MODEL_OFFSET:,} for it")
-    image = _padded(runtime, MODEL_OFFSET) + _padded(model, PAGE) + _padded(vocabulary, PAGE)
+    if len(runtime) > SETTINGS_OFFSET:
+        raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")
+    if len(settings) != PAGE:
+        raise ValueError(f"the settings have {len(settings)} bytes, not {PAGE}")
+    image = _padded(runtime, SETTINGS_OFFSET) + settings + _padded(model, PAGE) + _padded(vocabulary, PAGE)
     if len(image) > FLASH_BYTES:
         raise ValueError(
             f"runtime, model and vocabulary need {len(image):,} bytes of flash; the Pico has {FLASH_BYTES:,}"
@@ -35,8 +38,8 @@ def join(runtime: bytes, model: bytes, vocabulary: bytes) -> bytes:
     )
 
 
-def split(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """(runtime with the zeros behind it, model, vocabulary) of a UF2 file.
+def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """(runtime with the zeros behind it, settings, model, vocabulary) of a UF2 file.
 
     Raises ValueError, in one line, for a file that `join` could not have written. Of model and vocabulary it checks
     only their magic and their size.
@@ -57,12 +60,12 @@ def split(data: bytes) -> tuple[bytes, bytes, bytes]:
         pages.append(block[32 : 32 + PAGE])
     image = b"".join(pages)
     _check_boot(image)
-    runtime = image[:MODEL_OFFSET]
+    runtime, settings = image[:SETTINGS_OFFSET], image[SETTINGS_OFFSET:MODEL_OFFSET]
     model, behind = _first_file(image[MODEL_OFFSET:], b"TTM1", "model")
     vocabulary, behind = _first_file(behind, b"TTV1", "vocabulary")
     if behind:
         raise ValueError(f"the UF2 file goes on for {len(behind)} bytes after the vocabulary; copy it again")
-    return runtime, model, vocabulary
+    return runtime, settings, model, vocabulary
 
 
 def boot_sum(stage: bytes) -> int:

@@ -242,9 +242,8 @@ def _work(job: Job, member: str, device: str) -> None:
         accelerator = make_accelerator(config, run)
         facts = {"folder": str(job.folder)}
         with run.held():
-            progress = train(workload, config, job.folder, facts, run, accelerator, job.resume)
-        outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
-        outcome |= {"best_step": progress.best_step, "step": progress.step, "models": digests(run.best.parent)}
+            train(workload, config, job.folder, facts, run, accelerator, job.resume)
+        outcome = run.outcome() or outcome
     except UserError as error:
         outcome, status = {"state": "failed", "reason": str(error)}, 2
     except Stopped as stop:

@@ -1,8 +1,10 @@
 """Progress of training as the user sees it, and the records behind it."""
 
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from accelerate import Accelerator
@@ -13,19 +15,19 @@ from common.gpu import figures, read_gpu
 from pipelines.engine import ranks
 from pipelines.engine.run import Run
 
-WEIGHT = 0.9  # of the past in the running mean of the loss
+WIDTH = 80  # columns of a line
 
 
 class Monitor:
     """Counts time and examples between records, writes each record, and shows it to the user.
 
-    On a terminal a progress bar; otherwise one plain line per record. Only the main process shows and writes.
+    On a terminal a progress bar; otherwise one plain line per record, with as many of its figures as the line holds.
+    Only the main process shows and writes.
     """
 
     def __init__(self, accelerator: Accelerator, run: Run, steps: int, gpu_log_interval: int):
         self.accelerator, self.run, self.steps, self.gpu_log_interval = accelerator, run, steps, gpu_log_interval
         self.bar: tqdm | None = None
-        self.running_loss: float | None = None
         self.gpu: dict[str, float] = {}
         self.began = self.interval_began = time.perf_counter()
         self.first_step = 0
@@ -36,8 +38,10 @@ class Monitor:
         """Start timing; training goes on from `step`."""
         self.first_step = step
         self.began = self.interval_began = time.perf_counter()
+        self.say(f"each line has means since the line before; all figures are in\n{self.run.metrics_file}")
         if self.accelerator.is_main_process and sys.stderr.isatty():
-            self.bar = tqdm(total=self.steps, initial=step, unit="step", dynamic_ncols=True)
+            form = "{n_fmt}/{total_fmt} {bar:10} {remaining} left  {desc}"
+            self.bar = tqdm(total=self.steps, initial=step, bar_format=form, ncols=_columns())
 
     def count(self, step: int, examples: int, waited: float) -> None:
         """Count an update of `examples`, of which `waited` seconds were spent waiting for data."""
@@ -53,9 +57,6 @@ class Monitor:
         """Record the means since the last record."""
         now = time.perf_counter()
         elapsed = max(now - self.interval_began, 1e-9)
-        loss = values["train/loss"]
-        past = self.running_loss
-        self.running_loss = loss if past is None else WEIGHT * past + (1 - WEIGHT) * loss
         entry = {
             "step": step,
             "time": round(time.time(), 3),
@@ -69,26 +70,25 @@ class Monitor:
             torch.cuda.reset_peak_memory_stats()
         self.interval_began, self.examples, self.waited = now, 0, 0.0
         self._keep(entry)
-        shown = {"loss": f"{loss:.4g}", "mean": f"{self.running_loss:.4g}"}
-        shown |= {k.removeprefix("train/"): f"{v:.4g}" for k, v in values.items() if k.startswith("train/")}
-        shown |= {"examples/s": f"{entry['examples_per_s']:.0f}"}
+        figures = [f"{k.removeprefix('train/')} {v:.4g}" for k, v in values.items() if k.startswith("train/")]
+        own = [figure for figure in figures if not figure.startswith("grad_norm")]
+        own.append(f"{entry['examples_per_s']:.0f} examples/s")
         if entry["data_wait"] >= 0.01:
-            shown["waiting for data"] = f"{entry['data_wait']:.0%}"
-        shown |= {k.removeprefix("gpu/"): f"{v:.3g}" for k, v in entry.items() if k.startswith("gpu/")}
+            own.append(f"waiting for data {entry['data_wait']:.0%}")
+        own += [f"{k.removeprefix('gpu/')} {v:.3g}" for k, v in entry.items() if k.startswith("gpu/")]
+        own += [figure for figure in figures if figure not in own]
         if self.bar is not None:
-            self.bar.set_postfix(shown)
+            bar = 2 * len(f"{self.steps}/") + 26  # columns before the figures
+            self.bar.set_description_str(fitted(own, _columns() - bar))
         else:
             left = (self.steps - step) * (now - self.began) / max(step - self.first_step, 1)
-            self.say(
-                f"step {step}/{self.steps}  "
-                + "  ".join(f"{k} {v}" for k, v in shown.items())
-                + f"  left {clock(left)}"
-            )
+            self.say(fitted([f"step {step}/{self.steps}", f"{clock(left)} left", *own]))
 
     def validated(self, step: int, values: Mapping[str, float], note: str = "") -> None:
         """Record a validation."""
         self._keep({"step": step, "time": round(time.time(), 3), **values})
-        self.say(f"step {step}/{self.steps}  " + "  ".join(f"{k} {v:.5g}" for k, v in values.items()) + note)
+        line = f"step {step}/{self.steps}  " + "  ".join(f"{k} {v:.5g}" for k, v in values.items()) + note
+        self.say("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=" " * 6)))
         # Validation is not training: it must not lower the next interval's examples/s.
         self.interval_began = time.perf_counter()
         self.examples, self.waited = 0, 0.0
@@ -109,3 +109,17 @@ class Monitor:
     def _keep(self, entry: Mapping[str, float]) -> None:
         ranks.on_main(lambda: self.run.record(entry))
         self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
+
+
+def _columns() -> int:
+    return min(WIDTH, shutil.get_terminal_size().columns)
+
+
+def fitted(parts: Sequence[str], width: int = WIDTH) -> str:
+    """Return as many of the first parts as `width` columns hold, two spaces apart."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + 2 + len(part) > width:
+            break
+        line += f"  {part}"
+    return line

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from common import config as configs
 from common.arguments import nearest
 from common.errors import UserError
-from common.files import append_json_line, read_json_lines, tidy, write_json, write_text
+from common.files import append_json_line, explained, read_json_lines, tidy, write_json, write_text
 from common.lock import held
 from common.provenance import provenance
 from pipelines.engine.config import BaseConfig
@@ -45,14 +45,19 @@ class Run:
         self.evaluations = self.folder / "evaluations"
         self.report = self.folder / "report.html"
         self.outcome_file = self.folder / "outcome.json"
+        self.verdict_file = self.folder / "verdict.txt"
 
     def member(self, name: str) -> "Run":
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}")
 
     def outcome(self) -> dict[str, Any] | None:
-        """Return how the training of a member ended, with "state" done, failed or stopped; None if it has not."""
+        """Return how training ended, with "state" done, or of a member failed or stopped; None if it has not."""
         return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
+
+    def verdict(self) -> str:
+        """Return the heading of the report, which is its answer; empty before an evaluation."""
+        return self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
 
     def started(self) -> bool:
         """Return whether this run was begun."""
@@ -100,7 +105,9 @@ class Run:
         return configs.load(self.config_file, cls, words)
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
-        """Write the config and the provenance."""
+        """Write the config and the provenance; how an earlier start ended counts no more."""
+        with explained(self.outcome_file):
+            self.outcome_file.unlink(missing_ok=True)
         self.keep_config(config)
         path, earlier = self.provenance_file, []
         if path.exists():  # a resumed run keeps what is known of its earlier starts

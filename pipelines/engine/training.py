@@ -1,6 +1,5 @@
 """Training one model from a prepared data folder, the same for a run and for each member of one."""
 
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 
 from common import hardware
-from common.config import leaves
-from common.errors import UserError
-from pipelines.engine import ranks
-from pipelines.engine.config import TRACKERS, BaseConfig
+from common.files import digests, write_json
+from pipelines.engine import ranks, trackers
+from pipelines.engine.config import BaseConfig
 from pipelines.engine.loop import Loop
 from pipelines.engine.run import Run
 from pipelines.engine.update import Progress
@@ -22,9 +20,7 @@ from pipelines.engine.workload import Workload
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
-    for tracker in config.tracking.log_with:
-        if importlib.util.find_spec(TRACKERS[tracker]) is None:
-            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
+    trackers.check(config, run)
     return Accelerator(
         log_with=list(config.tracking.log_with) or None,
         project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
@@ -51,10 +47,11 @@ def train(
 
     loop = Loop(task, config, accelerator, run, workload.metric)
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts))
-    if accelerator.log_with:
-        plain = leaves(config.model_dump(mode="json"))
-        flat = {key: value if isinstance(value, int | float | str) else str(value) for key, value in plain}
-        accelerator.init_trackers(f"{run.workload}-{run.name}", config=flat)
+    trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
+    outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+    outcome |= {"best_step": progress.best_step, "step": progress.step}
+    models = run.best.parent
+    ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(models)}))
     accelerator.end_training()
     return progress

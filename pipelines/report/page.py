@@ -34,7 +34,7 @@ def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
             _write(evaluation, run.evaluations)
         else:
             _write(evaluation, run.member(evaluation.member).evaluations)
-    known = {evaluation.split: evaluation for evaluation in _read_all(run.evaluations)} | own
+    known = {evaluation.split: evaluation for evaluation in kept(run.evaluations)} | own
     return [known[split] for split in sorted(known, key=lambda split: (split != "test", split))]
 
 
@@ -51,7 +51,7 @@ def _write(evaluation: Evaluation, folder: Path) -> None:
         write_text(folder / name, content)
 
 
-def _read_all(folder: Path) -> list[Evaluation]:
+def kept(folder: Path) -> list[Evaluation]:
     """The evaluations in a folder, without their rows per example; any other JSON is passed over."""
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -100,6 +100,8 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
         script_hash=f"sha256-{digest}",  # by which a browser knows this script from any other
     )
     write_text(run.report, page)
+    if verdict:
+        write_text(run.verdict_file, f"{verdict[0]}\n")
 
 
 def _made(provenance: Mapping[str, Any]) -> list[tuple[str, Any]]:

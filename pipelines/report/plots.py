@@ -7,12 +7,15 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import matplotlib
 import numpy as np
 from markupsafe import Markup
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -40,7 +43,26 @@ FIGURES = """
 {% endfor %}</div>
 """
 
+# Pictures of the page as arrays, where `collected` asks for them.
+_collected: ContextVar[dict[str, np.ndarray] | None] = ContextVar("_collected", default=None)
 _numbers = itertools.count()  # ids of all figures of a page must differ
+
+
+@contextmanager
+def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
+    """Yield a dict that takes every figure drawn within the block, if `wanted`: {number and label: (H, W, 3) uint8}."""
+    pictures: dict[str, np.ndarray] = {}
+    token = _collected.set(pictures if wanted else None)
+    try:
+        yield pictures
+    finally:
+        _collected.reset(token)
+
+
+def _raster(figure: Figure) -> np.ndarray:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
@@ -122,6 +144,9 @@ def svg(figure: Figure, label: str | None = None) -> Markup:
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
         figure.savefig(buffer, format="svg", bbox_inches="tight", pad_inches=0.02, metadata=NO_METADATA)
+    if (pictures := _collected.get()) is not None:
+        words = re.sub(r"[^\w.,;()-]+", " ", label)
+        pictures[f"{len(pictures):02} {words[:60]}"] = _raster(figure)
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])

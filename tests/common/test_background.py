@@ -19,13 +19,18 @@ def test_work_is_done_in_order_beside_the_caller():
         assert done == [1, 2]
 
 
-def test_an_error_is_raised_by_the_next_wait_even_if_more_may_be_left():
+def test_an_error_is_raised_by_the_next_wait_and_nothing_after_it_is_done():
+    done, go = [], threading.Event()
     with Background() as background:
+        background.start(go.wait)
         background.start(lambda: 1 / 0)
-        background.start(lambda: None)
+        background.start(lambda: done.append("queued"))
+        go.set()
         with pytest.raises(ZeroDivisionError):
             background.wait()
+        background.start(lambda: done.append("later"))
         background.wait()  # it is raised once
+    assert done == []
 
 
 def test_leaving_waits_for_all_work():

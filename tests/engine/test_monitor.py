@@ -1,6 +1,7 @@
 """Records, rates and lines while training, on a clock that the tests turn."""
 
 import io
+import re
 import sys
 from types import SimpleNamespace
 
@@ -25,7 +26,7 @@ class Watched:
             device=torch.device("cpu"),
             log=lambda values, step: self.tracked.append((step, values)),
         )
-        run = SimpleNamespace(record=lambda entry: self.records.append(dict(entry)))
+        run = SimpleNamespace(record=lambda entry: self.records.append(dict(entry)), metrics_file="metrics.jsonl")
         self.monitor = Monitor(accelerator, run, 100, gpu_log_interval)
 
     def train(self, steps, seconds_each=2.0, waited=0.0, loss=1.0):
@@ -37,9 +38,10 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch):
+def watched(monkeypatch, capsys):
     watched = Watched(monkeypatch)
     watched.monitor.start(0)
+    capsys.readouterr()  # what the figures are
     return watched
 
 
@@ -77,17 +79,32 @@ def test_trackers_get_what_is_recorded(watched):
 
 def test_without_a_terminal_each_record_is_a_line(watched, capsys):
     watched.train(range(1, 11), loss=3.0)
-    watched.monitor.log(20, {"train/loss": 2.0, "train/accuracy": 0.25})
+    watched.monitor.log(20, {"train/loss": 2.0, "train/grad_norm": 1.5, "train/accuracy": 0.25})
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "step 10/100  loss 3  mean 3  examples/s 32  left 3:00"
-    # Nine tenths of the mean are of the past. No example was counted since the last record.
-    assert second == "step 20/100  loss 2  mean 2.9  accuracy 0.25  examples/s 0  left 1:20"
+    assert first == "step 10/100  3:00 left  loss 3  32 examples/s"
+    # No example was counted since the last record.
+    assert second == "step 20/100  1:20 left  loss 2  accuracy 0.25  0 examples/s  grad_norm 1.5"
+
+
+def test_a_line_of_a_record_has_80_columns_and_a_validation_wraps(watched, capsys):
+    values = {f"train/a_figure_of_the_workload_{number}": 1 / 3 for number in range(4)}
+    watched.monitor.log(20, {"train/loss": 2.0, **values})
+    line = capsys.readouterr().err
+    assert len(line) <= 81
+    assert line.endswith("  a_figure_of_the_workload_0 0.3333\n")
+    watched.monitor.validated(20, {f"val/a_figure_of_the_workload_{number}": 1 / 3 for number in range(4)})
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 80
+    assert watched.records[0].keys() > values.keys()
 
 
 def test_time_left_counts_from_the_step_that_training_went_on_from(watched, capsys):
     watched.monitor.start(90)
     watched.train(range(91, 96))
-    assert capsys.readouterr().err.endswith("left 0:10\n")
+    assert capsys.readouterr().err.startswith(
+        "each line has means since the line before; all figures are in\nmetrics.jsonl\nstep 95/100  0:10 left  "
+    )
 
 
 @pytest.mark.parametrize(("waited", "said"), [(0.01, False), (0.02, True)])
@@ -139,7 +156,6 @@ def test_on_a_terminal_there_is_a_bar_with_lines_above_it(monkeypatch):
     watched.monitor.close()
     shown = terminal.getvalue()
     assert "50/100" in shown
-    assert "examples/s=32" in shown
-    assert "loss=0.5" in shown
+    assert "left  loss 0.5  32 examples/s" in shown
     assert "\ra line of its own\n" in shown
-    assert "left" not in shown  # the bar says it in its own way
+    assert max(len(line) for line in re.split("[\r\n]", shown)) <= 80

@@ -24,7 +24,9 @@ def test_a_name_that_is_no_folder_below_runs_is_refused(name):
 
 def test_a_run_that_was_never_begun_says_how_to_train_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"there is no run runs/toy/a; .*train.py --workload toy --name a$"):
+    with pytest.raises(
+        UserError, match=r"there is no run runs/toy/a, nor any other of toy\. .*train.py --workload toy --name a$"
+    ):
         Run("toy", "a").config(BaseConfig)
     run = Run("toy", "a/b")
     run.begin(BaseConfig(seed=3), 1, {})

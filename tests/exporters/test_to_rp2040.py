@@ -14,6 +14,7 @@ import torch
 from exporters import __main__ as exporters
 from exporters import to_rp2040
 from exporters.rp2040 import inference, layout, uf2
+from exporters.rp2040.settings import Settings
 from models import io
 from models.integer_transformer import quantize
 from models.routing.config import RoutingConfig
@@ -57,6 +58,7 @@ def test_the_command_writes_files_that_tell_the_reference_story(run, capsys, mon
     assert expected["text"] == model.tokenizer.decode(expected["prompt_tokens"] + expected["tokens"])
     story = inference.Story(out / "model_32p.bin", out / "vocab_32p.bin")
     assert list(story.tokens(story.encode(expected["prompt"].encode()), to_rp2040.NUM_TOKENS)) == expected["tokens"]
+    story.close()
     for source in SOURCES:
         assert (out / source.name).read_bytes() == source.read_bytes()
     assert capsys.readouterr().out.startswith(f"{out}: {manifest['num_parameters']:,} parameters")
@@ -82,6 +84,7 @@ def test_the_manifest_has_sums_sizes_and_errors(run):
     assert 0 < error["root_mean_square"] < error["largest"] < 0.2
     assert 0.4 < error["largest_weight_error"] < 0.55
     described = json.loads((out / "config_32p.json").read_text())
+    assert (described["version"], described["memory"]) == (1, [])
     assert (described["vocabulary"], described["context"]) == (32, 6)
     assert described["files"] == {"model": "model_32p.bin", "vocabulary": "vocab_32p.bin", "uf2": "story.uf2"}
 
@@ -102,7 +105,30 @@ def test_the_uf2_file_holds_runtime_model_and_vocabulary(run):
     out = run / "exports" / "rp2040"
     parts = uf2.split((out / "story.uf2").read_bytes())
     files = [(out / name).read_bytes() for name in ("model_32p.bin", "vocab_32p.bin")]
-    assert parts == (bootable().ljust(2**16, b"\0"), *files)
+    assert parts == (bootable().ljust(2**16 - 256, b"\0"), Settings().pack(), *files)
+
+
+def test_how_the_run_tells_its_stories_is_how_the_board_begins(run, capsys, monkeypatch):
+    (run / "config.yaml").write_text(
+        "evaluation:\n  temperature: 0.6\n  top_k: 12\n  sample_tokens: 90\n  prompts: [The cat, A dog]\n"
+    )
+    exporters.export("rp2040", run, "best", None)
+    _, page, *_ = uf2.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
+    assert page == Settings(0.6, 12, 90, "The cat").pack()
+    for content, said in (
+        ("evaluation:\n  temperature: 0.01\n", "evaluation.temperature=0.01 does not fit the board"),
+        ("evaluation: 3\n", "its `evaluation` is not that of a tinystories run"),
+        ("a: &a [1]\nb: *a\n", "config.yaml"),
+    ):
+        (run / "config.yaml").write_text(content)
+        assert said in refusal(capsys, monkeypatch, "rp2040", run)
+
+
+def test_a_model_with_a_memory_is_exported(run):
+    io.save(make(tokenizer=trained_tokenizer(32), memory=(16, 64)), run / "model" / "best")
+    exporters.export("rp2040", run, "best", None)
+    described = json.loads((run / "exports" / "rp2040" / "config_32p.json").read_text())
+    assert (described["version"], described["memory"]) == (2, [16, 64])
 
 
 def test_two_exports_are_equal(run, tmp_path):

@@ -17,6 +17,7 @@ from models import (
     comparator,
     io,
     llava_comparator,
+    pooled_experts,
     routing,
     tiny_transformer,
 )
@@ -52,6 +53,18 @@ MODELS = {
         },
     ),
     "legacy": (cnn_lstm, {"preset": "legacy", "features": ["a"], "lookback": 12}),
+    "pooled_experts": (
+        pooled_experts,
+        {
+            "features": ["log_return_1", "volatility_50"],
+            "lookback": 12,
+            "width": 8,
+            "rounds": 2,
+            "nodes": 5,
+            "coins": ["A", "B"],
+            "scalers": {"A": {"mean": [0.0, 1.0], "std": [1.0, 2.0]}},
+        },
+    ),
     "char_lstm": (char_lstm, {**char_lstm.PRESETS["default"], "width": 8, "embedding": 4, "vocabulary": "abc"}),
     "char_mixture": (
         char_mixture,

@@ -1,6 +1,5 @@
 """Networks over windows of candles, and the input that a saved one refuses."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from models import io
 from models.cnn_lstm import CNNLSTM, PRESETS, BatchNorm, CNNLSTMConfig
 
-STEP, START = 60_000, 1_700_000_040_000
+STEP = 60_000
 NAMES = ("spread", "momentum", "volume")
 
 
@@ -27,23 +26,10 @@ def model(preset="default", **changes):
     return made
 
 
-def table(rows=20):
-    generator = torch.Generator().manual_seed(1)
-    return {name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in NAMES}
-
-
-def times(rows=20):
-    return [START + STEP * row for row in range(rows)]
-
-
-def now(rows=20):
-    return START + STEP * rows + 17
-
-
 def test_legacy_has_689_923_parameters_with_15_features_and_default_has_fewer():
     counts = {
         preset: sum(
-            p.numel() for p in CNNLSTM(CNNLSTMConfig(preset, tuple(map(str, range(15))), lookback=60)).parameters()
+            p.numel() for p in model(preset, features=tuple(map(str, range(15))), lookback=60, scalers={}).parameters()
         )
         for preset in PRESETS
     }
@@ -55,7 +41,7 @@ def test_legacy_has_689_923_parameters_with_15_features_and_default_has_fewer():
 def test_a_batch_of_one_trains(preset):
     made = model(preset).train()
     before = {name: value.clone() for name, value in made.named_buffers()}
-    logits = made(torch.randn(1, 8, 3))
+    logits = made(torch.randn(1, 8, 3))[:, 0]
     torch.nn.functional.cross_entropy(logits, torch.tensor([2])).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in made.parameters())
     # One value per channel has no variance: the running statistics of the head stay unchanged.
@@ -104,35 +90,13 @@ def test_a_saved_model_is_the_same(preset, tmp_path):
     assert torch.equal(loaded(**made.example()), made(**made.example()))
 
 
-def test_predict_scales_and_takes_every_window():
-    made, columns = model(), table()
-    scaled = (torch.stack(list(columns.values()), 1) - torch.tensor([1.0, -2.0, 0.5])) / torch.tensor([2.0, 0.5, 1.0])
-    windows = torch.stack([scaled[end - 7 : end + 1] for end in range(7, 20)]).float()
-    with torch.no_grad():
-        expected = made(windows).softmax(-1)
-    torch.testing.assert_close(made.predict(columns, times(), now=now()), expected)
-
-
-def test_predict_refuses_what_it_was_not_trained_on():
-    made, columns, full = model(), table(), times()
-
-    def refused(message, columns=columns, times=full, **words):
-        with pytest.raises(ValueError, match=message):
-            made.predict(columns, times, **{"now": now(), **words})
-
-    refused("missing: volume", {name: columns[name] for name in NAMES[:2]})
-    refused("unknown: price", {**columns, "price": columns["spread"]})
-    refused("column 0 is momentum, not spread", {name: columns[name] for name in ("momentum", "spread", "volume")})
-    refused(f"gap: the candle after {full[4]} ms is {full[5] + STEP} ms", times=full[:5] + [t + STEP for t in full[5:]])
-    refused("gap", times=[*full[:5], full[4], *full[6:]])  # a row twice
-    refused("is stale", now=now() + STEP)
-    refused("is stale", now=None)  # 2023 is long ago by this computer's clock
-    refused("has not closed yet", now=full[-1] + STEP - 1)
-    refused("a window has 8 candles, but there are only 7", table(7), full[:7])
-    refused("20 numbers", times=full[1:])
-    refused("does not know the coin 'BUSDT'", coin="BUSDT")
-    columns["volume"][3] = math.nan
-    refused(f"volume is not finite at {full[3]} ms")
+def test_windows_that_follow_each_other_have_the_logits_of_each_by_itself():
+    made, rows = model(coins=("AUSDT", "BUSDT")), torch.randn(2, 12, 3)
+    together = made(rows, torch.tensor([0, 1]))
+    assert together.shape == (2, 5, 3)
+    for start in range(5):
+        alone = made(rows[:, start : start + 8], torch.tensor([0, 1]))
+        torch.testing.assert_close(together[:, start : start + 1], alone)
 
 
 def test_invalid_configs_are_refused():

@@ -86,6 +86,7 @@ HUGE = 10**12
         ("tiny_transformer", {"context": 10**9}),
         ("tiny_transformer", {"heads": 10**6, "width": 10**6, "context": 10**5}),
         ("tiny_transformer", {"heads": 0}),
+        ("tiny_transformer", {"memory": [2**16] * 4, "width": 4096}),
         ("siamese", {"layers": HUGE}),
         ("siamese", {"references": HUGE}),
         ("cross", {"size": 10**9}),

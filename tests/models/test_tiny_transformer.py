@@ -45,7 +45,8 @@ def test_presets_have_the_parameters_that_their_sizes_say_and_fit_the_chip(prese
     v, d, f = config.vocabulary, config.width, config.hidden
     block = 4 * d * d + 2 * d * f + 5 * d + f + config.heads * config.context
     counted = sum(p.numel() for p in TinyTransformer(config).parameters())
-    assert counted == v * d + v + config.layers * block
+    memory = len(config.memory) * (v * d + 1)  # what follows, and a prior; the rows are no parameters
+    assert counted == v * d + v + config.layers * block + memory
     rp2040.check(config)
 
 

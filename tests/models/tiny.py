@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -12,14 +13,17 @@ SIZES = {"vocabulary": 32, "width": 8, "layers": 2, "heads": 4, "hidden": 16, "c
 SENTENCES = ["The cat sat on the mat.", "The dog sat on the cat!", "A cat and a dog met 12 frogs."]
 
 
-def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: int) -> TinyTransformer:
-    """A model whose random weights give logits that are far apart, as a trained one's are."""
+def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: Any) -> TinyTransformer:
+    """A model whose random weights give logits that are far apart, as a trained one's are; its memory is full."""
     torch.manual_seed(seed)
     model = TinyTransformer(TinyTransformerConfig(**{**SIZES, **sizes}, tokenizer=tokenizer or {})).eval()
     with torch.no_grad():
         model.embedding.weight.mul_(3)
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
+    if model.memory is not None:
+        model.memory.count(np.arange(4000) * 7919 % model.config.vocabulary, np.arange(4000) // 50)
+        model.memory.refit()
     return model
 
 

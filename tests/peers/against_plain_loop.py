@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 BATCH = 256
+CONFIG = ROOT / "pipelines" / "configs" / "crypto_cnn_lstm.yaml"
 
 
 def main(coins: int, candles: int, epochs: int, words: list[str]) -> None:
@@ -27,7 +28,7 @@ def main(coins: int, candles: int, epochs: int, words: list[str]) -> None:
     training = [f"training.epochs={epochs}", f"training.batch_size={BATCH}", f"training.validation_steps={steps}"]
     with tempfile.TemporaryDirectory() as folder:
         _run(folder, [sys.executable, str(ROOT / "pipelines" / "prepare.py"), "--workload", "crypto", *words])
-        train = [sys.executable, str(ROOT / "pipelines" / "train.py"), "--workload", "crypto"]
+        train = [sys.executable, str(ROOT / "pipelines" / "train.py"), "--workload", "crypto", "--config", str(CONFIG)]
         seconds = {
             "one command": _run(folder, [*train, *words, *training]),
             "plain loop": _run(folder, [sys.executable, __file__, "plain", str(epochs), *words]),
@@ -47,7 +48,6 @@ def plain(epochs: int, words: list[str]) -> None:
     from torch.utils.data import DataLoader, Dataset
 
     from common import config as configs
-    from models.cnn_lstm import CNNLSTM
     from pipelines.workloads.crypto import Config, data, task
 
     class Windows(Dataset):
@@ -61,7 +61,7 @@ def plain(epochs: int, words: list[str]) -> None:
             end = self.ends[item]
             return self.features[end - self.lookback + 1 : end + 1], self.labels[end]
 
-    config = configs.load(ROOT / "pipelines" / "configs" / "crypto.yaml", Config, words)
+    config = configs.load(CONFIG, Config, words)
     folder = next(Path("data/crypto").iterdir())
     for symbol in data.symbols(config.data):
         coin = data.load(folder, symbol)
@@ -74,13 +74,13 @@ def plain(epochs: int, words: list[str]) -> None:
             )
             for part in ("train", "validation")
         }
-        model = CNNLSTM(task.model_config(config, [coin], 0))
+        model = task.untrained(config, [coin], 0)
         optimizer = torch.optim.AdamW(model.parameters(), lr=config.training.learning_rate)
         best, kept = float("inf"), None
         for _ in range(epochs):
             model.train()
             for windows, targets in loaders["train"]:
-                loss = F.cross_entropy(model(windows), targets)
+                loss = F.cross_entropy(model(windows)[:, 0], targets)
                 optimizer.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -88,7 +88,7 @@ def plain(epochs: int, words: list[str]) -> None:
             model.eval()
             with torch.no_grad():
                 nats = sum(
-                    float(F.cross_entropy(model(windows), targets, reduction="sum"))
+                    float(F.cross_entropy(model(windows)[:, 0], targets, reduction="sum"))
                     for windows, targets in loaders["validation"]
                 )
             if nats < best:

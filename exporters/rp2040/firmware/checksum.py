@@ -14,8 +14,8 @@ def main() -> None:
         sys.exit(f"{source}: the second stage of the boot is larger than 252 bytes")
     image[252:256] = crc32_mpeg2(bytes(image[:252])).to_bytes(4, "little")
     image += bytes(-len(image) % 256)
-    if len(image) > 64 * 1024:
-        sys.exit(f"{source}: {len(image)} bytes, but the model begins at 64 kB")
+    if len(image) > 64 * 1024 - 256:
+        sys.exit(f"{source}: {len(image)} bytes, but the settings begin 256 bytes before 64 kB")
     Path(target).write_bytes(image)
 
 

@@ -1,19 +1,54 @@
-/* The parts of an RP2040 that the firmware uses: clocks, UART0 on GPIO 0 and 1, a cycle counter. */
+/* The parts of an RP2040 that the firmware uses: clocks, UART0 on GPIO 0 and 1, the LED on GPIO 25, a cycle counter. */
 #ifndef CHIP_H
 #define CHIP_H
 
 #include <stdint.h>
 
+#define REGISTER(address) (*(volatile uint32_t *)(address))
+#define SET_BITS 0x2000u /* what is written at this distance sets bits, */
+#define CLEAR_BITS 0x3000u /* or clears them, at once */
+#define SET(address) REGISTER((address) + SET_BITS)
+#define CLEAR(address) REGISTER((address) + CLEAR_BITS)
+
+/* For code that tests run without a chip, with registers of their own. */
+#ifdef TT_FIRMWARE
+static inline uint32_t read_register(uint32_t address) {
+    return REGISTER(address);
+}
+
+static inline void write_register(uint32_t address, uint32_t value) {
+    REGISTER(address) = value;
+}
+#else
+uint32_t read_register(uint32_t address);
+void write_register(uint32_t address, uint32_t value);
+#endif
+
 #define CLOCK_HZ 125000000u
 #define STACK_PAINT 0x57acc0deu
+#define UART_INTERRUPT 20
 
 void chip_start(void);
 void halt(void);
 
 /* The next byte, or -1 if none has arrived. */
-int uart_poll(void);
-uint8_t uart_get(void);
-void uart_put(uint8_t byte);
+int uart_get(void);
+
+/* Returns 0 if there is no room for the byte now. */
+int uart_put(uint8_t byte);
+
+void led_on(void);
+void led_toggle(void);
+
+#ifdef TT_FIRMWARE
+static inline void interrupts_off(void) {
+    __asm__ volatile("cpsid i" ::: "memory");
+}
+
+static inline void interrupts_on(void) {
+    __asm__ volatile("cpsie i" ::: "memory");
+}
+#endif
 
 /* Counts down, 24 bits. */
 uint32_t cycle_counter(void);

@@ -74,6 +74,28 @@ TT_HOT static void embed(struct tt *t, uint32_t token) {
         t->x[i] = scale(weights[2 * i] - 128, multiplier, t->post_embedding);
 }
 
+/* Adds to t->x what the memory holds about the contexts that end with this token. */
+TT_HOT TT_APART static void remember(struct tt *t, uint32_t token) {
+    /* Not constant, so that it lies in SRAM. */
+    static uint32_t factor[1 + TT_MOST_TABLES] = {0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f, 0x165667b1};
+    uint32_t hash = token * factor[0], width = t->width, post = t->post_memory;
+    int32_t *x = t->x;
+    for (uint32_t i = 0; i < t->tables; i++) {
+        hash += t->recent[i] * factor[1 + i];
+        const uint8_t *row = t->table[i].rows + (hash >> t->table[i].shift) * (4 + width);
+        if (row[0] != (hash & 0xff))
+            continue;
+        int32_t multiplier = row[2] | row[3] << 8;
+        for (uint32_t j = 0; j < width; j++)
+            x[j] += scale(row[4 + j] - 128, multiplier, post);
+    }
+    for (uint32_t j = 0; j < width; j++)
+        x[j] = sat(x[j], LARGEST_RESIDUAL);
+    for (uint32_t i = t->tables - 1; i; i--)
+        t->recent[i] = t->recent[i - 1];
+    t->recent[0] = token;
+}
+
 /* In place: values[i] = sat(scale(values[i] >> pre, multiplier[i], post), most). */
 TT_HOT TT_APART static void rescale(int32_t *values, const uint16_t *multiplier, uint32_t count, uint32_t pre,
                                     uint32_t post, int32_t most) {
@@ -90,31 +112,36 @@ TT_HOT TT_APART static void keep(uint8_t *cache, const int32_t *values, uint32_t
             cache[i] = (uint8_t)(*values++ + 128);
 }
 
-/* Leaves queries, negated, in t->query and puts keys and values into the cache. */
-TT_HOT TT_APART static void split_qkv(struct tt *t, const struct tt_layer *layer) {
-    uint32_t width = t->width, d = t->head_width, stride = t->context * d, place = t->slot * d;
-    const uint8_t *shifts = layer->shifts;
-    const uint16_t *multiplier = layer->qkv.multiplier;
-    int32_t *q = t->sums, *k = q + width, *v = k + width, *query = t->query;
-    rescale(q, multiplier, width, shifts[0], shifts[1], 32767);
-    rescale(k, multiplier + width, width, shifts[0], shifts[2], 127);
-    rescale(v, multiplier + 2 * width, width, shifts[0], shifts[3], 127);
-    while (q != k)
-        *query++ = -*q++;
-    keep(layer->keys + place, k, width, d, stride);
-    keep(layer->values + place, v, width, d, stride);
+/* ---- Shares of a step: what one core or two do ---- */
+
+/* Sums of the rows, as queries, keys and values, in t->sums. */
+TT_HOT static int32_t share_qkv(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt_matrix *matrix = w->matrix;
+    uint32_t width = w->t->width;
+    tt_matvec(w->t->sums + from, matrix->weights + from * width, matrix->bias + from, w->x, to - from, width, w->total);
+    for (uint32_t part = 0; part < 3; part++) {
+        uint32_t start = part * width, end = start + width;
+        start = start < from ? from : start;
+        end = end > to ? to : end;
+        if (start < end)
+            rescale(w->t->sums + start, matrix->multiplier + start, end - start, w->shifts[0], w->shifts[1 + part],
+                    part ? 127 : 32767);
+    }
+    return 0;
 }
 
-/* Attention of the newest position. A score is kept as -1024 x itself, up to a constant, before its bits are rounded
- * off: u = -(sum of q (k + 128)) - 1024 bias, so the smallest u belongs to the largest score. With
+/* Attention of the newest position, by heads. A score is kept as -1024 x itself, up to a constant, before its bits are
+ * rounded off: u = -(sum of q (k + 128)) - 1024 bias, so the smallest u belongs to the largest score. With
  * N = sum of q k + 1024 bias = -(u + 128 sum of q), which is 1024 x the score before rounding,
  * max - score = max - (N >> 10) = (1024 max - N + 1023) >> 10 = (u + offset) >> 10.
  * The output goes to t->normed; returns its sum. */
-TT_HOT TT_APART static int32_t attend(struct tt *t, const struct tt_layer *layer) {
+TT_HOT static int32_t share_heads(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt *t = w->t;
     uint32_t d = t->head_width, context = t->context;
-    const int32_t *query = t->query, *distance = layer->distance + context - t->filled;
-    const uint8_t *keys = layer->keys, *values = layer->values;
-    int32_t *out = t->normed, *scores = t->sums + 3 * t->width;
+    const int32_t *query = t->query + from * d;
+    const int32_t *distance = w->layer->distance + from * context + context - t->filled;
+    const uint8_t *keys = w->layer->keys + from * context * d, *values = w->layer->values + from * context * d;
+    int32_t *out = t->normed + from * d, *scores = t->sums + 3 * t->width + (from ? context : 0);
     tt_scores *score = tt_scores_any;
     tt_gather *gather = tt_gather_any;
 #ifdef TT_FIRMWARE
@@ -129,7 +156,7 @@ TT_HOT TT_APART static int32_t attend(struct tt *t, const struct tt_layer *layer
     a.width = d;
     a.recent = t->slot + 1;
     a.old = t->filled - a.recent;
-    for (uint32_t head = 0; head < t->heads; head++) {
+    for (uint32_t head = from; head < to; head++) {
         a.query = query;
         score(&a, keys, distance, scores);
         uint32_t shift = 0;
@@ -151,13 +178,57 @@ TT_HOT TT_APART static int32_t attend(struct tt *t, const struct tt_layer *layer
     return total;
 }
 
-/* x += matrix times y, in the residual stream; `total` is the sum of y. */
-TT_HOT TT_APART static void add(struct tt *t, const struct tt_matrix *matrix, const int32_t *y, uint32_t columns,
-                                int32_t total, const uint8_t *shifts) {
+/* Rows of a matrix times w->x into t->query. They are added to the residual stream later, so that a share can be done
+ * anew. */
+TT_HOT static int32_t share_sums(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt_matrix *matrix = w->matrix;
+    tt_matvec(w->t->query + from, matrix->weights + from * w->columns, matrix->bias + from, w->x, to - from, w->columns,
+              w->total);
+    return 0;
+}
+
+/* Hidden units into t->sums; returns their sum. */
+TT_HOT static int32_t share_hidden(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt_matrix *matrix = w->matrix;
+    int32_t *out = w->t->sums + from;
+    uint32_t width = w->t->width;
+    tt_matvec(out, matrix->weights + from * width, matrix->bias + from, w->x, to - from, width, w->total);
+    return tt_gelu(out, matrix->multiplier + from, to - from, w->shifts[6], w->shifts[7], w->t->gelu);
+}
+
+/* Logits into t->sums; returns the token of the largest. */
+TT_HOT static int32_t share_logits(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt_matrix *matrix = w->matrix;
+    int32_t *out = w->t->sums + from;
+    uint32_t width = w->t->width;
+    tt_matvec(out, matrix->weights + from * width, matrix->bias + from, w->x, to - from, width, w->total);
+    return (int32_t)(from + tt_logits(out, matrix->multiplier + from, to - from, w->t->pre_logits));
+}
+
+/* ---- A step ---- */
+
+/* Puts the queries, negated, into t->query, and keys and values into the cache. */
+TT_HOT TT_APART static void split_qkv(struct tt *t, const struct tt_layer *layer) {
+    uint32_t width = t->width, d = t->head_width, stride = t->context * d, place = t->slot * d;
+    const int32_t *q = t->sums, *k = q + width;
+    int32_t *query = t->query;
+    while (q != k)
+        *query++ = -*q++;
+    keep(layer->keys + place, k, width, d, stride);
+    keep(layer->values + place, k + width, width, d, stride);
+}
+
+/* x += matrix times y, in the residual stream; `w` has the sum of y. */
+TT_HOT TT_APART static void add(struct tt *t, struct tt_work *w, const struct tt_matrix *matrix, const int32_t *y,
+                                uint32_t columns, const uint8_t *shifts) {
     uint32_t pre = shifts[0], post = shifts[1];
     const int32_t *sum = t->query, half = 1 << (post - 1);
     const uint16_t *multiplier = matrix->multiplier;
-    tt_matvec(t->query, matrix->weights, matrix->bias, y, t->width, columns, total);
+    w->x = y;
+    w->columns = columns;
+    w->share = share_sums;
+    w->matrix = matrix;
+    tt_both(w, t->width, ROWS);
     for (int32_t *x = t->x, *end = x + t->width; x != end; x++) {
         int32_t added = (sat(*sum++ >> pre, 32767) * *multiplier++ + half) >> post;
         *x = sat(*x + added, LARGEST_RESIDUAL);
@@ -167,32 +238,48 @@ TT_HOT TT_APART static void add(struct tt *t, const struct tt_matrix *matrix, co
 void tt_start(struct tt *t) {
     t->slot = t->filled = 0;
     t->best = 0;
+    for (uint32_t i = 0; i < TT_MOST_TABLES; i++)
+        t->recent[i] = TT_END;
 }
 
 TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
-    uint32_t width = t->width, hidden = t->hidden;
+    struct tt_work w; /* each share finds set what it reads */
+    uint32_t width = t->width;
+    w.t = t;
     if (t->filled < t->context)
         t->filled++;
     embed(t, token);
+    if (t->tables)
+        remember(t, token);
     for (uint32_t i = 0; i < t->layers; i++) {
-        const struct tt_layer *layer = &t->layer[i];
-        const uint8_t *shifts = layer->shifts;
-        int32_t total = norm(t);
-        tt_matvec(t->sums, layer->qkv.weights, layer->qkv.bias, t->normed, 3 * width, width, total);
+        const struct tt_layer *layer = w.layer = &t->layer[i];
+        const uint8_t *shifts = w.shifts = layer->shifts;
+        w.x = t->normed;
+        w.total = norm(t);
+        w.share = share_qkv;
+        w.matrix = &layer->qkv;
+        tt_both(&w, 3 * width, ROWS);
         split_qkv(t, layer);
-        total = attend(t, layer);
-        add(t, &layer->out, t->normed, width, total, shifts + 4);
-        total = norm(t);
-        tt_matvec(t->sums, layer->up.weights, layer->up.bias, t->normed, hidden, width, total);
-        total = tt_gelu(t->sums, layer->up.multiplier, hidden, shifts[6], shifts[7], t->gelu);
-        add(t, &layer->down, t->sums, hidden, total, shifts + 8);
+        w.share = share_heads;
+        tt_both(&w, t->heads, 1);
+        w.total = w.first + w.second;
+        add(t, &w, &layer->out, t->normed, width, shifts + 4);
+        w.x = t->normed;
+        w.total = norm(t);
+        w.share = share_hidden;
+        w.matrix = &layer->up;
+        tt_both(&w, t->hidden, ROWS);
+        w.total = w.first + w.second;
+        add(t, &w, &layer->down, t->sums, t->hidden, shifts + 8);
     }
     if (++t->slot == t->context)
         t->slot = 0;
     if (want_logits) {
-        const struct tt_matrix *output = &t->embedding;
-        int32_t total = norm(t);
-        tt_matvec(t->sums, output->weights, output->bias, t->normed, t->vocabulary, width, total);
-        t->best = tt_logits(t->sums, output->multiplier, t->vocabulary, t->pre_logits);
+        w.x = t->normed;
+        w.total = norm(t);
+        w.share = share_logits;
+        w.matrix = &t->embedding;
+        tt_both(&w, t->vocabulary, ROWS);
+        t->best = (uint32_t)(t->sums[w.second] > t->sums[w.first] ? w.second : w.first);
     }
 }

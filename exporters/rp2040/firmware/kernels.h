@@ -42,6 +42,29 @@ tt_scores tt_scores_1, tt_scores_2;
 tt_gather tt_gather_1, tt_gather_2;
 #endif
 
+#define ROWS 4 /* rows of a matrix are shared in multiples of this */
+
+/* Work on a step that two cores can share. What a share reads no other share of it writes, and it begins by overwriting
+ * what it writes, so that it can be done anew. */
+struct tt;
+struct tt_layer;
+struct tt_matrix;
+struct tt_work {
+    int32_t (*share)(const struct tt_work *work, uint32_t from, uint32_t to);
+    struct tt *t;
+    const struct tt_layer *layer;
+    const struct tt_matrix *matrix;
+    const int32_t *x; /* what the matrix multiplies */
+    const uint8_t *shifts;
+    uint32_t columns;
+    int32_t total;         /* of x */
+    uint32_t middle, end;  /* of what the second core does */
+    int32_t first, second; /* what the shares return; 0 if there is no second one */
+};
+
+/* Does 0 .. count - 1 of the work, in shares of a multiple of `unit`, which is ROWS or 1. */
+void tt_both(struct tt_work *work, uint32_t count, uint32_t unit);
+
 /* In place: sums[i] = gelu of the scaled sums[i]. Returns the sum of all. */
 int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre, uint32_t post,
                 const int16_t *table);

@@ -1,113 +1,70 @@
-/* A story teller on the UART: a line is a prompt, or a setting if it begins with a slash. */
+/* A story teller on UART and USB: a line is a prompt, or a setting if it begins with a slash. */
 #include "chip.h"
+#include "console.h"
+#include "cores.h"
 #include "kernels.h"
 #include "runtime.h"
+#include "settings.h"
+#include "usb.h"
 
+#define SETTINGS 0x1000ff00u
 #define MODEL 0x10010000u
 #define FLASH_END 0x10200000u
 #define LINE_BYTES 240
-#define INTERRUPT 3 /* Ctrl-C */
+#define BLINK_POLLS (1u << 17)
 
 extern uint8_t image_start[], image_end[], arena_end[];
-extern uint32_t stack_start[], stack_end[];
+extern uint32_t stack1_start[], stack_start[], stack_end[];
 
 static struct tt t;
-static struct {
-    uint32_t temperature, top_k, seed, tokens, ids;
-} settings = {.seed = 1, .tokens = 256};
+static struct settings settings;
 static uint8_t line[LINE_BYTES + 1];
 static uint16_t prompt[LINE_BYTES];
 
-/* ---- Output ---- */
+/* ---- What the board says about itself ---- */
 
-static void put_bytes(const uint8_t *bytes, size_t size) {
-    for (; size--; bytes++) {
-        if (*bytes == '\n')
-            uart_put('\r');
-        uart_put(*bytes);
-    }
-}
-
-static void put(const char *text) {
-    for (; *text; text++)
-        put_bytes((const uint8_t *)text, 1);
-}
-
-static void put_number(uint32_t number) {
-    char digits[11], *digit = digits + 10;
-    *digit = 0;
-    do {
-        uint32_t rest = tt_divide(number, 10);
-        *--digit = (char)('0' + (number - 10 * rest));
-        number = rest;
-    } while (number);
-    put(digit);
-}
-
-static void put_named(const char *before, uint32_t number, const char *after) {
-    put(before);
-    put_number(number);
-    put(after);
-}
-
-static void put_hundredths(uint32_t number) {
-    uint32_t whole = tt_divide(number, 100), rest = number - 100 * whole;
-    put_number(whole);
-    put(rest < 10 ? ".0" : ".");
-    put_number(rest);
-}
-
-/* ---- SRAM ---- */
-
-static uint32_t stack_used(void) {
-    const uint32_t *p = stack_start;
-    while (p < stack_end && *p == STACK_PAINT)
+static uint32_t used(const uint32_t *p, const uint32_t *end) {
+    while (p < end && *p == STACK_PAINT)
         p++;
-    return 4 * (uint32_t)(stack_end - p);
+    return 4 * (uint32_t)(end - p);
 }
 
 static void put_sram(void) {
-    uint32_t image = (uint32_t)(image_end - image_start), stack = stack_used();
+    uint32_t image = (uint32_t)(image_end - image_start);
+    uint32_t stack = used(stack1_start, stack_start) + used(stack_start, stack_end);
     put_named("SRAM: image ", image, ", ");
     put_named("arena ", t.arena_bytes, ", ");
-    put_named("stack ", stack, ", ");
+    put_named("stacks ", stack, ", ");
     put_named("total ", image + t.arena_bytes + stack, " bytes\n");
 }
 
-/* ---- Settings ---- */
-
-/* The text after `name` and spaces in the line, maybe empty; NULL if the line does not begin with `name`. */
-static const uint8_t *argument_of(const char *name) {
-    const uint8_t *p = line;
-    while (*name)
-        if (*p++ != (uint8_t)*name++)
-            return NULL;
-    if (*p && *p != ' ')
-        return NULL;
-    while (*p == ' ')
-        p++;
-    return p;
+static void put_cores(void) {
+    static unsigned before = 2;
+    unsigned now = cores_running();
+    if (now < before)
+        put("The second core does not answer: one core does everything, at half the speed.\n");
+    before = now;
 }
 
-/* A number with at most `decimals` decimals, times 10^decimals; -1 for anything else and for more than `most`. */
-static int32_t parse(const uint8_t *p, uint32_t decimals, uint32_t most) {
-    uint32_t number = 0, seen_point = 0, seen_digit = 0;
-    for (; *p && *p != ' '; p++) {
-        if (*p == '.' && decimals && !seen_point) {
-            seen_point = 1;
-            continue;
-        }
-        if (*p < '0' || *p > '9' || (seen_point && !decimals))
-            return -1;
-        number = 10 * number + (*p - '0');
-        seen_digit = 1;
-        decimals -= seen_point;
-        if (number > most)
-            return -1;
-    }
-    for (; decimals; decimals--)
-        number *= 10;
-    return !seen_digit || number > most ? -1 : (int32_t)number;
+static void put_refusal(const char *reason) {
+    put("\nCannot start: ");
+    put(reason);
+    put(".\nExport the model again and copy its story.uf2 to this board.\n");
+}
+
+static void greet(void) {
+    put_named("\nTiny transformer: vocabulary ", t.vocabulary, "");
+    put_named(", width ", t.width, "");
+    put_named(", layers ", t.layers, "");
+    put_named(", heads ", t.heads, "");
+    put_named(", hidden ", t.hidden, "");
+    put_named(", context ", t.context, "\n");
+    put_named("Model ", t.model_bytes, " bytes, ");
+    put_named("vocabulary ", t.vocabulary_bytes, " bytes\n");
+    put_sram();
+    put_named("Cores: ", cores_running(), "\n");
+    settings_show(&settings);
+    put("/help lists the settings\n> ");
 }
 
 static void help(void) {
@@ -117,50 +74,20 @@ static void help(void) {
         "/seed 7            of the random numbers of a story\n"
         "/tokens 200        length of a story at most\n"
         "/ids on            token numbers instead of text, or off\n"
+        "/settings          all of these\n"
         "/sram              memory in use\n"
         "/help              this\n");
 }
 
-static void set_number(const char *what, uint32_t *setting, const uint8_t *argument, uint32_t least, uint32_t most) {
-    int32_t number = parse(argument, 0, most);
-    if (number < (int32_t)least) {
-        put_named(what, least, " to ");
-        put_number(most);
-        put(" is allowed\n");
-        return;
-    }
-    *setting = (uint32_t)number;
-    put_named(what, *setting, "\n");
-}
-
-static void set(void) {
-    const uint8_t *argument;
-    if ((argument = argument_of("/temperature"))) {
-        int32_t hundredths = parse(argument, 2, 1000);
-        if (hundredths < 0 || (hundredths > 0 && hundredths < 5)) {
-            put("temperature: 0 or 0.05 to 10 is allowed\n");
-            return;
-        }
-        settings.temperature = tt_divide((uint32_t)hundredths * 256 + 50, 100);
-        put("temperature: ");
-        put_hundredths((uint32_t)hundredths);
-        put("\n");
-    } else if ((argument = argument_of("/top_k"))) {
-        set_number("top_k: ", &settings.top_k, argument, 0, 4096);
-    } else if ((argument = argument_of("/seed"))) {
-        set_number("seed: ", &settings.seed, argument, 0, 99999999);
-    } else if ((argument = argument_of("/tokens"))) {
-        set_number("tokens: ", &settings.tokens, argument, 1, 99999);
-    } else if ((argument = argument_of("/ids"))) {
-        settings.ids = argument[0] == 'o' && argument[1] == 'n';
-        put(settings.ids ? "ids: on\n" : "ids: off\n");
-    } else if (argument_of("/sram")) {
+static void obey(void) {
+    if (is_command(line, "/settings"))
+        settings_show(&settings);
+    else if (is_command(line, "/sram"))
         put_sram();
-    } else if (argument_of("/help")) {
+    else if (is_command(line, "/help"))
         help();
-    } else {
-        put("There are /temperature, /top_k, /seed, /tokens, /ids, /sram and /help.\n");
-    }
+    else if (!settings_change(&settings, line))
+        put("There are /temperature, /top_k, /seed, /tokens, /ids, /settings, /sram and /help.\n");
 }
 
 /* ---- Stories ---- */
@@ -194,17 +121,19 @@ static void put_speed(uint32_t tokens, uint64_t cycles) {
     put("]\n");
 }
 
-static void tell(size_t size) {
-    int count = tt_encode(&t, line, size, prompt, LINE_BYTES);
+static void tell(const uint8_t *text, size_t size) {
+    int count = tt_encode(&t, text, size, prompt, LINE_BYTES);
     uint64_t cycles = 0;
-    uint32_t tokens = 0;
+    uint32_t tokens = 0, ended = 0;
     state = tt_seed(settings.seed);
     tt_start(&t);
     tt_step(&t, TT_END, count == 0);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         tt_step(&t, prompt[i], i == count - 1);
+        console_poll();
+    }
     uint32_t token = choose();
-    while (token != TT_END && tokens < settings.tokens && uart_poll() != INTERRUPT) {
+    while (token != TT_END && tokens < settings.tokens && !ended) {
         if (settings.ids) {
             put_named(tokens ? " " : "", token, "");
         } else {
@@ -216,8 +145,29 @@ static void tell(size_t size) {
         uint32_t passed;
         token = advance(token, &passed);
         cycles += passed;
+        led_toggle();
+        console_poll();
+        ended = (uint32_t)console_interrupted();
     }
     put_speed(tokens, cycles);
+    put_cores();
+    led_on();
+}
+
+/* ---- Lines ---- */
+
+/* The next byte that is typed, or Ctrl-C. A terminal that was just opened is greeted. */
+static uint8_t next_byte(void) {
+    for (;;) {
+        if (console_interrupted())
+            return CONSOLE_INTERRUPT;
+        int byte = console_get();
+        if (byte >= 0)
+            return (uint8_t)byte;
+        if (usb_opened())
+            greet();
+        console_poll();
+    }
 }
 
 /* Reads a line into `line` and echoes it; backspace erases all bytes of a character. */
@@ -225,7 +175,7 @@ static size_t get_line(void) {
     static uint8_t last; /* the byte before: CR LF is one end of a line */
     size_t size = 0;
     for (;;) {
-        uint8_t byte = uart_get(), before = last;
+        uint8_t byte = next_byte(), before = last;
         last = byte;
         if (byte == '\n' && before == '\r')
             continue;
@@ -240,54 +190,61 @@ static size_t get_line(void) {
             while (--size && (line[size] & 0xc0) == 0x80)
                 ;
             put("\b \b");
-        } else if (byte == INTERRUPT) {
+        } else if (byte == CONSOLE_INTERRUPT) {
             size = 0;
             put("^C\n> ");
         } else if (byte < 32 && byte != '\t') {
             continue;
         } else if (size < LINE_BYTES) {
             line[size++] = byte;
-            uart_put(byte);
+            console_put(byte);
         } else {
-            uart_put(7);
+            console_put(7);
         }
     }
 }
 
-static void open_files(void) {
+static const char *open_files(void) {
     const uint8_t *model = (const uint8_t *)MODEL, *vocabulary = (const uint8_t *)FLASH_END;
+    const char *reason = settings_read(&settings, (const uint8_t *)SETTINGS);
+    if (reason)
+        return reason;
     uint32_t size = ((const volatile uint32_t *)MODEL)[2];
     if (size < FLASH_END - MODEL)
         vocabulary = model + ((size + 255) & ~255u);
-    const char *reason = tt_open(&t, model, FLASH_END - MODEL, vocabulary, FLASH_END - (uint32_t)vocabulary, image_end,
-                                 (size_t)(arena_end - image_end));
-    if (reason) {
-        put("\nCannot start: ");
-        put(reason);
-        put(".\nExport the model again and copy its story.uf2 to this board.\n");
-        halt();
+    return tt_open(&t, model, FLASH_END - MODEL, vocabulary, FLASH_END - (uint32_t)vocabulary, image_end,
+                   (size_t)(arena_end - image_end));
+}
+
+/* Blinks, and says why: now, to every terminal that opens, and to every key. */
+__attribute__((noreturn)) static void lament(const char *reason) {
+    put_refusal(reason);
+    for (uint32_t polls = 0;; polls++) {
+        console_poll();
+        if (usb_opened() || console_get() >= 0)
+            put_refusal(reason);
+        if (polls % BLINK_POLLS == 0)
+            led_toggle();
     }
 }
 
 int main(void) {
     chip_start();
-    open_files();
-    put_named("\nTiny transformer: vocabulary ", t.vocabulary, "");
-    put_named(", width ", t.width, "");
-    put_named(", layers ", t.layers, "");
-    put_named(", heads ", t.heads, "");
-    put_named(", hidden ", t.hidden, "");
-    put_named(", context ", t.context, "\n");
-    put_named("Model ", t.model_bytes, " bytes, ");
-    put_named("vocabulary ", t.vocabulary_bytes, " bytes\n");
-    put_sram();
-    put("/help lists the settings\n");
+    const char *reason = open_files();
+    usb_start();
+    if (reason)
+        lament(reason);
+    cores_start();
+    put_cores();
+    greet();
     for (;;) {
-        put("> ");
         size_t size = get_line();
         if (line[0] == '/')
-            set();
+            obey();
+        else if (size)
+            tell(line, size);
         else
-            tell(size);
+            tell(settings.prompt, settings.prompt_size);
+        put("> ");
     }
 }

@@ -4,14 +4,33 @@ struct sizes {
     uint32_t v, d, l, h, f, c;
     uint32_t layer_bytes, payload_bytes; /* in the file; the payload follows the header */
     uint32_t longest;                    /* length of the buffer of sums */
+    uint32_t header, tables, memory_bytes;
+    uint8_t bits[TT_MOST_TABLES];
 };
 
-/* The largest sizes give less than 2^24 bytes, so nothing here overflows. */
+/* The last 8 bytes of a header of version 2: post, bits of the row numbers of each table, zeros. */
+static const char *read_tables(struct sizes *s, const uint8_t *fields) {
+    for (uint32_t i = 0; i < 7; i++) {
+        uint32_t bits = fields[1 + i];
+        if (bits > 16 || (bits && (i >= TT_MOST_TABLES || s->tables != i)))
+            return "the sizes of the model's memory are out of range";
+        if (bits) {
+            s->bits[s->tables++] = (uint8_t)bits;
+            s->memory_bytes += (4 + s->d) << bits;
+        }
+    }
+    return s->tables ? NULL : "the sizes of the model's memory are out of range";
+}
+
+/* The largest sizes give less than 2^24 bytes, and 2^26 of memory, so nothing here overflows. */
 static const char *read_sizes(struct sizes *s, const uint8_t *model, size_t size) {
     if (size < TT_MODEL_HEADER || get32(model) != 0x314d5454) /* "TTM1" */
         return "there is no model: its file does not begin with TTM1";
-    if (get16(model + 4) != 1 || get16(model + 6) != TT_MODEL_HEADER)
+    s->header = get16(model + 4) == 2 ? TT_MODEL_HEADER + 8 : TT_MODEL_HEADER;
+    if (get16(model + 4) < 1 || get16(model + 4) > 2 || get16(model + 6) != s->header)
         return "the model file is of another version";
+    if (size < s->header)
+        return "the model file is cut short";
     s->v = get16(model + 16);
     s->d = get16(model + 18);
     s->l = get16(model + 20);
@@ -34,9 +53,10 @@ static const char *read_sizes(struct sizes *s, const uint8_t *model, size_t size
     s->layer_bytes = 12 + 6 * rows + 2 * s->h * s->c + 4 * s->d * s->d + 2 * s->d * s->f;
     s->payload_bytes = 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + s->l * s->layer_bytes + s->v * (6 + s->d);
     s->longest = s->v > s->f ? s->v : s->f;
-    if (s->longest < 3 * s->d + s->c)
-        s->longest = 3 * s->d + s->c;
-    return NULL;
+    if (s->longest < 3 * s->d + 2 * s->c)
+        s->longest = 3 * s->d + 2 * s->c;
+    s->tables = s->memory_bytes = 0;
+    return s->header == TT_MODEL_HEADER ? NULL : read_tables(s, model + TT_MODEL_HEADER);
 }
 
 /* In the arena, distance biases have 32 bits; the rest of the payload is as in the file. */
@@ -177,16 +197,34 @@ INLINE void place_activations(struct tt *t, struct copy *c, const struct sizes *
     }
 }
 
+static const char *open_memory(struct tt *t, const struct sizes *s, const uint8_t *rows) {
+    t->tables = s->tables;
+    for (uint32_t i = 0; i < s->tables; i++) {
+        t->table[i].rows = rows;
+        t->table[i].shift = 32 - s->bits[i];
+        for (uint32_t row = 0; row < 1u << s->bits[i]; row++, rows += 4 + s->d) {
+            if (rows[1])
+                return "an unused byte of the model is not 0";
+            if (rows[3] > 127)
+                return "a multiplier of the model is larger than 32767";
+            const char *reason = check_weights(rows + 4, s->d);
+            if (reason)
+                return reason;
+        }
+    }
+    return NULL;
+}
+
 static const char *open_model(struct tt *t, const uint8_t *model, size_t size, void *arena, size_t available) {
     struct sizes s;
     const char *reason = read_sizes(&s, model, size);
     if (reason)
         return reason;
-    if (get32(model + 8) != TT_MODEL_HEADER + s.payload_bytes)
+    if (get32(model + 8) != s.header + s.payload_bytes + s.memory_bytes)
         return "the model file is not as long as its sizes say";
     if (get32(model + 8) > size)
         return "the model file is cut short";
-    if (get32(model + 12) != crc32(model + 16, get32(model + 8) - 16))
+    if (get32(model + 12) != tt_crc32(model + 16, get32(model + 8) - 16))
         return "the model file is damaged: its CRC differs";
     if (model[31])
         return "an unused byte of the model is not 0";
@@ -194,10 +232,10 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
         return "the model needs more memory than there is";
     set_sizes(t, &s, model);
     t->root_width = isqrt(s.d << 20) << 12;
-    t->model_bytes = TT_MODEL_HEADER + s.payload_bytes;
+    t->model_bytes = get32(model + 8);
     t->arena_bytes = (uint32_t)needed_bytes(&s);
 
-    struct copy c = {arena, model + TT_MODEL_HEADER};
+    struct copy c = {arena, model + s.header};
     t->layer = take(&c, s.l * sizeof *t->layer);
     t->exp = copied(&c, 2 * EXP_ENTRIES);
     t->gelu = copied(&c, 2 * GELU_ENTRIES);
@@ -224,6 +262,12 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
         reason = check_multipliers(t->embedding.multiplier, s.v);
     if (!reason)
         reason = check_weights(t->embedding.weights, s.v * s.d);
+
+    if (!reason && s.tables)
+        reason = check_post(model[TT_MODEL_HEADER]);
+    if (!reason)
+        reason = open_memory(t, &s, c.from);
+    t->post_memory = s.tables ? model[TT_MODEL_HEADER] : 0;
 
     place_activations(t, &c, &s);
     return reason;

@@ -19,7 +19,7 @@ static uint32_t get32(const uint8_t *p) {
     return get16(p) | get16(p + 2) << 16;
 }
 
-static uint32_t crc32(const uint8_t *p, size_t size) {
+uint32_t tt_crc32(const uint8_t *p, size_t size) {
     static const uint32_t table[16] = {
         0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
         0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
@@ -54,6 +54,12 @@ const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const
 #include "choice.c"
 
 #ifndef TT_FIRMWARE
+void tt_both(struct tt_work *work, uint32_t count, uint32_t unit) {
+    (void)unit;
+    work->first = work->share(work, 0, count);
+    work->second = 0;
+}
+
 uint32_t tt_divide(uint32_t a, uint32_t b) {
     return a / b;
 }

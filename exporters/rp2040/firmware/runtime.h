@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TT_MODEL_HEADER 40
+#define TT_MODEL_HEADER 40 /* of version 1; 8 bytes more in version 2 */
+#define TT_MOST_TABLES 4
 #define TT_VOCABULARY_HEADER 24
 #define TT_END 0     /* the boundary of stories */
 #define TT_UNKNOWN 1 /* stands for a byte without a token */
@@ -31,6 +32,12 @@ struct tt_layer {
     uint8_t *keys, *values;  /* [H][C][d], each + 128 */
 };
 
+/* Rows of the memory, which stay where the file is: a fingerprint, 0, u16 multiplier, D weights + 128. */
+struct tt_table {
+    const uint8_t *rows;
+    uint32_t shift; /* of a context's hash to its row */
+};
+
 struct tt {
     uint32_t vocabulary, width, layers, heads, head_width, hidden, context;
     uint32_t pre_logits, post_logits, post_embedding;
@@ -39,10 +46,13 @@ struct tt {
     const int16_t *gelu;
     struct tt_matrix embedding;
     struct tt_layer *layer;
-    int32_t *x, *normed, *query, *sums; /* D, D, D, and the largest of V, F, 3D + C */
+    int32_t *x, *normed, *query, *sums; /* D, D, D, and the largest of V, F, 3D + 2C */
     uint16_t *candidates;               /* V, for sampling */
     uint32_t slot, filled;              /* ring of C positions: place of the next one, number of those present */
     uint32_t best;                      /* the greedy choice */
+    uint32_t tables, post_memory;
+    struct tt_table table[TT_MOST_TABLES];
+    uint32_t recent[TT_MOST_TABLES]; /* the tokens before the next one, the newest first */
 
     const uint8_t *byte_tokens, *merges, *token_starts, *token_bytes; /* in the vocabulary file */
     uint32_t num_merges;
@@ -52,8 +62,9 @@ struct tt {
 /* Bytes of arena that the model with this header needs; 0 if the header is invalid. The vocabulary is not copied. */
 size_t tt_arena_size(const uint8_t *model, size_t model_size);
 
-/* Checks both files and copies the model into the arena, which must be aligned like a pointer. The sizes are the bytes
- * that may be read. Returns NULL, or the reason for a refusal in one line. The vocabulary has to stay in place. */
+/* Checks both files and copies the model without its memory into the arena, which must be aligned like a pointer. The
+ * sizes are the bytes that may be read. Returns NULL, or the reason for a refusal in one line. Both files have to stay
+ * in place. */
 const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const uint8_t *vocabulary,
                     size_t vocabulary_size, void *arena, size_t arena_size);
 
@@ -77,6 +88,9 @@ uint32_t tt_seed(uint32_t seed);
 
 /* Draws a token. `temperature` is 13 to 2560, in 256ths; a `top_k` of 0 keeps all; the generator's `state` is not 0. */
 uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state);
+
+/* The CRC-32 of zlib and Ethernet. */
+uint32_t tt_crc32(const uint8_t *bytes, size_t size);
 
 /* a / b, rounded down. */
 uint32_t tt_divide(uint32_t a, uint32_t b);

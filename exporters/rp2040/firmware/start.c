@@ -3,20 +3,21 @@
 
 #include "chip.h"
 
-extern uint32_t image_start[], data_load[], data_end[], image_end[], stack_start[], stack_end[];
+extern uint32_t image_start[], data_load[], data_end[], image_end[], stack1_start[], stack_end[];
 
 int main(void);
 void reset(void);
+void uart_interrupt(void);
 
 void halt(void) {
     for (;;)
         __asm__ volatile("wfi");
 }
 
-/* The stack is painted up to a few words below this function's own frame. */
+/* The stacks are painted up to a few words below this function's own frame. */
 void reset(void) {
     uint32_t *top = (uint32_t *)__builtin_frame_address(0) - 16;
-    for (volatile uint32_t *p = stack_start; p < top; p++)
+    for (volatile uint32_t *p = stack1_start; p < top; p++)
         *p = STACK_PAINT;
     const volatile uint32_t *from = data_load;
     for (volatile uint32_t *to = image_start; to < data_end; to++)
@@ -29,7 +30,8 @@ void reset(void) {
 
 typedef void (*handler)(void);
 
-/* All interrupts are off; only faults can occur. */
-__attribute__((section(".vectors"), used)) static const handler vectors[16] = {
+/* Of the interrupts only the UART's is on. */
+__attribute__((section(".vectors"), used)) static const handler vectors[16 + 32] = {
     (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt,
+    [16 + UART_INTERRUPT] = uart_interrupt,
 };

@@ -34,7 +34,7 @@ static const char *open_vocabulary(struct tt *t, const uint8_t *file, size_t siz
         return "the vocabulary file is not as long as its sizes say";
     if (bytes > size)
         return "the vocabulary file is cut short";
-    if (crc != crc32(file + 16, bytes - 16))
+    if (crc != tt_crc32(file + 16, bytes - 16))
         return "the vocabulary file is damaged: its CRC differs";
     for (uint32_t i = used; i < bytes; i++)
         if (file[i])

@@ -11,8 +11,6 @@ from common.lazy import lazily
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 
-SIMULATED = ("AAAUSDT", "BBBUSDT", "CCCUSDT", "DDDUSDT", "EEEUSDT", "FFFUSDT", "GGGUSDT", "HHHUSDT")
-
 
 class Data(DataSection):
     """Candles, their features and labels, and the division of time."""
@@ -23,13 +21,22 @@ class Data(DataSection):
     folder: str | None = Field(
         None, description="folder with one file of candles per coin and timeframe, such as BTCUSDT-15m.csv"
     )
-    symbols: tuple[str, ...] = Field(SIMULATED, description="names of the coins, such as BTCUSDT or BTC/USDT")
+    symbols: tuple[str, ...] | None = Field(
+        None,
+        description="names of the coins, such as BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight "
+        "simulated ones",
+    )
     symbols_file: str | None = Field(
         None, description='JSON file, ["BTCUSDT"] or {"symbols": ["BTCUSDT"]}, used instead of data.symbols'
     )
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
+    fill: int = Field(
+        0,
+        ge=0,
+        description="longest gap, in candles, that is filled with candles at the last close without volume; 0: none",
+    )
     lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
     horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
     features: Literal["default", "legacy"] = Field("default", description="set of features")
@@ -55,13 +62,18 @@ class Data(DataSection):
 class Model(Section):
     """Network of each coin."""
 
-    preset: Literal["legacy", "default"] = Field(
-        "default", description="architecture; legacy is a large one, kept for comparison"
+    kind: Literal["pooled_experts", "cnn_lstm", "legacy"] = Field(
+        "pooled_experts",
+        description="pooled_experts: a linear model, a network and boosted trees, pooled; cnn_lstm: a network "
+        "over each window; legacy: a large one, kept for comparison",
     )
-    width: int = Field(64, ge=4, description="number of channels and of LSTM units; model.preset=default only")
-    dropout: float = Field(
-        0.2, ge=0, lt=1, description="share of activations dropped in training; model.preset=default only"
+    preset: Literal["legacy", "default"] | None = Field(
+        None, description="older name of model.kind: default is cnn_lstm, legacy is legacy; null: model.kind counts"
     )
+    width: int | None = Field(
+        None, ge=4, description="number of channels; null: 24 of pooled_experts, 64 of cnn_lstm; legacy has its own"
+    )
+    dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training; legacy has its own")
     pooled: bool = Field(
         False, description="train one model for all coins, which is told the coin, instead of one per coin"
     )
@@ -70,12 +82,19 @@ class Model(Section):
     )
     fold: int = Field(0, ge=0, description="fold of the walk-forward, counted from 0, for the model of model.coins")
 
+    @property
+    def chosen(self) -> str:
+        """Kind of the model, by either name."""
+        return self.kind if self.preset is None else {"default": "cnn_lstm", "legacy": "legacy"}[self.preset]
+
 
 class SignalTraining(Training):
-    """Classification of windows."""
+    """Classification of windows. A batch counts windows; that of pooled_experts, stretches of 192 candles."""
 
-    class_weights: Literal["balanced", "none"] = Field(
-        "balanced", description="weights of the classes in the loss; balanced: inverse to their counts in training"
+    class_weights: Literal["balanced", "none"] | None = Field(
+        None,
+        description="weights of the classes in the loss; balanced: inverse to their counts in training; null: none for "
+        "pooled_experts, else balanced",
     )
 
 
@@ -107,7 +126,7 @@ class Config(BaseConfig):
 
     data: Data = Data()
     model: Model = Model()
-    training: SignalTraining = SignalTraining(epochs=20, batch_size=256)
+    training: SignalTraining = SignalTraining(epochs=20, batch_size=6, learning_rate=3e-3)
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")
@@ -127,7 +146,7 @@ WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
     expand=lazily(f"{_package}.task:expand"),
-    task=lazily(f"{_package}.task:SignalTask"),
+    task=lazily(f"{_package}.task:task"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/log_loss"),

@@ -46,7 +46,7 @@ def block_bootstrap(
         np.add.at(grouped, step, sums)
         sums = grouped
     steps = len(sums)
-    block = max(horizon, math.ceil(steps ** (1 / 3))) if block is None else block
+    block = block_length(steps, horizon) if block is None else block
     if block < horizon:
         raise ValueError(f"a block of {block} is shorter than the labels' horizon {horizon}; give at least the horizon")
     gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}
@@ -59,6 +59,11 @@ def block_bootstrap(
         low, high = percentiles(values, ((1 - confidence) / 2, (1 + confidence) / 2))
         result[name] = {"gain": gain, "low": low, "high": high}
     return result
+
+
+def block_length(steps: int, least: int) -> int:
+    """Return the steps of a block: N^(1/3), but no fewer than `least`."""
+    return max(least, math.ceil(steps ** (1 / 3)))
 
 
 def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
+from models.candles import VALUES, Candles
 from pipelines.workloads.crypto import candle_columns as columns
 from pipelines.workloads.crypto.candles import (
     MINIMUM_ROWS,
     TIMEFRAMES,
-    VALUES,
-    Candles,
     canonical,
     describe,
     iso,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.errors import UserError
-from pipelines.workloads.crypto.candles import VALUES
+from models.candles import VALUES
 
 if TYPE_CHECKING:
     import pandas as pd

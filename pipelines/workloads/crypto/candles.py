@@ -1,15 +1,13 @@
-"""Candles of one coin, and the names of coins and timeframes."""
+"""Names of coins and timeframes, and facts about candles."""
 
-import hashlib
 import re
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
+from models.candles import VALUES, Candles
 
 MINUTE = 60_000
 MINUTES = {"m": (1, 3, 5, 15, 30), "h": (60, 120, 240, 360, 480, 720), "d": (1440,)}
@@ -19,45 +17,9 @@ TIMEFRAMES = {
     for (letter, lengths), unit in zip(MINUTES.items(), (1, 60, 1440), strict=True)
     for minutes in lengths
 }
-VALUES = ("open", "high", "low", "close", "volume")
 MINIMUM_ROWS = 500
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
 SYMBOL = re.compile(r"[A-Za-z0-9]+([/_:-][A-Za-z0-9]+)*")
-
-
-@dataclass(frozen=True)
-class Candles:
-    """N candles of one coin in order of time. Missing candles are gaps; no row is ever invented."""
-
-    symbol: str
-    timeframe_ms: int
-    time: np.ndarray  # (N,) int64, opening time of the candle, ms since 1970 UTC
-    open: np.ndarray  # (N,) float64, like all columns below
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    volume: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def rows(self, chosen: Any) -> "Candles":
-        """Return the candles selected by a slice, a mask or row numbers."""
-        columns = {name: getattr(self, name)[chosen] for name in ("time", *VALUES)}
-        return Candles(self.symbol, self.timeframe_ms, **columns)
-
-    def segments(self) -> list[slice]:
-        """Return the stretches of rows without a gap, in order."""
-        cuts = np.flatnonzero(np.diff(self.time) != self.timeframe_ms) + 1
-        edges = [0, *cuts.tolist(), len(self)]
-        return [slice(start, stop) for start, stop in pairwise(edges) if stop > start]
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the coin, the timeframe and all columns."""
-        total = hashlib.sha256(f"{self.symbol} {self.timeframe_ms}".encode())
-        for field in fields(self)[2:]:
-            total.update(np.ascontiguousarray(getattr(self, field.name)).tobytes())
-        return total.hexdigest()
 
 
 def describe(candles: Candles) -> dict[str, Any]:
@@ -75,6 +37,26 @@ def describe(candles: Candles) -> dict[str, Any]:
         "longest_gap": int(missing.max(initial=0)),
         "hash": candles.digest(),
     }
+
+
+def filled(candles: Candles, most: int) -> tuple[Candles, int]:
+    """Return the candles with gaps of up to `most` filled, and the number of candles that this added.
+
+    A candle that is added stands at the close before it and has no volume: nothing was traded.
+    """
+    missing = np.diff(candles.time) // candles.timeframe_ms - 1
+    added = np.where(missing <= most, missing, 0)
+    if not added.any():
+        return candles, 0
+    rows = np.repeat(np.arange(len(candles)), np.append(added + 1, 1))
+    new = np.append(False, rows[1:] == rows[:-1])
+    number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
+    columns = {name: getattr(candles, name)[rows] for name in ("time", *VALUES)}
+    columns["time"] = columns["time"] + number * candles.timeframe_ms
+    for name in ("open", "high", "low"):
+        columns[name] = np.where(new, columns["close"], columns[name])
+    columns["volume"] = np.where(new, 0.0, columns["volume"])
+    return Candles(candles.symbol, candles.timeframe_ms, **columns), int(added.sum())
 
 
 def milliseconds(timeframe: str) -> int:

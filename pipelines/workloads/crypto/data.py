@@ -14,17 +14,18 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import write_text
+from models import candle_features as indicators
+from models.candles import COLUMNS, Candles
 from pipelines.workloads.crypto import candle_files, exchange, market, splits
-from pipelines.workloads.crypto import features as indicators
 from pipelines.workloads.crypto import labels as outcomes
-from pipelines.workloads.crypto.candles import VALUES, Candles, canonical, describe, iso, milliseconds
+from pipelines.workloads.crypto.candles import canonical, describe, filled, iso, milliseconds
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config, Data
 
 SOURCES = ("simulate", "files", "ccxt")
-COLUMNS = ("time", *VALUES)
+SIMULATED = tuple(f"{3 * letter}USDT" for letter in "ABCDEFGH")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     for symbol in wanted:
         try:
             candles, checks = _obtain(data, source, symbol, simulated)
-            coins[symbol], ends[symbol] = _coin(data, candles, checks)
+            candles, num_filled = filled(candles, data.fill)
+            coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled})
         except UserError as error:
             failed[symbol] = str(error)
     folds = _divide(data, coins, ends, failed)
@@ -103,11 +105,13 @@ def source_of(data: "Data") -> str:
 
 
 def symbols(data: "Data") -> list[str]:
-    """Return the coins of data.symbols_file if it is given, else those of data.symbols, in the form BTCUSDT.
+    """Return the coins, as BTCUSDT: of data.symbols_file if it is given, else of data.symbols, else all there are.
 
     Raises UserError for a file that cannot be read, an empty list and a coin that is named twice.
     """
     key, names = "data.symbols", data.symbols
+    if names is None and not data.symbols_file:
+        return _all_symbols(data)
     if data.symbols_file:
         key, path = f"data.symbols_file={data.symbols_file}", Path(data.symbols_file)
         try:
@@ -126,6 +130,15 @@ def symbols(data: "Data") -> list[str]:
     return found
 
 
+def _all_symbols(data: "Data") -> list[str]:
+    source = source_of(data)
+    if source == "simulate":
+        return list(SIMULATED)
+    if source == "ccxt":
+        raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...] or data.symbols_file")
+    return candle_files.coins(data.folder, data.timeframe)
+
+
 def inputs(data: "Data") -> list[Path]:
     """Return the user's existing files that the data come from, including those of coins that cannot be used."""
     paths = []
@@ -134,7 +147,7 @@ def inputs(data: "Data") -> list[Path]:
     if source_of(data) == "files":
         for symbol in symbols(data):
             try:
-                paths.append(candle_files.find(data.folder, symbol, data.timeframe))
+                paths += candle_files.find(data.folder, symbol, data.timeframe)
             except UserError:  # reported by `prepare`
                 continue
     return paths
@@ -157,8 +170,8 @@ def _obtain(
     data: "Data", source: str, symbol: str, simulated: Mapping[str, Candles]
 ) -> tuple[Candles, Mapping[str, Any]]:
     if source == "files":
-        path = candle_files.find(data.folder, symbol, data.timeframe)
-        return candle_files.read(path, symbol, data.timeframe, minimum_rows=data.minimum_rows)
+        paths = candle_files.find(data.folder, symbol, data.timeframe)
+        return candle_files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
     if source == "ccxt":
         return exchange.download(symbol, data.timeframe, data.days, minimum_rows=data.minimum_rows)
     candles = simulated[symbol]

@@ -1,8 +1,9 @@
 """Evaluation of the models of all coins on the test part, beside baselines and as a trading strategy.
 
 A coin is judged on the tests of all its folds joined in time; its folds are also traded and shown one by one. Nothing
-is chosen on the test: thresholds and temperatures come from the validation part. The intervals of n coins have the
-confidence 1 - 0.05 / n (Bonferroni), so that evaluating many coins does not make one of them look skilled by chance.
+is chosen on the test: thresholds and temperatures come from the validation part. Evaluating many coins does not make
+one of them look skilled by chance: verdicts are corrected for their number (see `judge`), and so are the intervals that
+are shown, whose confidence for n coins is 1 - 0.05 / n.
 """
 
 import json
@@ -17,7 +18,7 @@ from torch import nn
 from common.errors import UserError
 from common.prepared import MANIFEST
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.crypto import data, summary
+from pipelines.workloads.crypto import data, judge, performance, summary
 from pipelines.workloads.crypto.folds import evaluate_fold
 from pipelines.workloads.crypto.pages import coin_page
 from pipelines.workloads.crypto.task import Member, members
@@ -61,6 +62,14 @@ def evaluate(
         ]
         pages[symbol] = coin_page(config, coin, folds[symbol], confidence)
 
+    for symbol, reached in judge.verdicts(pages).items():
+        pages[symbol] |= reached
+        traded = pages[symbol]["backtest"]
+        traded["deflated_sharpe"] = (
+            performance.deflated_sharpe(traded["sharpe"], traded["sharpe_error"], len(pages))
+            if traded["sharpe_error"]
+            else None
+        )
     ranking = sorted(pages.values(), key=summary.evidence)
     absent = [] if coins else [symbol for symbol in data.symbols(config.data) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from common.errors import UserError
+from models.candles import VALUES, Candles
 from pipelines.workloads.crypto.candle_checks import check
-from pipelines.workloads.crypto.candles import MINIMUM_ROWS, VALUES, Candles, canonical, letters_and_digits
+from pipelines.workloads.crypto.candles import MINIMUM_ROWS, canonical, letters_and_digits
 
 QUOTES = ("USDT", "USDC", "FDUSD", "BUSD", "TUSD", "USD", "EUR", "BTC", "ETH", "BNB")
 DAY = 86_400_000

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import UserError
+from models.pooled_experts import PooledExperts, PooledExpertsConfig
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.crypto import baselines, trading
+from pipelines.workloads.crypto import baselines, experts, trading
 from pipelines.workloads.crypto.calibration import fit_temperature
 from pipelines.workloads.crypto.classification import class_shares
 from pipelines.workloads.crypto.data import Coin
-from pipelines.workloads.crypto.task import Windows, windows
+from pipelines.workloads.crypto.splits import PARTS
+from pipelines.workloads.crypto.task import description, horizon_moves
 from pipelines.workloads.crypto.thresholds import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
@@ -43,6 +46,7 @@ class CoinFold:
     test: Predictions
     prior: np.ndarray  # (3,) shares of the classes in training
     baselines: Mapping[str, np.ndarray]  # name -> probabilities (n, 3) on the test
+    moves: np.ndarray  # (n,) returns over the horizon that followed, in units of the volatility
     temperature: float
     choice: Choice
     rows: np.ndarray  # (m,) candles of the test that are traded
@@ -65,21 +69,8 @@ def evaluate_fold(
     or its outputs are not finite.
     """
     _check(model, coin, member)
-    validation, test = (
-        _predict(model, coin, fold, part, windows(coin, fold, part, device, number), map_items)
-        for part in ("validation", "test")
-    )
-    train = coin.folds[fold]["train"]
-    labels = coin.labels[train].astype(np.int64)
-    last_returns = np.log(coin.candles.close[1:] / coin.candles.close[:-1])  # that of row t is at t - 1
-    baseline_probabilities = baselines.fit_and_predict(
-        coin.features[train],
-        labels,
-        last_returns[train - 1],
-        coin.features[test.ends],
-        last_returns[test.ends - 1],
-        seed=config.evaluation.seed,
-    )
+    validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
+    rivals, moves = _rivals(config, coin, fold)
     rows = trading.traded_rows(validation.ends, config.data.horizon)
     choice = choose_threshold(
         trading.spread(validation.probabilities, validation.ends, rows),
@@ -91,13 +82,54 @@ def evaluate_fold(
         member=member,
         fold=fold,
         test=test,
-        prior=class_shares(labels),
-        baselines=baseline_probabilities,
+        prior=class_shares(coin.labels[coin.folds[fold]["train"]]),
+        baselines=rivals,
+        moves=moves,
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,
         signals=signals(trading.spread(test.probabilities, test.ends, rows), choice.threshold),
     )
+
+
+def _rivals(config: "Config", coin: Coin, fold: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the test probabilities of simple models with the inputs that the model has, and the moves they face.
+
+    "window" are the features of the last row, the returns of the window, and the sizes of every fourth.
+    """
+    shell = PooledExperts(PooledExpertsConfig(**description(config, [coin], fold)))
+    parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}
+    lookback = shell.config.lookback
+
+    def inputs(windows: Tensor, coins: Tensor) -> tuple[Tensor, ...]:
+        past = shell.linear_inputs(windows, coins)[0][..., :lookback]
+        last = windows[:, lookback - 1 :]
+        return last, torch.cat([last, past, past[..., ::4].abs()], -1)
+
+    seen = {
+        part: dict(
+            zip(("last row", "window"), (each.numpy() for each in experts.over(parts[part], inputs)), strict=True)
+        )
+        for part in ("train", "test")
+    }
+    ends = {part: coin.folds[fold][part] for part in PARTS}
+    last_returns = np.log(coin.candles.close[1:] / coin.candles.close[:-1])  # that of row t is at t - 1
+    labels = coin.labels[ends["train"]].astype(np.int64)
+    found = baselines.fit_and_predict(
+        seen["train"],
+        labels,
+        last_returns[ends["train"] - 1],
+        seen["test"],
+        last_returns[ends["test"] - 1],
+        seed=config.evaluation.seed,
+    )
+    moves = horizon_moves(coin, config.data.horizon, shell)
+    returns = torch.from_numpy(below_each_other([moves], shell.stretch))
+    experts.fit_linear(shell, parts["train"], parts["validation"], returns)
+    (linear,) = experts.over(parts["test"], lambda *given: (shell.linear(*given),))
+    volatility = experts.over(parts["test"], shell.linear_inputs)[2].numpy()
+    found["location-scale"] = linear.exp().double().numpy()
+    return found, moves[ends["test"]] / volatility
 
 
 def _check(model: Any, coin: Coin, member: str) -> None:
@@ -115,20 +147,24 @@ def _check(model: Any, coin: Coin, member: str) -> None:
         )
 
 
-def _predict(model: nn.Module, coin: Coin, fold: int, part: str, source: Windows, map_items: MapItems) -> Predictions:
+def _predict(
+    model: Any, coin: Coin, fold: int, part: str, number: int, device: torch.device, map_items: MapItems
+) -> Predictions:
+    source = pooled([coin], fold, part, model.stretch, number).to(device)
+
     def outputs(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # In full precision, whatever the training used.
         with torch.autocast(batch["windows"].device.type, enabled=False):
             logits = model(batch["windows"], batch["coins"]).float()
-        return {"logits": logits, "probabilities": logits.softmax(-1)}
+        return {"logits": logits, "probabilities": logits.softmax(-1), "labels": batch["labels"]}
 
-    found = {
-        name: values.numpy().astype(np.float64) for name, values in map_items(source, outputs, WINDOWS_AT_ONCE).items()
-    }
+    found = map_items(source, outputs, max(1, WINDOWS_AT_ONCE // model.stretch))
+    known = found.pop("labels") != IGNORED
+    values = {name: each[known].numpy().astype(np.float64) for name, each in found.items()}
     ends = coin.folds[fold][part]
-    if not np.isfinite(found["logits"]).all():
+    if not np.isfinite(values["logits"]).all():
         raise UserError(f"{coin.candles.symbol}: the model's outputs are not finite; train it again")
-    return Predictions(ends=ends, times=coin.candles.time[ends], labels=coin.labels[ends].astype(np.int64), **found)
+    return Predictions(ends=ends, times=coin.candles.time[ends], labels=coin.labels[ends].astype(np.int64), **values)
 
 
 def joined(folds: Sequence[CoinFold]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from common.errors import UserError
-from pipelines.workloads.crypto.candles import Candles
+from models.candles import Candles
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
 SHORT, NO_TRADE, LONG = range(3)

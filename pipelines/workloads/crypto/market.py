@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.workloads.crypto.candles import Candles, canonical, milliseconds
+from models.candles import Candles
+from pipelines.workloads.crypto.candles import canonical, milliseconds
 
 START = 1_704_067_200_000  # 2024-01-01 UTC, when the first candle opens
 BASE_VOLATILITY = 0.0025  # of the log return in 15 minutes

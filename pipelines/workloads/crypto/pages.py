@@ -23,20 +23,25 @@ METRICS = (
 )  # fmt: skip
 TRADING = (
     "net_return", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor", "expectancy", "max_drawdown",
-    "sharpe", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
+    "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
 )  # fmt: skip
 
 
 def coin_page(config: "Config", coin: Coin, folds: Sequence[CoinFold], confidence: float) -> dict[str, Any]:
-    """Judge and trade a coin on its folds joined in time, and describe each fold."""
+    """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict is still to come."""
     settings = config.evaluation
     probabilities, labels, priors = joined(folds)
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
-    judged = judge.verdict(
+    rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
+    market, per_day = trading.prices(coin, rows), DAY // coin.candles.timeframe_ms
+    result = backtest.run(**market, signal=signals, **trading.rules(config))
+    judged = judge.judge(
         probabilities,
         labels,
         priors,
         baselines,
+        np.concatenate([fold.moves for fold in folds]),
+        result.equity,
         horizon=config.data.horizon,
         resamples=_resamples(settings.repetitions, confidence),
         confidence=confidence,
@@ -44,9 +49,6 @@ def coin_page(config: "Config", coin: Coin, folds: Sequence[CoinFold], confidenc
     )
     metrics = classification.metrics(probabilities, labels, priors)
     tempered = np.concatenate([softmax(fold.test.logits, fold.temperature) for fold in folds])
-    rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
-    market, per_day = trading.prices(coin, rows), DAY // coin.candles.timeframe_ms
-    result = backtest.run(**market, signal=signals, **trading.rules(config))
     traded = performance.metrics(result, per_day)
     luck = trading.luck(config, result, market)
     compared = {

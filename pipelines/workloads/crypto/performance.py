@@ -3,26 +3,31 @@
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from pipelines.workloads.crypto.backtest import Result, net_return
 
 DAYS_PER_YEAR = 365  # these markets do not close
+LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
+FEES = (0.0, 0.0002, 0.0005, 0.00075, 0.001, 0.0015, 0.002)  # per side, of the sensitivity curve
+EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
 
 
 def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
-    """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than two whole days).
+    """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
     Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
     and Sortino are the mean over the deviation of daily returns (for Sortino the deviation below 0), times sqrt(365),
-    without a risk-free rate; Calmar is 365 times the mean daily return over the maximum drawdown. Turnover counts both
-    sides of each trade, in units of the account.
+    without a risk-free rate; Calmar is 365 times the mean daily return over the maximum drawdown. `sharpe_error` is the
+    standard error of Sharpe, with regard to skewness and kurtosis (Mertens 2002). Turnover counts both sides of each
+    trade, in units of the account. `fee_sensitivity` is the net return of the same trades at other fees per side.
     """
     trades, equity = result.trades, result.equity
     gains, losses = trades.net[trades.net > 0].sum(), -trades.net[trades.net < 0].sum()
     drawdown = _max_drawdown(equity)
     daily = _daily_returns(equity, candles_per_day)
-    turnover = float((1.0 + trades.ratio).sum())
+    turnover, enough = float((1.0 + trades.ratio).sum()), len(daily) >= LEAST_DAYS
     return {
         "net_return": float(equity[-1] - 1.0),
         "num_trades": len(trades),
@@ -31,13 +36,16 @@ def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
         "profit_factor": float(gains / losses) if losses > 0 else None,
         "expectancy": float(trades.net.mean()) if len(trades) else None,
         "max_drawdown": drawdown,
-        "sharpe": _annual_ratio(daily, daily.std(ddof=1)) if len(daily) > 1 else None,
-        "sortino": _annual_ratio(daily, np.sqrt((np.minimum(daily, 0.0) ** 2).mean())) if len(daily) > 1 else None,
-        "calmar": float(DAYS_PER_YEAR * daily.mean() / drawdown) if len(daily) > 1 and drawdown > 0 else None,
+        "days": len(daily),
+        "sharpe": _annual_ratio(daily, daily.std(ddof=1)) if enough else None,
+        "sharpe_error": _sharpe_error(daily) if enough else None,
+        "sortino": _annual_ratio(daily, np.sqrt((np.minimum(daily, 0.0) ** 2).mean())) if enough else None,
+        "calmar": float(DAYS_PER_YEAR * daily.mean() / drawdown) if enough and drawdown > 0 else None,
         "exposure": float(trades.held.sum() / len(equity)),
         "turnover": turnover,
         "turnover_per_day": turnover * candles_per_day / len(equity),
         "break_even_fee": break_even_fee(result),
+        "fee_sensitivity": [{"fee": fee, "net_return": _at_fee(result, fee)} for fee in FEES],
         "buy_and_hold_return": result.buy_and_hold,
     }
 
@@ -57,6 +65,36 @@ def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
     return float(daily.mean() / deviation * DAYS_PER_YEAR**0.5) if deviation > 0 else None
+
+
+def _sharpe_error(daily: np.ndarray) -> float | None:
+    deviation = daily.std(ddof=1)
+    if deviation == 0:
+        return None
+    z = (daily - daily.mean()) / daily.std()
+    ratio, skewness, kurtosis = daily.mean() / deviation, (z**3).mean(), (z**4).mean()
+    variance = 1 - skewness * ratio + (kurtosis - 1) / 4 * ratio**2
+    return float(np.sqrt(variance / (len(daily) - 1) * DAYS_PER_YEAR))
+
+
+def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
+    """Return the probability that a Sharpe is above what the best of so many trials without skill reaches on average.
+
+    Bailey and Lopez de Prado 2014, with independent trials whose Sharpes err as much as this one.
+    """
+    expected = 0.0
+    if trials > 1:
+        expected = (1 - EULER) * norm.ppf(1 - 1 / trials) + EULER * norm.ppf(1 - 1 / (trials * np.e))
+    return float(norm.cdf(sharpe / error - expected))
+
+
+def _at_fee(result: Result, fee: float) -> float:
+    """Return the net return of the same trades at another fee per side."""
+    trades = result.trades
+    if not len(trades):
+        return 0.0
+    nets = trades.gross - (fee + result.slippage) * (1.0 + trades.ratio)
+    return float(np.maximum(1.0 + nets, 0.0).prod() - 1.0)
 
 
 def break_even_fee(result: Result) -> float | None:

@@ -75,18 +75,20 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
     leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
+    grades = ", ".join(f"{grade} {num}" for grade, num in summary["grades"].items())
     first = (
-        f"{skilled} of {len(pages)} coins show skill.{leaked} Against the strongest simple model of each coin "
+        f"{skilled} of {len(pages)} coins show skill ({grades}).{leaked} Against the strongest simple model of each "
+        "coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
         f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
     )
     together = summary["together"]
     gained = f"All coins together gain {_gain(together['log_loss'])} nats on the prior. " if together else ""
+    chance = f"{summary['chance_of_any_false_skill']:.1%}"
     second = (
-        f"{gained}Each interval holds the truth with {100 * summary['interval_confidence']:.4g} %: models that know "
-        f"nothing would bring {summary['skill_by_chance_at_most']:.3g} verdicts of skill on average, over all coins "
-        f"and at most; with intervals of 95 % up to {summary['skill_by_chance_at_95_percent']:.3g}. Returns are no "
+        f"{gained}Each interval holds the truth with {100 * summary['interval_confidence']:.4g} %. Were there no "
+        f"skill at all, any of these coins would show some with a chance of {chance}. Returns are no "
         f"evidence: they rank nothing here.{' The candles are simulated.' if summary['simulated'] else ''}"
     )
     heading = f"{skilled} of {len(pages)} coins show skill"
@@ -152,7 +154,9 @@ def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
 
 
 def _coin(page: Page, logged: Logged) -> Markup:
-    traded = [{"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in TRADING]
+    traded = [
+        {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
+    ]
     luck = page["random_trades"]
     traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
     traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})

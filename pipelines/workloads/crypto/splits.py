@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError
-from pipelines.workloads.crypto.candles import Candles
+from models.candles import Candles
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)

@@ -8,13 +8,13 @@ import numpy as np
 from pipelines.workloads.crypto import data
 from pipelines.workloads.crypto.bootstrap import block_bootstrap
 from pipelines.workloads.crypto.folds import CoinFold, joined
-from pipelines.workloads.crypto.judge import LEAK, SKILL
+from pipelines.workloads.crypto.judge import GRADES, LEAK, LEVEL, SKILL
 from pipelines.workloads.crypto.labels import CLASSES
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
 
-ERROR = 0.05  # of the intervals of all coins together; a false `skill` errs on one side only and has half of it
+ERROR = 0.05  # of the intervals of all coins together
 METRICS = (
     "n", "macro_f1", "log_loss", "prior_log_loss", "direction_log_loss", "prior_direction_log_loss", "accuracy",
     "never_predicted",
@@ -43,11 +43,11 @@ def summarise(
     verdicts = [page["verdict"] for page in ranking]
     return {
         "coins": len(ranking),
-        **{name: verdicts.count(verdict) for name, verdict in (("skill", SKILL), ("leaks_suspected", LEAK))},
+        "skill": sum(verdict.startswith(SKILL) for verdict in verdicts),
+        "grades": {grade: sum(page["grades"][grade] for page in ranking) for grade in GRADES},
+        "leaks_suspected": verdicts.count(LEAK),
         "interval_confidence": confidence_of(len(ranking)),
-        # At the confidence used, and if every coin had the usual 95 %.
-        "skill_by_chance_at_most": ERROR / 2,
-        "skill_by_chance_at_95_percent": len(ranking) * 0.025,
+        "chance_of_any_false_skill": LEVEL,
         "simulated": data.source_of(config.data) == "simulate",
         "mean_net_return": float(np.mean([page["backtest"]["net_return"] for page in ranking])),
         "mean_buy_and_hold": float(np.mean([page["backtest"]["buy_and_hold_return"] for page in ranking])),
@@ -88,6 +88,7 @@ def _coin_entry(page: Mapping[str, Any]) -> dict[str, Any]:
     metrics, traded, newest = page["figures"], page["backtest"], page["folds"][-1]
     return {
         "verdict": page["verdict"],
+        "grades": page["grades"],
         "reasons": page["reasons"],
         **{name: metrics[name] for name in METRICS},
         "majority": metrics["majority_accuracy"],

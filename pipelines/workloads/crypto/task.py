@@ -1,10 +1,11 @@
-"""Classification of the next move, from windows gathered out of tables that live on the device."""
+"""Classification of the next move: what the model of each coin is, and what is minimised."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,9 +15,13 @@ from torch import Tensor, nn
 from common.errors import UserError
 from common.prepared import MANIFEST
 from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
-from pipelines.engine.workload import Loss, Task
-from pipelines.workloads.crypto import data, splits
+from models.pooled_experts import EXPERTS, PooledExperts, PooledExpertsConfig
+from models.signals import SignalModel
+from pipelines.engine import ranks
+from pipelines.engine.workload import Loss, MapItems, Task
+from pipelines.workloads.crypto import data, experts, splits
 from pipelines.workloads.crypto.labels import CLASSES
+from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
@@ -58,61 +63,19 @@ def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
     return found
 
 
-class Windows:
-    """Windows of one or several coins by number; each is gathered from the table when it is asked for.
-
-    table (N, F) float32 scaled features of all coins, one below the other; labels (N,); ends (M,) rows at which the
-    windows end; coins (M,) which coin each is of.
-    """
-
-    workers = 0
-
-    def __init__(self, table: Tensor, labels: Tensor, ends: Tensor, coins: Tensor, lookback: int, device: torch.device):
-        self.size, self.device = len(ends), device
-        self.table, self.labels, self.ends, self.coins = (each.to(device) for each in (table, labels, ends, coins))
-        self.past = torch.arange(1 - lookback, 1, device=device)
-
-    def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """Return windows (b, L, F), labels (b,) and coins (b,) for `items` (b,)."""
-        items = items.to(self.device, non_blocking=True)
-        ends = self.ends.index_select(0, items)
-        rows = (ends[:, None] + self.past).flatten()
-        windows = self.table.index_select(0, rows).view(len(items), len(self.past), -1)
-        return {
-            "windows": windows,
-            "labels": self.labels.index_select(0, ends),
-            "coins": self.coins.index_select(0, items),
-        }
-
-
-def windows(coin: data.Coin, fold: int, part: str, device: torch.device, number: int = 0) -> Windows:
-    """Return a coin's windows of a part in order of time; `number` is the coin's number in a pooled model."""
-    return pooled([coin], fold, part, device, number)
-
-
-def pooled(coins: Sequence[data.Coin], fold: int, part: str, device: torch.device, first: int = 0) -> Windows:
-    """Return the windows of several coins, one coin after the other, numbered from `first`."""
-    # A row that no window holds may lack features; it must not be NaN times 0 in some later gather.
-    tables = [np.nan_to_num(coin.scaled(fold)) for coin in coins]
-    starts = np.cumsum([0, *map(len, tables)])
-    ends = [coin.folds[fold][part] + start for coin, start in zip(coins, starts[:-1], strict=True)]
-    numbers = [np.full(len(each), first + number) for number, each in enumerate(ends)]
-    return Windows(
-        torch.from_numpy(np.concatenate(tables)),
-        torch.from_numpy(np.concatenate([coin.labels for coin in coins]).astype(np.int64)),
-        torch.from_numpy(np.concatenate(ends)),
-        torch.from_numpy(np.concatenate(numbers)),
-        coins[0].lookback,
-        device,
-    )
+def task(config: "Config", folder: Path, device: torch.device) -> "SignalTask":
+    """Return the task of the configured kind of model."""
+    return (ExpertsTask if config.model.chosen == "pooled_experts" else SignalTask)(config, folder, device)
 
 
 class SignalTask(Task):
-    """Cross-entropy of the three classes, weighted by how rare they are in training.
+    """Cross-entropy of the three classes, weighted by how rare they are in training unless the config says otherwise.
 
     The weights are taken out of the probabilities again: what is weighted is the softmax of the logits plus the log
     weights, so the softmax of the logits themselves tends to the classes' true frequencies.
     """
+
+    model: SignalModel
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         facts = json.loads((folder / MANIFEST).read_text())
@@ -122,57 +85,137 @@ class SignalTask(Task):
                 raise UserError(facts["failed"][symbol])
         if fold >= len(facts["folds"]):
             raise UserError(f"model.fold={fold} must be below {len(facts['folds'])}, the number of folds of these data")
-        coins = [data.load(folder, symbol) for symbol in symbols]
-        self.train = pooled(coins, fold, "train", device)
-        self.validation = pooled(coins, fold, "validation", device)
-        self.model = CNNLSTM(model_config(config, coins, fold)).to(device)
-        counts = torch.bincount(self.train.labels[self.train.ends], minlength=len(CLASSES)).float()
+        self.coins = [data.load(folder, symbol) for symbol in symbols]
+        self.model = untrained(config, self.coins, fold)
+        sources = [pooled(self.coins, fold, part, self.model.stretch) for part in ("train", "validation")]
+        self.train, self.validation = sources
+        self._fit(config)
+        for source in sources:
+            source.to(device)
+        self.model.to(device)
+        counts = torch.bincount(self.train.labels[self.train.labels != IGNORED], minlength=len(CLASSES)).float()
         # A class that training lacks must not weigh infinitely; its rows never come.
-        balanced = self.train.size / (len(CLASSES) * counts.clamp(min=1))
-        self.class_weights = balanced if config.training.class_weights == "balanced" else torch.ones_like(balanced)
-        self.notes = self._notes(coins, counts)
+        balanced = counts.sum() / (len(CLASSES) * counts.clamp(min=1))
+        self.class_weights = balanced if self._balanced(config) else torch.ones_like(balanced)
+        self.notes = self._notes(counts)
 
-    def _notes(self, coins: Sequence[data.Coin], counts: Tensor) -> list[str]:
+    def _fit(self, config: "Config") -> None:
+        """Fit what of the model depends on the data alone, all of it on the CPU."""
+
+    def _balanced(self, config: "Config") -> bool:
+        return config.training.class_weights != "none"
+
+    def _notes(self, counts: Tensor) -> list[str]:
         shares = zip(CLASSES, (counts / counts.sum()).tolist(), strict=True)
+        validated = int((self.validation.labels != IGNORED).sum())
         return [
-            f"{self.train.size:,} windows of {', '.join(coin.candles.symbol for coin in coins)} to train on, "
-            f"{self.validation.size:,} to validate; " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+            f"{int(counts.sum()):,} windows of {', '.join(coin.candles.symbol for coin in self.coins)} to train on, "
+            f"{validated:,} to validate; " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
         ]
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Weighted cross-entropy in nats, summed over windows; the weights are 1 in the mean."""
-        labels = batch["labels"]
-        logits = model(batch["windows"], batch["coins"]).float()
+        return self._loss(model(batch["windows"], batch["coins"]).float(), batch["labels"])
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Loss:
+        known = labels != IGNORED
+        logits, labels = logits[known], labels[known]
         nats = F.cross_entropy(logits + self.class_weights.log(), labels, reduction="none")
         right = (logits.argmax(-1) == labels).float()
-        return Loss((nats * self.class_weights[labels]).sum(), len(labels), {"accuracy": right.sum()})
+        return Loss((nats * self.class_weights[labels]).sum(), known.sum(), {"accuracy": right.sum()})
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Log loss in nats, without weights, and whether the likeliest class was right."""
-        logits, labels = model(batch["windows"], batch["coins"]).float(), batch["labels"]
-        return {
-            "log_loss": F.cross_entropy(logits, labels, reduction="none"),
-            "accuracy": (logits.argmax(-1) == labels).float(),
-        }
+        """Log loss in nats, without weights, and whether the likeliest class was right; sums over `count` windows."""
+        logits, labels = self._logits(model, batch).float(), batch["labels"]
+        nats = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
+        right = (logits.argmax(-1) == labels).float()
+        return {"log_loss": nats.sum(1), "accuracy": right.sum(1), "count": (labels != IGNORED).sum(1).float()}
+
+    def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        return model(batch["windows"], batch["coins"])
 
 
-def model_config(config: "Config", coins: Sequence[data.Coin], fold: int) -> CNNLSTMConfig:
-    """Return the network's config, with everything needed to use it."""
+class ExpertsTask(SignalTask):
+    """Training of pooled experts: the network by gradients, the others once, and the pool before each validation."""
+
+    model: PooledExperts
+
+    def _fit(self, config: "Config") -> None:
+        train, validation = self.train, self.validation
+        moves = [horizon_moves(coin, config.data.horizon, self.model) for coin in self.coins]
+        returns = torch.from_numpy(below_each_other(moves, self.model.stretch))
+
+        def fit() -> dict[str, Tensor]:
+            experts.fit_linear(self.model, train, validation, returns)
+            experts.fit_trees(self.model, train, validation)
+            return dict(self.model.named_buffers())
+
+        # What is optimised may differ in its last bits between machines.
+        for name, value in ranks.on_main(fit).items():
+            self.model.get_buffer(name).copy_(value)
+        for source in (train, validation):
+            source.fixed = experts.fixed(self.model, source)
+
+    def _balanced(self, config: "Config") -> bool:
+        return config.training.class_weights == "balanced"
+
+    def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """Cross-entropy of the network by itself in nats, summed over windows."""
+        logits = model(batch["windows"], batch["coins"], batch["fixed"], alone=True)
+        return self._loss(logits.float(), batch["labels"])
+
+    def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        return model(batch["windows"], batch["coins"], batch["fixed"])
+
+    def refit(self, map_items: MapItems) -> Mapping[str, float]:
+        """Fit the weights of the pool on the validation windows."""
+
+        def outputs(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+            found = self.model.experts(batch["windows"], batch["coins"], batch["fixed"])
+            return {"experts": found.float(), "labels": batch["labels"]}
+
+        found = map_items(self.validation, outputs)
+        known = found["labels"] != IGNORED
+        seen, labels = found["experts"][known].double().numpy(), found["labels"][known].numpy()
+        weights = ranks.on_main(lambda: experts.pool_weights(seen, labels))
+        self.model.weights.copy_(torch.from_numpy(weights))
+        return {f"val/weight_{name}": float(weight) for name, weight in zip(EXPERTS, weights, strict=True)}
+
+
+def horizon_moves(coin: data.Coin, horizon: int, model: PooledExperts) -> np.ndarray:
+    """Return the log return (N,) after each row over the horizon, in units of the deviation of so many candles."""
+    deviation = model.config.scalers[coin.candles.symbol]["std"][model.return_place]
+    moves = np.zeros(len(coin.labels))
+    moves[:-horizon] = np.log(coin.candles.close[horizon:] / coin.candles.close[:-horizon])
+    return moves / (deviation * math.sqrt(horizon))
+
+
+def untrained(config: "Config", coins: Sequence[data.Coin], fold: int) -> SignalModel:
+    """Return a model of the configured kind, with everything needed to use it."""
+    size: dict[str, Any] = {"dropout": config.model.dropout}
+    if config.model.width:
+        size["width"] = config.model.width
+    known = description(config, coins, fold)
+    if config.model.chosen == "pooled_experts":
+        return PooledExperts(PooledExpertsConfig(**known, **size))
+    preset = "legacy" if config.model.chosen == "legacy" else "default"
+    return CNNLSTM(CNNLSTMConfig(preset, **known, **size))
+
+
+def description(config: "Config", coins: Sequence[data.Coin], fold: int) -> dict[str, Any]:
+    """Return the fields of a SignalConfig."""
     first = coins[0]
     scalers = [coin.scalers[fold].to_dict() for coin in coins]
-    return CNNLSTMConfig(
-        preset=config.model.preset,
-        features=first.names,
-        lookback=first.lookback,
-        width=config.model.width,
-        dropout=config.model.dropout,
-        coins=tuple(coin.candles.symbol for coin in coins),
-        scalers={
+    return {
+        "features": first.names,
+        "lookback": first.lookback,
+        "coins": tuple(coin.candles.symbol for coin in coins),
+        "scalers": {
             coin.candles.symbol: {"mean": scaler["mean"], "std": scaler["std"]}
             for coin, scaler in zip(coins, scalers, strict=True)
         },
-        timeframe_ms=first.candles.timeframe_ms,
-        about={
+        "timeframe_ms": first.candles.timeframe_ms,
+        "about": {
             "classes": list(CLASSES),
             "timeframe": first.facts["timeframe"],
             "feature_set": config.data.features,
@@ -191,4 +234,4 @@ def model_config(config: "Config", coins: Sequence[data.Coin], fold: int) -> CNN
                 for coin in coins
             },
         },
-    )
+    }

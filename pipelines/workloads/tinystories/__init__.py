@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,6 +16,8 @@ from pipelines.engine.workload import Metric, Workload
 
 class Data(DataSection):
     """The stories, and how they are split and tokenized."""
+
+    layout: ClassVar[int] = 2  # 2: three parts
 
     source: str | None = Field(
         None,
@@ -46,6 +48,9 @@ class Model(Section):
     heads: int | None = Field(None, ge=1, description="attention heads per block; null: the preset's")
     hidden: int | None = Field(None, ge=4, description="channels of the feed-forward layer; null: the preset's")
     context: int | None = Field(None, ge=2, description="attention window in tokens; null: the preset's")
+    memory: tuple[int, ...] | None = Field(
+        None, description="rows of the tables of bigrams, trigrams, ... in flash, powers of two; null: the preset's"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations that are dropped in training")
 
     @model_validator(mode="after")
@@ -57,6 +62,8 @@ class Model(Section):
         """Return the network's config: the preset with its overrides."""
         names = ("vocabulary", "width", "layers", "heads", "hidden", "context")
         sizes = {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name))}}
+        if self.memory is not None:
+            sizes["memory"] = self.memory
         return TinyTransformerConfig(**sizes, dropout=self.dropout, tokenizer=tokenizer or {})
 
 

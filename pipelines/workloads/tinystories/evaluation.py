@@ -18,7 +18,7 @@ from models.integer_transformer import IntegerTransformer, quantize
 from models.tiny_transformer import END, UNKNOWN, TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
-from pipelines.workloads.tinystories.task import Windows, held_out, text_only
+from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config
@@ -54,14 +54,14 @@ class HeldOut:
 def evaluate(
     config: "Config", models: Mapping[str, TinyTransformer], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate the one split no update has seen; it picked the best model, so its figures are slightly flattering."""
+    """Evaluate on the stories that neither trained the model nor picked the best one."""
     (model,) = models.values()
     began = time.perf_counter()
     data.check_tokenizer(folder, model.config.tokenizer)
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     stories = HeldOut(data.stories(folder, "held_out"), tokens, data.numbers(tokens))
     nats = {
-        **_network_nats(model, held_out(folder, config.sequence, device), stories.numbers, map_items),
+        **_network_nats(model, unseen(folder, "held_out", config.sequence, device), stories.numbers, map_items),
         **_baseline_nats(model, training[:MOST_TOKENS], stories),
     }
     cut = f" on the first {MOST_TOKENS:,} training tokens" if len(training) > MOST_TOKENS else ""

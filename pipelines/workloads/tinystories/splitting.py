@@ -1,4 +1,4 @@
-"""The division of stories, or of a book's passages, into a training part and a held-out part."""
+"""The division of stories, or of a book's passages: one part trains, one picks the best model, one is held out."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,9 +14,9 @@ from pipelines.workloads.tinystories.blocks import Blocks
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Data
 
-SPLITS = ("train", "held_out")
+SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
-HELD_OUT = 10  # one story in ten is held out
+HELD_OUT, VALIDATION = 10, 20  # one story in ten is held out, one in twenty picks the best model
 # Patterns a passage may end with, best first.
 PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), re.compile(r" "))
 
@@ -24,10 +24,11 @@ PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), 
 def split(found: Blocks, data: "Data", source: str, scratch: Path) -> tuple[dict[str, Blocks], str, int]:
     """Return {split: blocks}, a description of the rule, and the number of duplicates that were removed first.
 
-    Stories are put into an order that depends only on (seed, text), and every tenth is held out. So a story never
-    changes sides when `percent` or the order of files changes, and a smaller `percent` takes a subset of a larger one.
-    Fewer than 20 blocks are a book: it is cut into passages, which are written to `scratch`, and the last tenth of them
-    is held out. Raises UserError if that would hold nothing out.
+    Stories are put into an order that depends only on (seed, text), and every tenth is held out, one in twenty
+    validates. So a story never changes sides when `percent` or the order of files changes, and a smaller `percent`
+    takes a subset of a larger one. Fewer than 20 blocks are a book: it is cut into passages, which are written to
+    `scratch`; the last tenth of them is held out, the twentieth before it validates. Raises UserError if that would
+    hold nothing out.
     """
     _, first = np.unique(found.digest, return_index=True)  # in the order of the hashes
     duplicates = len(found) - len(first)
@@ -37,20 +38,30 @@ def split(found: Blocks, data: "Data", source: str, scratch: Path) -> tuple[dict
         found, _ = blocks.find([blocks.write(scratch / "passages.txt", passages)], data.seed)
         first = np.sort(np.unique(found.digest, return_index=True)[1])
         duplicates += len(found) - len(first)
+        place = np.arange(len(first))
         if len(first) < HELD_OUT:
             more = "raise data.generated_characters" if data.source is None else "give a longer text"
             raise UserError(
                 f"{source}: {len(first)} passages of up to {data.passage_characters} characters are too few to hold "
                 f"one out, {HELD_OUT} are needed; {more}, or lower data.passage_characters={data.passage_characters}"
             )
-        is_held_out = np.arange(len(first)) >= len(first) - len(first) // HELD_OUT
-        how = f"passages of up to {data.passage_characters} characters in their order, the last tenth held out"
+        is_held_out = place >= (end := len(first) - len(first) // HELD_OUT)
+        validates = (place >= end - max(1, len(first) // VALIDATION)) & ~is_held_out
+        how = (
+            f"passages of up to {data.passage_characters} characters in their order, the last tenth held out, the "
+            "twentieth before it to pick the best model"
+        )
     else:
-        is_held_out = np.arange(len(first)) % HELD_OUT == HELD_OUT - 1
-        how = f"by story, every tenth held out in the order of a hash of seed {data.seed} and text"
+        place = np.arange(len(first))
+        is_held_out = place % HELD_OUT == HELD_OUT - 1
+        validates = place % VALIDATION == VALIDATION - 2
+        how = (
+            f"by story in the order of a hash of seed {data.seed} and text, every tenth held out, one in twenty to "
+            "pick the best model"
+        )
     if data.percent < 100:
         how += f"; the first {data.percent} % of each part"
-    parts = zip(SPLITS, (first[~is_held_out], first[is_held_out]), strict=True)
+    parts = zip(SPLITS, (first[~is_held_out & ~validates], first[validates], first[is_held_out]), strict=True)
     return {name: found.take(rows[: -(-len(rows) * data.percent // 100)]) for name, rows in parts}, how, duplicates
 
 

@@ -13,7 +13,7 @@ from common.text import token_nats
 from models import rp2040
 from models.tiny_transformer import END, TinyTransformer
 from models.tiny_transformer_config import CLAIMED_PARAMETERS, PRESETS
-from pipelines.engine.workload import Loss, Task
+from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def _has_room(device: torch.device, size: int) -> bool:
     return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] > ROOM * size
 
 
-def held_out(folder: Path, sequence: int, device: torch.device) -> Windows:
-    """Return the held-out stories as windows; each target has at least half a sequence of its story as context."""
-    return Windows(data.tokens(folder, "held_out"), sequence, sequence // 2, device)
+def unseen(folder: Path, split: str, sequence: int, device: torch.device) -> Windows:
+    """Return a split as windows to judge by: each target has at least half a sequence of its story as context."""
+    return Windows(data.tokens(folder, split), sequence, sequence // 2, device)
 
 
 def text_only(batch: Mapping[str, Tensor]) -> Tensor:
@@ -78,8 +78,11 @@ class StoriesTask(Task):
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         sequence = config.sequence
         self.model = TinyTransformer(config.model.resolved(data.tokenizer(folder))).to(device)
-        self.train = Windows(data.tokens(folder, "train"), sequence, sequence, device)
-        self.validation = held_out(folder, sequence, device)
+        training = data.tokens(folder, "train")
+        if self.model.memory is not None:
+            self.model.memory.count(training, data.numbers(training))
+        self.train = Windows(training, sequence, sequence, device)
+        self.validation = unseen(folder, "validation", sequence, device)
         self.facts = data.facts(folder)
         self.notes = self._notes(config)
 
@@ -88,7 +91,8 @@ class StoriesTask(Task):
         count = sum(p.numel() for p in self.model.parameters())
         notes = [
             f"stories: {facts['source']}; {facts['train']['stories']:,} to train on, "
-            f"{facts['held_out']['stories']:,} held out ({facts['split']})",
+            f"{facts['validation']['stories']:,} to pick the best model by, {facts['held_out']['stories']:,} held out "
+            f"({facts['split']})",
             f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
         ]
         own = all(getattr(sizes, name) == value for name, value in PRESETS[preset].items())
@@ -100,12 +104,20 @@ class StoriesTask(Task):
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return the cross-entropy in nats, summed over the targets that count."""
         counted = batch["counted"]
-        nats = token_nats(model(batch["tokens"], batch["stories"]), batch["targets"])
+        followed = batch["targets"].masked_fill(~counted, -1)
+        nats = token_nats(model(batch["tokens"], batch["stories"], followed), batch["targets"])
         return Loss((nats * counted).sum(), counted.sum())
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return nats and bits over the text of each window; divided by `count`: nats per token, bits per character."""
         counted = text_only(batch)
         nats = (token_nats(model(batch["tokens"], batch["stories"]), batch["targets"]) * counted).sum(1)
-        per_character = self.facts["held_out"]["tokens"] / self.facts["held_out"]["characters"] / math.log(2)
+        sizes = self.facts["validation"]
+        per_character = sizes["tokens"] / sizes["characters"] / math.log(2)
         return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
+
+    def refit(self, map_items: MapItems) -> Mapping[str, float]:
+        """Set the memory's rows to the means under the vectors as they are."""
+        if self.model.memory is not None:
+            self.model.memory.refit()
+        return {}

@@ -3,9 +3,12 @@
 python tests/exporters/rp2040/chip.py story.uf2 "/temperature 0.8" "Once upon a time"
 """
 
+import ctypes
+import random
 import struct
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from unicorn import UC_ARCH_ARM, UC_HOOK_MEM_INVALID, UC_MODE_MCLASS, UC_MODE_THUMB, Uc, UcError
@@ -18,16 +21,40 @@ PROMPT = b"\n> "
 
 UART_DATA, UART_FLAGS = 0x40034000, 0x40034018
 RECEIVE_EMPTY, TRANSMIT_EMPTY = 1 << 4, 1 << 7
-DIVIDEND, DIVISOR, QUOTIENT, REMAINDER = 0xD0000060, 0xD0000064, 0xD0000070, 0xD0000074
-SYSTICK_VALUE = 0xE000E018
-READY = {  # bits that the firmware waits for at boot: crystal stable, clocks selected, out of reset, PLL locked
-    0x40024004: 1 << 31,
-    0x40008038: 1 << 2,
-    0x40008044: 3,
-    0x4000C008: 0xFFFFFFFF,
-    0x40028000: 1 << 31,
+CPUID, FIFO_STATUS, FIFO_WRITE, FIFO_READ = 0xD0000000, 0xD0000050, 0xD0000054, 0xD0000058
+FIFO_READY = 1 << 1
+DIVIDEND, DIVISOR, QUOTIENT = 0xD0000060, 0xD0000064, 0xD0000070
+FORCE_OFF = 0x40010004
+RESETS, RESET_DONE = 0x4000C000, 0x4000C008
+RESET_VALUES = {RESETS: 0x1FFFFFF, 0x40028004: 0x2D, 0x4002C004: 0x2D}
+SLOW = 3  # reads for which a state that the firmware waits for is not reached yet
+
+
+def _locked(pll: int) -> Callable[[Mapping[int, int]], int]:
+    # It locks once it and its oscillator have power and it is out of reset.
+    needed = 1 << (12 if pll == 0x40028000 else 13)
+    return lambda r: 0 if r.get(pll + 4, 0x2D) & (1 << 0 | 1 << 5) or r.get(RESETS, 0x1FFFFFF) & needed else 1 << 31
+
+
+# Registers that tell what a change has come to: crystal, clocks, resets, PLLs.
+STATES: dict[int, Callable[[Mapping[int, int]], int]] = {
+    0x40024004: lambda r: 1 << 31 if r.get(0x40024000, 0) & 0xFFF000 == 0xFAB000 else 0,
+    0x40008038: lambda r: 1 << (r.get(0x40008030, 0) & 3),
+    0x40008044: lambda r: 1 << (r.get(0x4000803C, 0) & 1),
+    RESET_DONE: lambda r: ~r.get(RESETS, 0x1FFFFFF) & 0x1FFFFFF,
+    0x40028000: _locked(0x40028000),
+    0x4002C000: _locked(0x4002C000),
 }
-PERIPHERALS = ((0x18000000, 0x1000), (0x40000000, 0x80000), (0xD0000000, 0x1000), (0xE000E000, 0x1000))
+# Nobody is at the other end of the USB cable; the cycle counter stands still.
+PLAIN = {0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
+DPRAM = 0x50100000
+PERIPHERALS = (
+    (0x18000000, 0x1000),
+    (0x40000000, 0x80000),
+    (0x50110000, 0x4000),
+    (0xD0000000, 0x1000),
+    (0xE000E000, 0x1000),
+)
 
 
 class ChipError(Exception):
@@ -40,15 +67,9 @@ def run(uf2: bytes, lines: list[str], timeout: float = 60) -> str:
     Each line is typed when a prompt appears. Raises ValueError for a UF2 that the boot ROM would not accept or start,
     ChipError if the firmware accesses addresses that do not exist, halts, or takes more than `timeout` seconds.
     """
-    chip = _Chip(lines)
-    image = read_uf2(uf2)
-    _check_stage2(image)
-    chip.machine.mem_write(FLASH, image)
-    chip.machine.mem_write(STAGE2, image[:256])
-    chip.machine.reg_write(UC_ARM_REG_SP, STAGE2)
-    chip.machine.reg_write(UC_ARM_REG_LR, 0)
-    chip.run(STAGE2, timeout)
-    return chip.output.decode("utf-8", "replace").replace("\r\n", "\n")
+    chip = Chip(uf2, lines)
+    chip.run(timeout)
+    return chip.text
 
 
 def read_uf2(uf2: bytes) -> bytes:
@@ -80,38 +101,155 @@ def _check_stage2(flash: bytes) -> None:
         raise ValueError("the checksum of the second stage of the boot is wrong: the boot ROM would not start it")
 
 
-class _Chip:
-    """Memory, the registers of peripherals, and a person who types a line at every prompt."""
+class Core:
+    """One of the two Cortex-M0+: a machine of its own over the memory of both."""
 
-    def __init__(self, lines: list[str]):
+    def __init__(self, chip: "Chip", number: int):
+        self.chip, self.number = chip, number
         self.machine = machine = Uc(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS)
         machine.ctl_set_cpu_model(UC_CPU_ARM_CORTEX_M0)
-        machine.mem_map(FLASH, FLASH_BYTES, 5)  # read and execute
-        machine.mem_map(SRAM, SRAM_BYTES)
+        machine.mem_map_ptr(FLASH, FLASH_BYTES, 5, ctypes.addressof(chip.flash))  # read and execute
+        machine.mem_map_ptr(SRAM, SRAM_BYTES, 7, ctypes.addressof(chip.sram))
+        machine.mem_map_ptr(DPRAM, 0x1000, 3, ctypes.addressof(chip.dpram))
         for base, size in PERIPHERALS:
             machine.mmio_map(base, size, self._read, base, self._write, base)
         machine.hook_add(UC_HOOK_MEM_INVALID, self._invalid)
-        self.lines, self.typed, self.output = list(lines), bytearray(), bytearray()
         self.dividend, self.divisor = 0, 1
+        self.inbox: list[int] = []  # words from the other core
+        self.waiting = False  # for a word
+
+    def start(self, stack: int, place: int) -> None:
+        self.machine.reg_write(UC_ARM_REG_SP, stack)
+        self.machine.reg_write(UC_ARM_REG_LR, 0)
+        self.place = place & ~1
+
+    def run(self, count: int = 0, timeout: float = 0) -> None:
+        """Run `count` instructions (0: until something stops it), for at most `timeout` seconds."""
+        self.waiting = False
+        try:
+            self.machine.emu_start(self.place | 1, 0, timeout=int(timeout * 1e6), count=count)
+        except UcError as error:
+            self.chip.problem = self.chip.problem or str(error)
+        self.place = self.machine.reg_read(UC_ARM_REG_PC)
+
+    def _read(self, machine: Uc, offset: int, size: int, base: int) -> int:
+        address = base + offset
+        if address == QUOTIENT:
+            return self.dividend // self.divisor if self.divisor else 0xFFFFFFFF
+        if address == CPUID:
+            return self.number
+        if address == FIFO_STATUS:
+            self.waiting = not self.inbox
+            if self.waiting and self.number == 1:
+                machine.emu_stop()  # until it is its turn again
+            return FIFO_READY | bool(self.inbox)
+        if address == FIFO_READ:
+            if self.inbox:
+                return self.inbox.pop(0)
+            self.chip.stop("reads from an empty FIFO")
+            return 0
+        return self.chip.read(address)
+
+    def _write(self, machine: Uc, offset: int, size: int, value: int, base: int) -> None:
+        address = base + offset
+        if address == DIVIDEND:
+            self.dividend = value
+        elif address == DIVISOR:
+            self.divisor = value
+        elif address == FIFO_WRITE:
+            self.chip.post(1 - self.number, value)
+        else:
+            self.chip.write(address, value)
+
+    def _invalid(self, machine: Uc, access: int, address: int, size: int, value: int, _: object) -> bool:
+        self.chip.problem = self.chip.problem or f"touches {address:#x}, where nothing is"
+        return False
+
+
+class Chip:
+    """Memory, both cores, the registers of peripherals, and a person who types a line at every prompt.
+
+    With `skew`, a source of random numbers, the cores run in turns of random length; without it, the second does its
+    work as soon as it is there. `answers` is how many words the second core's program sends before it dies; -1: all.
+    Its boot ROM counts as absent with 0.
+    """
+
+    def __init__(self, uf2: bytes, lines: list[str], skew: random.Random | None = None, answers: int = -1):
+        image = read_uf2(uf2)
+        _check_stage2(image)
+        self.flash, self.sram, self.dpram = ((ctypes.c_ubyte * n)() for n in (FLASH_BYTES, SRAM_BYTES, 0x1000))
+        ctypes.memmove(self.flash, image, FLASH_BYTES)
+        ctypes.memmove(ctypes.addressof(self.sram) + STAGE2 - SRAM, image, 256)
+        self.cores = Core(self, 0), Core(self, 1)
+        self.cores[0].start(STAGE2, STAGE2)
+        self.skew, self.answers = skew, answers
+        self.rom: list[int] | None = None  # words that core 1's boot ROM has taken; None while it is held in reset
+        self.launched = False
+        self.registers: dict[int, int] = {}
+        self.asked: dict[int, int] = {}  # how often a state was read since it began to change
+        self.trace: list[tuple[str, int, int]] = []  # ("write" or "read", register, value) of clocks and resets
+        self.lines, self.typed, self.output = list(lines), bytearray(), bytearray()
         self.answered = 0  # length of the output when the last line was typed
         self.problem: str | None = None
         self.finished = False
 
-    def run(self, start: int, timeout: float) -> None:
+    def run(self, timeout: float) -> None:
+        """Run until the last line is answered; ChipError if that does not happen."""
         began = time.monotonic()
-        try:
-            self.machine.emu_start(start | 1, 0, timeout=int(timeout * 1e6))
-        except UcError as error:
-            self.problem = self.problem or str(error)
+        while not (self.finished or self.problem) and (left := timeout - (time.monotonic() - began)) > 0:
+            if self.skew is None:
+                self.cores[0].run(timeout=left)
+                break
+            self.cores[0].run(self._turn())
+            if self.launched:
+                self.cores[1].run(self._turn())
         if self.finished:
             return
         seconds = time.monotonic() - began
         problem = self.problem or (f"no prompt after {timeout} s" if seconds >= timeout else "the firmware has halted")
-        place = self.machine.reg_read(UC_ARM_REG_PC)
+        place = self.cores[0].place
         raise ChipError(f"{problem}, at {place:#x}; output: {self.output.decode('utf-8', 'replace')!r}")
 
-    def _read(self, machine: Uc, offset: int, size: int, base: int) -> int:
-        address = base + offset
+    @property
+    def text(self) -> str:
+        return self.output.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def _turn(self) -> int:
+        """A number of instructions: mostly few, at times so many that one core is far ahead."""
+        assert self.skew
+        return int(2 ** self.skew.uniform(0, 11))
+
+    def post(self, to: int, word: int) -> None:
+        """Take a word that one core sends to the other."""
+        if to == 0:
+            if self.answers == 0:
+                return
+            self.answers -= 1
+            self.cores[0].inbox.append(word)
+        elif self.launched:
+            self.cores[1].inbox.append(word)
+            if self.skew is None:
+                self.cores[1].run()
+        elif self.rom is not None:
+            self._boot_second(word)
+
+    def _boot_second(self, word: int) -> None:
+        """Boot ROM of core 1, chapter 2.8.2: it echoes words and starts once 0, 0, 1, vectors, stack, entry came."""
+        assert self.rom is not None
+        self.cores[0].inbox.append(word)
+        expected = (0, 0, 1)
+        if len(self.rom) < 3 and word != expected[len(self.rom)]:
+            self.rom = []
+        else:
+            self.rom.append(word)
+        if len(self.rom) == 6:
+            self.launched = True
+            self.cores[1].start(self.rom[4], self.rom[5])
+            if self.skew is None:
+                self.cores[1].run()
+
+    def read(self, address: int) -> int:
+        """A register that is the same for both cores."""
         if address == UART_FLAGS:
             # A line already typed leaves its prompt at the end until it is echoed.
             if not self.typed and len(self.output) > self.answered and self.output.endswith(PROMPT):
@@ -119,25 +257,38 @@ class _Chip:
             return TRANSMIT_EMPTY | (0 if self.typed else RECEIVE_EMPTY)
         if address == UART_DATA:
             return self.typed.pop(0) if self.typed else 0
-        if address == QUOTIENT:
-            return self.dividend // self.divisor if self.divisor else 0xFFFFFFFF
-        if address == REMAINDER:
-            return self.dividend % self.divisor if self.divisor else self.dividend
-        if address == SYSTICK_VALUE:
-            return 0
-        if address in READY:
-            return READY[address]
-        self._stop(f"reads the register {address:#x}, which is not emulated")
+        if address in STATES:
+            self.asked[address] = self.asked.get(address, 0) + 1
+            value = STATES[address](self.registers) if self.asked[address] > SLOW else 0
+            self.trace.append(("read", address, value))
+            return value
+        if address in PLAIN or address in self.registers:
+            return self.registers.get(address, PLAIN.get(address, 0))
+        self.stop(f"reads the register {address:#x}, which is not emulated")
         return 0
 
-    def _write(self, machine: Uc, offset: int, size: int, value: int, base: int) -> None:
-        address = base + offset
+    def write(self, address: int, value: int) -> None:
+        """Write a register, which for addresses of peripherals may mean to set or clear bits."""
         if address == UART_DATA:
             self.output.append(value & 255)
-        elif address == DIVIDEND:
-            self.dividend = value
-        elif address == DIVISOR:
-            self.divisor = value
+            return
+        if 0x40000000 <= address < 0x60000000:
+            register, how = address & ~0x3000, address >> 12 & 3
+            old = self.registers.get(register, RESET_VALUES.get(register, 0))
+            address, value = register, (value, old ^ value, old | value, old & ~value)[how]
+        self.registers[address] = value
+        if 0x40008000 <= address < 0x40030000:
+            self.trace.append(("write", address, value))
+            self.asked.clear()
+        if address == FORCE_OFF:
+            self._reset_second(bool(value & 1 << 16))
+
+    def _reset_second(self, held: bool) -> None:
+        self.rom, self.launched = None, False
+        self.cores[1].inbox.clear()
+        if not held and self.answers:
+            self.rom = []
+            self.cores[0].inbox.append(0)
 
     def _type(self) -> None:
         self.answered = len(self.output)
@@ -145,15 +296,13 @@ class _Chip:
             self.typed += self.lines.pop(0).encode() + b"\r"
         else:
             self.finished = True
-            self.machine.emu_stop()
+            self.cores[0].machine.emu_stop()
 
-    def _invalid(self, machine: Uc, access: int, address: int, size: int, value: int, _: object) -> bool:
-        self.problem = self.problem or f"touches {address:#x}, where nothing is"
-        return False
-
-    def _stop(self, problem: str) -> None:
+    def stop(self, problem: str) -> None:
+        """End the run with a ChipError."""
         self.problem = self.problem or problem
-        self.machine.emu_stop()
+        for core in self.cores:
+            core.machine.emu_stop()
 
 
 if __name__ == "__main__":

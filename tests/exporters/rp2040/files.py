@@ -3,12 +3,14 @@
 import struct
 from functools import cache
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import torch
 
 from exporters import to_rp2040
 from exporters.rp2040 import inference, layout, uf2
+from exporters.rp2040.settings import Settings
 from models.integer_transformer import IntegerTransformer, quantize
 from models.tiny_transformer import END
 from tests.models.tiny import make, trained_tokenizer
@@ -18,7 +20,7 @@ TABLES = 40 + 2 * 704 + 2 * 1024  # where the first layer starts
 # What a user copies to a device.
 SOURCES = [Path(inference.__file__).with_name(name) for name in to_rp2040.INFERENCE]
 PROMPTS = ["", "The cat sat on", "A dog met 12 cats. The dog", "é <unk>\n\n"]
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "head size 1": {"heads": 8},
     "head size 2": {"heads": 4},
     "head size 8": {"heads": 1, "layers": 1},
@@ -26,6 +28,8 @@ SHAPES = {
     "context 2": {"context": 2},
     "context longer than the text": {"context": 200},
     "wide": {"width": 32, "heads": 4, "hidden": 64, "context": 16},
+    "memory": {"memory": (16, 64)},
+    "four tables": {"memory": (64, 2, 16, 32), "width": 12, "heads": 2},
 }
 
 
@@ -40,8 +44,14 @@ def model() -> bytes:
 
 
 @cache
+def remembering() -> bytes:
+    """A model file with a memory, of version 2."""
+    return layout.pack_model(quantize(make(**SMALLEST, memory=(4, 8))), vocabulary())
+
+
+@cache
 def uf2_file() -> bytes:
-    return uf2.join(bootable(), model(), vocabulary())
+    return uf2.join(bootable(), Settings().pack(), model(), vocabulary())
 
 
 def bootable(code: bytes = b"runtime") -> bytes:
@@ -65,7 +75,7 @@ def u16(number: int) -> bytes:
     return struct.pack("<H", number)
 
 
-def quantized(end: float, **sizes: int) -> IntegerTransformer:
+def quantized(end: float, **sizes: Any) -> IntegerTransformer:
     """A model in integers, with a bias of `end` for the end of the story."""
     model = make(**sizes)
     with torch.no_grad():
@@ -73,7 +83,7 @@ def quantized(end: float, **sizes: int) -> IntegerTransformer:
     return quantize(model)
 
 
-def written(folder: Path, **sizes: int) -> tuple[IntegerTransformer, Path, Path]:
+def written(folder: Path, **sizes: Any) -> tuple[IntegerTransformer, Path, Path]:
     """A model whose stories do not end, and the paths of its files."""
     integers = quantized(-50.0, **sizes)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))

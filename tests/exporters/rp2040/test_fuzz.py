@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from exporters.rp2040 import inference, layout, uf2
 from exporters.rp2040.layout import read_model, read_vocabulary
-from tests.exporters.rp2040.files import model, uf2_file, vocabulary, with_sum
+from tests.exporters.rp2040.files import model, remembering, uf2_file, vocabulary, with_sum
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
@@ -39,11 +39,11 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 
 def endure(data: bytes, kind: str, draw: random.Random) -> bool:
     """Read a file, which may raise only ValueError, and use it; return True if it was accepted."""
-    read = {"model": lambda data: inference.Model(io.BytesIO(data)), "vocabulary": layout.read_vocabulary}
-    found, reason = tried(read.get(kind, uf2.split), data)
+    read = dict.fromkeys(("model", "memory"), lambda data: inference.Model(io.BytesIO(data)))
+    found, reason = tried({**read, "vocabulary": layout.read_vocabulary, "uf2": uf2.split}[kind], data)
     if reason:
         return False
-    if kind == "model":
+    if kind in read:
         # Sums that leave 32 bits do not fit the arrays, and are an error.
         tokens = list(found.tokens([2], 2, 256, 3, seed=draw.randrange(2**32)))
         assert all(0 < token < found.vocabulary for token in tokens)
@@ -69,24 +69,25 @@ def tried(read, data: bytes):
     return None, reason
 
 
+ORIGINALS = {"model": model, "memory": remembering, "vocabulary": vocabulary, "uf2": uf2_file}
+
+
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(["model", "vocabulary", "uf2"]), st.booleans(), st.integers(0, 2**32))
+@given(st.sampled_from(sorted(ORIGINALS)), st.booleans(), st.integers(0, 2**32))
 def test_a_changed_file_is_refused_or_works(kind, repaired, seed):
-    original = {"model": model, "vocabulary": vocabulary, "uf2": uf2_file}[kind]()
     draw = random.Random(seed)
-    changed = mutated(original, draw)
+    changed = mutated(ORIGINALS[kind](), draw)
     endure(with_sum(changed) if repaired and kind != "uf2" else changed, kind, draw)
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_changed_files_are_refused_or_work():
     draw = random.Random(0)
-    accepted = dict.fromkeys(("model", "vocabulary", "uf2"), 0)
-    originals = {"model": model(), "vocabulary": vocabulary(), "uf2": uf2_file()}
+    accepted = dict.fromkeys(ORIGINALS, 0)
     for number in range(100_000):
-        kind = ("model", "vocabulary", "uf2")[number % 3]
-        changed = mutated(originals[kind], draw)
-        if number % 2 and kind != "uf2":
+        kind = list(ORIGINALS)[number % 4]
+        changed = mutated(ORIGINALS[kind](), draw)
+        if number // 4 % 2 and kind != "uf2":
             changed = with_sum(changed)
         accepted[kind] += endure(changed, kind, draw)
     # So that the readers are tested behind their first checks.
@@ -132,8 +133,30 @@ def test_the_c_runtime_stays_within_its_buffers_on_a_hundred_thousand_inputs(cor
     assert shutil.which("clang"), "apt-get install clang libclang-rt-14-dev"
     subprocess.run(["make", "-C", FIRMWARE, f"BUILD={tmp_path}", "fuzz"], check=True, stdout=subprocess.DEVNULL)
     (tmp_path / "found").mkdir()
+    seed = remembering()
+    (corpus / "memory").write_bytes(len(seed).to_bytes(4, "little") + b"\1" + seed + vocabulary())
     options = ["-runs=100000", "-max_len=20000", "-seed=1", f"-artifact_prefix={tmp_path}/"]
     command = [tmp_path / "fuzz", *options, tmp_path / "found", corpus]
     done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "Done 100000 runs" in done.stderr
+
+
+def usb(act: int, data: bytes = b"") -> bytes:
+    """One act of a host, as fuzz_usb.c reads it."""
+    return bytes([act | min(len(data), 31) << 3]) + data.ljust(8, b"\0")
+
+
+@pytest.mark.slow
+def test_the_usb_driver_endures_a_hundred_thousand_hosts(tmp_path):
+    assert shutil.which("clang"), "apt-get install clang libclang-rt-14-dev"
+    subprocess.run(["make", "-C", FIRMWARE, f"BUILD={tmp_path}", "fuzz_usb"], check=True, stdout=subprocess.DEVNULL)
+    (tmp_path / "found").mkdir()
+    requests = ("8006000100004000", "0005070000000000", "800600020000ff00", "0009010000000000", "2120000000000700")
+    setups = [bytes.fromhex(request) for request in (*requests, "2122010000000000")]
+    enumerated = b"".join(usb(0, setup) + usb(2) + usb(3, bytes(7)) + usb(2) for setup in setups)
+    (tmp_path / "found" / "host").write_bytes(enumerated + usb(4, b"The cat\r") + usb(7, bytes(31)) + usb(6, b"x" * 8))
+    options = ["-runs=100000", "-max_len=2000", "-seed=1", f"-artifact_prefix={tmp_path}/"]
+    done = subprocess.run([tmp_path / "fuzz_usb", *options, tmp_path / "found"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "Done 100000 runs" in done.stderr

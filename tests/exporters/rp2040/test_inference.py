@@ -29,6 +29,7 @@ def test_tokens_are_those_of_the_reference(tmp_path, sizes):
             found = list(story.tokens(ids, 16, temperature, top_k, seed))
             assert found == list(integers.decode(ids, 16, Sampler(integers, temperature, top_k, seed)))
             stories.add(tuple(found))
+    story.close()
     assert len(stories) > 4  # the models are not so dull that any two would agree
 
 

@@ -8,12 +8,12 @@ import zlib
 import pytest
 
 from exporters.rp2040 import inference_files, layout
-from tests.exporters.rp2040.files import TABLES, model, patched, u16, vocabulary, with_sum
+from tests.exporters.rp2040.files import TABLES, model, patched, remembering, u16, vocabulary, with_sum
 
 # offset, new bytes, what is said
 REFUSED_MODELS = [
     (0, b"TTV1", "this is not a model file: it does not start with TTM1"),
-    (4, u16(2), "the model file has version 2; this reader knows version 1"),
+    (4, u16(3), "the model file has version 3; this reader knows [1, 2]"),
     (6, u16(44), "the model file says its header has 44 bytes; version 1 has 40"),
     (16, u16(3), "the model file's vocabulary is 3; allowed: 4 to 4096, multiples of 2"),
     (16, u16(4098), "the model file's vocabulary is 4098"),
@@ -87,6 +87,29 @@ def test_a_vocabulary_file_out_of_the_limits_is_refused(offset, new, reason):
 
 def starts_offset() -> int:
     return 24 + 512 + 6 * struct.unpack_from("<H", vocabulary(), 18)[0]
+
+
+RECORD = 4 + 4  # bytes of a row of the memory
+REFUSED_MEMORIES = [
+    (4, u16(1), "the model file says its header has 48 bytes; version 1 has 40"),
+    (40, b"\0", "the model file's post_memory is 0; allowed: 1 to 30"),
+    (41, b"\x11", "bits; allowed: up to 4 of 1 to 16"),
+    (41, b"\0", "bits; allowed: up to 4 of 1 to 16"),
+    (41, b"\0\0", "bits; allowed: up to 4 of 1 to 16"),
+    (45, b"\1", "bits; allowed: up to 4 of 1 to 16"),
+    (43, b"\1", "but its sizes need"),
+    (-RECORD + 1, b"\1", "has a row with an unused byte or a multiplier above 32767"),
+    (-RECORD + 3, b"\x80", "has a row with an unused byte or a multiplier above 32767"),
+    (-12 * RECORD + 4, b"\0", "the model file's memory has a weight of -128"),
+]
+
+
+@pytest.mark.parametrize(("offset", "new", "reason"), REFUSED_MEMORIES)
+def test_a_memory_out_of_the_limits_is_refused(offset, new, reason):
+    layout.read_model(remembering())
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
+        layout.read_model(patched(remembering(), offset, new))
+    assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(

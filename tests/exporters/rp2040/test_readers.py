@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from models import io, rp2040
 from models.integer_transformer import quantize
 from models.tiny_transformer import TinyTransformer
 from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
+from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040.chip import run
@@ -49,12 +51,12 @@ PROMPTS = [
     "caf\u00e9 and \u20ac",
     "In the end, everybody was happy and they all went home to",
 ]
-# Most cycles per token at a full cache, and most bytes of SRAM with the stack. 125 MHz / 83,333 is 1,500 tokens/s.
+# Most cycles per token of both cores at a full cache, and most bytes of SRAM with the stacks.
 CEILINGS = {
-    "rp2040-speed": (83_333, 32 * 1024),
-    "rp2040-optimized": (166_667, 48 * 1024),
-    "rp2040-quality": (520_833, 112 * 1024),
-    "rp2040-story": (2_500_000, 200_000),
+    "rp2040-speed": (125_000_000 // 2700, 32 * 1024),
+    "rp2040-optimized": (125_000_000 // 1400, 50 * 1024),
+    "rp2040-quality": (125_000_000 // 530, 114 * 1024),
+    "rp2040-story": (125_000_000 // 210, 200_000),
 }
 
 
@@ -71,6 +73,11 @@ def exported(request, tmp_path_factory):
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
         model.output_bias[0] = -30.0
+    if model.memory is not None:
+        stream = [0] + [token for text in generate(2, 60_000) for token in (*model.tokenizer.encode(text).ids, 0, 0)]
+        tokens = np.array(stream[:-1])
+        model.memory.count(tokens, data.numbers(tokens))
+        model.memory.refit()
     io.save(model, folder / "model/best")
     to_rp2040.export(folder, folder / "model/best", folder / "out")
     vocabulary = read_vocabulary((folder / f"out/vocab_{sizes['vocabulary']}p.bin").read_bytes())
@@ -87,7 +94,7 @@ def told(output):
 
 def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is_computed(exported):
     preset, folder, chosen = exported
-    lines = ["/ids on", f"/tokens {TOKENS}", *PROMPTS, "/sram"]
+    lines = ["/temperature 0", "/ids on", f"/tokens {TOKENS}", *PROMPTS, "/sram"]
     output = run((folder / "story.uf2").read_bytes(), lines, timeout=200)
     assert told(output) == chosen
     image, arena = map(int, re.findall(r"image (\d+), arena (\d+)", output)[-1])
@@ -128,19 +135,19 @@ def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exp
     assert shutil.which("node"), "apt-get install nodejs npm"
     assert (FOLDER / "node_modules/rp2040js").is_dir(), f"npm ci --prefix {FOLDER}"
     uf2 = str(folder / "story.uf2")
-    command = ["node", str(FOLDER / "run.mjs"), uf2, "--seconds", "500", "--cycles", "40000000000"]
+    command = ["node", str(FOLDER / "run.mjs"), uf2, "--seconds", "500", "--cycles", "40000000000", "--charge"]
     # At last a story of twice the context: in its second half the cache is full.
-    lines = ["/ids on", f"/tokens {TOKENS}", *PROMPTS, f"/tokens {2 * PRESETS[preset]['context']}", "", "/sram"]
-    lines += ["/temperature .", "/temperature", "/temperature 20", "/temperature 0.05", "/tokens 0", "/top_k 4x"]
+    lines = [
+        "/temperature 0",
+        "/ids on",
+        f"/tokens {TOKENS}",
+        *PROMPTS,
+        f"/tokens {2 * PRESETS[preset]['context']}",
+        "",
+        "/sram",
+    ]
     done = subprocess.run([*command, *lines], capture_output=True, text=True, check=True)
     assert told(done.stdout)[: len(PROMPTS)] == chosen
-    answers = re.findall(r"^(?:temperature|tokens|top_k): .*", done.stdout, re.MULTILINE)[-6:]
-    assert [answer.strip() for answer in answers] == [
-        *["temperature: 0 or 0.05 to 10 is allowed"] * 3,
-        "temperature: 0.05",
-        "tokens: 1 to 99999 is allowed",
-        "top_k: 0 to 4096 is allowed",
-    ]
     cycles = [int(found) for found in re.findall(r"(\d+) cycles/token", done.stdout)]
     sram = int(re.findall(r"total (\d+) bytes", done.stdout)[-1])
     most_cycles, most_bytes = CEILINGS[preset]

@@ -5,19 +5,22 @@ import struct
 import pytest
 
 from exporters.rp2040 import layout, uf2
+from exporters.rp2040.settings import Settings
 from models.integer_transformer import quantize
 from tests.exporters.rp2040.files import bootable
 from tests.models.tiny import make, trained_tokenizer
 
+SETTINGS = Settings().pack()
 
-def small_parts() -> tuple[bytes, bytes, bytes]:
+
+def small_parts() -> tuple[bytes, bytes, bytes, bytes]:
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    return bootable(), layout.pack_model(quantize(make()), vocabulary), vocabulary
+    return bootable(), SETTINGS, layout.pack_model(quantize(make()), vocabulary), vocabulary
 
 
 def test_a_uf2_file_has_the_bytes_that_its_specification_says():
-    runtime, model, vocabulary = small_parts()
-    data = uf2.join(runtime, model, vocabulary)
+    runtime, settings, model, vocabulary = small_parts()
+    data = uf2.join(runtime, settings, model, vocabulary)
     total = 256 + -(-len(model) // 256) + -(-len(vocabulary) // 256)
     assert len(data) == 512 * total
     first, second = data[:512], data[512:1024]
@@ -25,6 +28,7 @@ def test_a_uf2_file_has_the_bytes_that_its_specification_says():
     assert first == start + runtime[:256] + bytes(220) + b"\x30\x6f\xb1\x0a"
     assert struct.unpack_from("<6I", second, 8) == (0x2000, 0x10000100, 256, 1, total, 0xE48BFF56)
     assert second[32:288] == b"runtime" + bytes(249)
+    assert data[512 * 255 :][32:288] == settings
     of_model = data[512 * 256 :]
     assert struct.unpack_from("<I", of_model, 12) == (0x10010000,)
     assert of_model[32:288] == model[:256]
@@ -35,17 +39,23 @@ def test_the_sum_of_the_boot_stage_is_that_of_the_catalogue():
 
 
 def test_what_does_not_fit_flash_is_not_joined():
-    runtime, model, vocabulary = small_parts()
-    assert uf2.split(uf2.join(runtime.ljust(2**16, b"x"), model, vocabulary))[0].endswith(b"x")
-    with pytest.raises(ValueError, match="the runtime has 65,537 bytes; flash has 65,536 for it"):
-        uf2.join(runtime.ljust(2**16 + 1, b"x"), model, vocabulary)
+    runtime, settings, model, vocabulary = small_parts()
+    most = 2**16 - 256
+    assert uf2.split(uf2.join(runtime.ljust(most, b"x"), settings, model, vocabulary))[:2] == (
+        runtime.ljust(most, b"x"),
+        settings,
+    )
+    with pytest.raises(ValueError, match="the runtime has 65,281 bytes; flash has 65,280 for it"):
+        uf2.join(runtime.ljust(most + 1, b"x"), settings, model, vocabulary)
+    with pytest.raises(ValueError, match="the settings have 255 bytes, not 256"):
+        uf2.join(runtime, settings[1:], model, vocabulary)
     most = 2**21 - 2**16 - -(-len(vocabulary) // 256) * 256
-    assert len(uf2.join(runtime, bytes(most), vocabulary)) == 2 * 2**21
+    assert len(uf2.join(runtime, settings, bytes(most), vocabulary)) == 2 * 2**21
     with pytest.raises(ValueError, match="need 2,097,408 bytes of flash; the Pico has 2,097,152"):
-        uf2.join(runtime, bytes(most + 1), vocabulary)
+        uf2.join(runtime, settings, bytes(most + 1), vocabulary)
     for short in (b"", runtime[:255], b"x" + runtime[1:]):
         with pytest.raises(ValueError, match="no second boot stage with a valid sum"):
-            uf2.join(short, model, vocabulary)
+            uf2.join(short, settings, model, vocabulary)
 
 
 def test_a_damaged_uf2_file_is_refused():

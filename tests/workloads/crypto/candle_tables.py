@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from models.candles import Candles
 from pipelines.workloads.crypto import candle_checks
-from pipelines.workloads.crypto.candles import Candles
 
 STEP = 900_000
 START = 1_735_689_600_000 - 30 * STEP  # the year 2025 begins in the middle of the rows

@@ -29,7 +29,7 @@ def guesses(seed: int, labels: np.ndarray) -> dict[str, np.ndarray]:
     """Return baselines that know only the prior and take no time to fit."""
     prior = class_shares(labels)
     drawn = np.random.default_rng(seed).choice(3, len(labels), p=prior)
-    return {"majority": np.tile(prior, (len(labels), 1)), "stratified guess": (np.eye(3)[drawn] + prior) / 2}
+    return {"majority": np.tile(prior, (len(labels), 1)), "guess": (np.eye(3)[drawn] + prior) / 2}
 
 
 def rows_with_a_signal(seed: int, train: int = 1500, test: int = 800) -> dict[str, np.ndarray]:
@@ -39,10 +39,10 @@ def rows_with_a_signal(seed: int, train: int = 1500, test: int = 800) -> dict[st
     move = features[:, 0] + 2 * generator.normal(size=train + test)
     labels = 1 + (move > 0.8).astype(int) - (move < -0.8)
     return {
-        "train_features": features[:train],
+        "train": {"last row": features[:train]},
         "train_labels": labels[:train],
         "train_last_returns": features[:train, 0],
-        "test_features": features[train:],
+        "test": {"last row": features[train:]},
         "test_last_returns": features[train:, 0],
         "test_labels": labels[train:],
     }

@@ -8,9 +8,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from common.prepared import MANIFEST
+from models.signals import SignalConfig
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD
-from pipelines.workloads.crypto.task import members, model_config, pooled
+from pipelines.workloads.crypto.task import description, members
+from pipelines.workloads.crypto.windows import pooled
 
 CPU = torch.device("cpu")
 
@@ -28,6 +30,8 @@ def prepared(folder, /, model=None, evaluation=None, **changed):
 
 class Regression(nn.Module):
     """Softmax regression on the last row and on the returns as the simulated market's signal weighs them."""
+
+    stretch = 1
 
     def __init__(self, config):
         super().__init__()
@@ -49,7 +53,7 @@ class Regression(nn.Module):
         return torch.cat([torch.stack([pull, pull.abs(), pull.tanh(), volatility.log()], 1), windows[:, -1]], 1)
 
     def forward(self, windows, coins):
-        return self.linear(self.seen(windows, coins))
+        return self.linear(self.seen(windows, coins))[:, None]
 
 
 def fitted(config, folder, labels=lambda labels: labels, only=None):
@@ -59,12 +63,14 @@ def fitted(config, folder, labels=lambda labels: labels, only=None):
         if only not in (None, name):
             continue
         coins = [data.load(folder, symbol) for symbol in member.symbols]
-        model = Regression(model_config(config, coins, member.fold))
-        source = pooled(coins, member.fold, "train", CPU)
+        model = Regression(SignalConfig(**description(config, coins, member.fold)))
+        source = pooled(coins, member.fold, "train")
         batch = source.batch(torch.arange(source.size))
         rows = model.seen(batch["windows"], batch["coins"]).numpy()
         mean, std = rows.mean(0), rows.std(0) + 1e-6
-        found = LogisticRegression(max_iter=1000, C=0.03).fit((rows - mean) / std, labels(batch["labels"].numpy()))
+        found = LogisticRegression(max_iter=1000, C=0.03).fit(
+            (rows - mean) / std, labels(batch["labels"][:, 0].numpy())
+        )
         weights = found.coef_ / std
         model.linear.weight.data = torch.tensor(weights, dtype=torch.float32)
         model.linear.bias.data = torch.tensor(found.intercept_ - weights @ mean, dtype=torch.float32)

@@ -1,19 +1,20 @@
 """Files of candles: found under their usual names, read in every format, refused with a reason."""
 
+import gzip
 import json
 import os
-from pathlib import Path
+import zipfile
 
 import pandas as pd
 import pytest
 
 from common.errors import UserError
 from pipelines.workloads.crypto import candle_files
-from pipelines.workloads.crypto.candle_files import find
+from pipelines.workloads.crypto.candle_files import coins, find
 from tests.workloads.crypto.candle_tables import CLEAN, NOW, ROWS, STEP, same, table
 
 
-def read(path: Path, timeframe: str = "15m"):
+def read(path, timeframe: str = "15m"):
     return candle_files.read(path, "BTCUSDT", timeframe, now=NOW, minimum_rows=50)
 
 
@@ -97,6 +98,8 @@ def test_the_last_candle_is_dropped_if_it_was_open_when_the_file_was_written(tmp
         ("a.csv", b"1,2,3\n4,5,6\n", "line 1 has 3 columns and there is no header"),
         ("a.csv", b"PK\x03\x04\xff\xfe", "not UTF-8 text; if it is an archive"),
         ("a.json", b"{", "not JSON"),
+        ("a.json.gz", b"[[1, 2]]", "not JSON"),
+        ("a.zip", b"PK\x03\x04 and more", "no zip file"),
         ("a.json", b"[[1, 2]]", r"an array of rows \[time, open"),
         ("a.json", b"[" * 100_000, "not JSON"),
         ("a.parquet", b"PAR1 and more", "not a parquet file"),
@@ -117,16 +120,13 @@ def test_files_without_candles_are_refused_in_one_line(tmp_path, name, content, 
 def test_a_coins_file_is_found_under_its_common_names(tmp_path, name, symbol):
     for other in (name, "ETHUSDT-15m.csv", "BTCUSDT-5m.csv", "BTCUSDT-15m.txt"):
         (tmp_path / other).touch()
-    assert find(tmp_path, symbol, "15m") == tmp_path / name
+    assert find(tmp_path, symbol, "15m") == [tmp_path / name]
 
 
-def test_a_missing_file_two_files_and_partial_files_have_messages_of_their_own(tmp_path):
+def test_a_missing_file_and_two_files_have_messages_of_their_own(tmp_path):
     with pytest.raises(
         UserError, match=r"data\.folder=.* has no file of its 15m candles; name it like BTCUSDT-15m\.csv"
     ):
-        find(tmp_path, "BTCUSDT", "15m")
-    (tmp_path / "BTCUSDT-15m-2024-01.csv").touch()
-    with pytest.raises(UserError, match=r"cat BTCUSDT-15m-\*\.csv > BTCUSDT-15m\.csv"):
         find(tmp_path, "BTCUSDT", "15m")
     (tmp_path / "BTCUSDT-15m.csv").touch()
     (tmp_path / "BTC_USDT-15m.json").touch()
@@ -134,3 +134,46 @@ def test_a_missing_file_two_files_and_partial_files_have_messages_of_their_own(t
         find(tmp_path, "BTCUSDT", "15m")
     with pytest.raises(UserError, match="no such folder"):
         find(tmp_path / "none", "BTCUSDT", "15m")
+
+
+def test_the_names_of_freqtrade_are_read_spot_and_futures_and_compressed(tmp_path):
+    rows = json.dumps([[int(row[0]), *row[1:]] for row in table().to_numpy().tolist()]).encode()
+    (tmp_path / "XRP_USDT_USDT-15m-futures.json.gz").write_bytes(gzip.compress(rows))
+    (tmp_path / "XRP_USDT_USDT-8h-funding_rate.feather").touch()
+    (path,) = find(tmp_path, "XRP/USDT:USDT", "15m")
+    assert same(read(path)[0], CLEAN)
+    assert coins(tmp_path, "15m") == ["XRPUSDTUSDT"]
+
+
+def test_monthly_zips_are_read_as_one_file(tmp_path):
+    frame = table()
+    for month, part in (("2025-01", frame[30:]), ("2024-12", frame[:30])):
+        text = klines(part.reset_index(drop=True)).to_csv(header=False, index=False)
+        with zipfile.ZipFile(tmp_path / f"BTCUSDT-15m-{month}.zip", "w") as archive:
+            archive.writestr(f"BTCUSDT-15m-{month}.csv", text)
+    paths = find(tmp_path, "BTCUSDT", "15m")
+    candles, facts = read(paths)
+    assert same(candles, CLEAN)
+    assert facts["file"] == ["BTCUSDT-15m-2024-12.zip", "BTCUSDT-15m-2025-01.zip"]
+    assert facts["unsorted"] == 0
+
+
+def test_an_archive_that_holds_too_much_or_not_one_table_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "BTCUSDT-15m.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.csv", "0" * 1000)
+    monkeypatch.setattr(candle_files, "MOST_BYTES", 999)
+    with pytest.raises(UserError, match="holds more than 999 bytes"):
+        read(path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("b.csv", "")
+    with pytest.raises(UserError, match="there are 2 CSV files in it"):
+        read(path)
+
+
+def test_a_folder_lists_its_coins_of_a_timeframe(tmp_path):
+    for name in ("ETH_BTC-15m.feather", "BTCUSDT-15m-2024-01.zip", "BTCUSDT-15m-2024-02.zip", "A-5m.csv", "notes.csv"):
+        (tmp_path / name).touch()
+    assert coins(tmp_path, "15m") == ["BTCUSDT", "ETHBTC"]
+    with pytest.raises(UserError, match=r"holds no 1h candles \(found there: 15m, 5m\)"):
+        coins(tmp_path, "1h")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.crypto.candles import canonical, milliseconds
-from tests.workloads.crypto.candle_tables import ROWS, check, table
+from pipelines.workloads.crypto.candles import canonical, filled, milliseconds
+from tests.workloads.crypto.candle_tables import CLEAN, ROWS, check, table
 
 
 def test_gaps_are_counted_and_never_filled():
@@ -31,3 +31,18 @@ def test_invalid_names_and_timeframes_are_refused():
             canonical(name)
     with pytest.raises(UserError, match=r"data\.timeframe=7m is not known; give one of 1m, 3m"):
         milliseconds("7m")
+
+
+def test_short_gaps_are_filled_at_the_last_close_and_longer_ones_stay():
+    whole = CLEAN
+    kept = whole.rows(np.delete(np.arange(len(whole)), [5, 6, 20, 21, 22]))
+    found, added = filled(kept, 2)
+    assert added == 2
+    assert np.array_equal(found.time, np.delete(whole.time, [20, 21, 22]))
+    for name in ("open", "high", "low", "close"):
+        assert (getattr(found, name)[5:7] == whole.close[4]).all()
+    assert found.volume[5:7].tolist() == [0, 0]
+    others = np.delete(np.arange(len(found)), [5, 6])
+    assert found.rows(others).digest() == kept.digest()
+    assert filled(kept, 0) == (kept, 0)
+    assert filled(kept, 9)[0].time.tolist() == whole.time.tolist()

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from common.errors import UserError
+from models.candles import VALUES
 from pipelines.workloads.crypto import data as stage
 from pipelines.workloads.crypto import market
-from pipelines.workloads.crypto.candles import VALUES
 from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
@@ -21,7 +21,7 @@ def config(**changed):
     fields = {
         "folder": None, "symbols": COINS, "symbols_file": None, "timeframe": "15m", "lookback": 60, "horizon": 3,
         "features": "default", "label": "fixed", "threshold": 0.003, "simulated_candles": 2500, "signal": 0.0,
-        "split": "chronological", "folds": 5, "minimum_rows": 500, "seed": 0, "source": None,
+        "split": "chronological", "folds": 5, "minimum_rows": 500, "fill": 0, "seed": 0, "source": None,
     }  # fmt: skip
     return SimpleNamespace(data=SimpleNamespace(**{**fields, **changed}))
 
@@ -107,7 +107,7 @@ def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
         "XRPUSDT": "XRPUSDT: 30 rows are too few, 500 are needed",
         "ADAUSDT": "the file is empty",
         "BNBUSDT": "not a parquet file",
-        "DOGEUSDT": "no window fits: 235 candles without a gap are needed",
+        "DOGEUSDT": "no window fits: 236 candles without a gap are needed",
         "LTCUSDT": "no file of its 15m candles",
     }
     assert facts["failed"].keys() == reasons.keys()

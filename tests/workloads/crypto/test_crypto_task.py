@@ -9,14 +9,14 @@ import torch
 from common.config import build
 from common.errors import UserError
 from common.prepared import MANIFEST
-from pipelines.workloads.crypto import Config, data, task
+from pipelines.workloads.crypto import Config, data, task, windows
 
 CPU = torch.device("cpu")
 COINS = ("AUSDT", "BUSDT")
 
 
 def of_member(config, folder, name):
-    return task.SignalTask(task.expand(config, folder)[name], folder, CPU)
+    return task.task(task.expand(config, folder)[name], folder, CPU)
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,8 @@ def prepared(tmp_path_factory):
     """(config, folder) of two simulated coins in three folds of a walk-forward."""
     folder = tmp_path_factory.mktemp("data")
     words = [f"data.symbols=[{','.join(COINS)}]", "data.simulated_candles=9000", "data.lookback=12"]
-    config = build(
-        Config, {}, [*words, "data.split=walk_forward", "data.folds=3", "training.steps=1", "training.epochs=null"], ""
-    )
+    words += ["data.split=walk_forward", "data.folds=3", "training.steps=1", "training.epochs=null"]
+    config = build(Config, {}, [*words, "model.kind=cnn_lstm"], "")
     facts = data.prepare(config, folder)
     (folder / MANIFEST).write_text(json.dumps(facts))
     return config, folder
@@ -39,36 +38,36 @@ def changed(config, *words):
 def test_windows_are_the_rows_up_to_their_end(prepared):
     _config, folder = prepared
     coin = data.load(folder, "AUSDT")
-    source = task.windows(coin, 1, "test", CPU, number=4)
+    source = windows.pooled([coin], 1, "test", first=4)
     ends, scaled = coin.folds[1]["test"], coin.scaled(1)
     batch = source.batch(torch.tensor([0, 5, source.size - 1]))
     for place, item in enumerate((0, 5, -1)):
         np.testing.assert_array_equal(batch["windows"][place], scaled[ends[item] - 11 : ends[item] + 1])
-        assert batch["labels"][place] == coin.labels[ends[item]]
+        assert batch["labels"][place, 0] == coin.labels[ends[item]]
     assert batch["coins"].tolist() == [4, 4, 4]
 
 
 def test_windows_live_on_the_device_as_one_table_not_copied_60_times(prepared):
     _config, folder = prepared
     coin = data.load(folder, "AUSDT")
-    source = task.windows(coin, 0, "train", CPU)
+    source = windows.pooled([coin], 0, "train")
     held = sum(value.nbytes for value in vars(source).values() if isinstance(value, torch.Tensor))
     assert source.table.nbytes == coin.features.size * 4
-    assert held == source.table.nbytes + 8 * (len(coin.labels) + 2 * source.size + coin.lookback)
+    assert held == source.table.nbytes + 8 * (len(coin.labels) + 2 * source.size + coin.lookback + 1)
 
 
 def test_coins_of_a_pooled_model_keep_their_own_rows_and_scalers(prepared):
     _config, folder = prepared
     coins = [data.load(folder, symbol) for symbol in COINS]
-    together = task.pooled(coins, 2, "train", CPU)
-    apart = [task.windows(coin, 2, "train", CPU, number) for number, coin in enumerate(coins)]
+    together = windows.pooled(coins, 2, "train")
+    apart = [windows.pooled([coin], 2, "train", first=number) for number, coin in enumerate(coins)]
     assert together.size == sum(source.size for source in apart)
     for number, source in enumerate(apart):
         item = 7
         batch = together.batch(torch.tensor([item + number * apart[0].size]))
         alone = source.batch(torch.tensor([item]))
-        for name, value in alone.items():
-            assert torch.equal(batch[name], value)
+        for name in ("windows", "labels", "coins"):
+            assert torch.equal(batch[name], alone[name])
 
 
 def test_members_are_coins_by_folds(prepared):
@@ -99,13 +98,13 @@ def test_weights_are_taken_out_of_the_probabilities(prepared):
 
     def step():
         optimizer.zero_grad()
-        loss = made.loss(lambda windows, coins: logits.expand(len(windows), 3), batch)
+        loss = made.loss(lambda windows, coins: logits.expand(len(windows), 1, 3), batch)
         value = loss.value / loss.count
         value.backward()
         return value
 
     optimizer.step(step)
-    shares = torch.bincount(batch["labels"], minlength=3) / made.train.size
+    shares = torch.bincount(batch["labels"][:, 0], minlength=3) / made.train.size
     assert shares.max() > 0.5  # far from equal
     torch.testing.assert_close(logits.detach().softmax(-1), shares, atol=1e-4, rtol=0)
 
@@ -115,9 +114,10 @@ def test_score_is_the_log_loss_without_weights(prepared):
     made = of_member(config, folder, "AUSDT-1")
     batch = made.validation.batch(torch.arange(50))
     found = made.score(made.model.eval(), batch)
-    probabilities = made.model(batch["windows"], batch["coins"]).softmax(-1)
-    expected = -probabilities[torch.arange(50), batch["labels"]].log()
+    probabilities = made.model(batch["windows"], batch["coins"])[:, 0].softmax(-1)
+    expected = -probabilities[torch.arange(50), batch["labels"][:, 0]].log()
     torch.testing.assert_close(found["log_loss"], expected)
+    assert found["count"].tolist() == [1] * 50
 
 
 def test_the_model_knows_what_its_use_needs(prepared):
@@ -142,3 +142,26 @@ def test_a_coin_that_could_not_be_prepared_says_why(prepared, tmp_path):
     assert "CUSDT-1" in task.members(asked, tmp_path)
     with pytest.raises(UserError, match="30 candles are too few"):
         of_member(asked, tmp_path, "CUSDT-1")
+
+
+def test_stretches_cover_every_window_once_and_cross_no_coin(prepared):
+    _config, folder = prepared
+    coins = [data.load(folder, symbol) for symbol in COINS]
+    single, source = (windows.pooled(coins, 0, "train", stretch) for stretch in (1, 50))
+    batch = source.batch(torch.arange(source.size))
+    known = batch["labels"] != windows.IGNORED
+    assert known.sum() == single.size
+    assert torch.equal(batch["labels"][known], single.batch(torch.arange(single.size))["labels"][:, 0])
+    seen = batch["windows"].unfold(1, coins[0].lookback, 1).transpose(2, 3)[known]
+    assert torch.equal(seen, single.batch(torch.arange(single.size))["windows"])
+    owner = batch["coins"][:, None].expand_as(known)[known]
+    assert torch.equal(owner, single.coins)
+
+
+def test_older_names_of_kinds_are_understood(prepared):
+    config, _ = prepared
+    kinds = {
+        words: changed(config, "model.kind=pooled_experts", *words.split()).model.chosen
+        for words in ("model.preset=legacy", "model.preset=default", "model.preset=null", "model.kind=legacy")
+    }
+    assert list(kinds.values()) == ["legacy", "cnn_lstm", "pooled_experts", "legacy"]

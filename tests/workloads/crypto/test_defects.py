@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.provenance import ROOT
+from models import candle_features as features
 from models import io
-from models.cnn_lstm import CNNLSTM
-from pipelines.workloads.crypto import backtest, classification, data, features, market, splits
-from pipelines.workloads.crypto.candles import Candles
+from models.candles import COLUMNS, Candles
+from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from pipelines.workloads.crypto import backtest, classification, data, market, splits
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
 from pipelines.workloads.crypto.splits import PARTS, Scaler
-from pipelines.workloads.crypto.task import model_config
+from pipelines.workloads.crypto.task import description
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
 
 STEP = 900_000
@@ -86,28 +87,24 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
     config, folder = coin
     loaded = data.load(folder, "AAAUSDT")
     torch.manual_seed(0)
-    model = CNNLSTM(model_config(config, [loaded], 0)).eval()
+    model = CNNLSTM(CNNLSTMConfig("default", **description(config, [loaded], 0))).eval()
     torch.nn.init.normal_(model.network.head[-1].weight)  # at its initial zeros all inputs give the same output
     found, *_ = evaluate(config, {"AAAUSDT": model}, folder, CPU, map_items)
     # A service keeps no more candles than the features of its newest window need.
     end = loaded.folds[0]["test"][-1]
-    held = features.memory("default") + loaded.lookback - 1
-    served = loaded.candles.rows(slice(end + 1 - held, end + 1))
-    table, names = features.compute(served, "default")
-    columns = {name: table[-loaded.lookback :, number] for number, name in enumerate(names)}
-    times = served.time[-loaded.lookback :]
-    probabilities = model.predict(columns, times, now=int(times[-1]) + STEP)
-    assert found.examples["time_ms"][-1] == times[-1]
+    assert model.candles_needed == features.memory("default") + loaded.lookback - 1
+    served = loaded.candles.rows(slice(end + 1 - model.candles_needed, end + 1))
+    columns = {name: getattr(served, name) for name in COLUMNS}
+    probabilities = model.predict(columns, now=int(served.time[-1]) + STEP)
+    assert found.examples["time_ms"][-1] == served.time[-1]
     evaluated = [found.examples[name][-1] for name in CLASSES]
     np.testing.assert_allclose(probabilities[0].numpy(), evaluated, atol=1e-6)
-    with pytest.raises(ValueError, match="in another order than in training"):
-        model.predict(dict(sorted(columns.items())), times, now=int(times[-1]) + STEP)
 
 
 def test_what_serving_needs_is_saved_with_the_model_as_plain_json(coin, tmp_path):
     config, folder = coin
     loaded = data.load(folder, "AAAUSDT")
-    io.save(CNNLSTM(model_config(config, [loaded], 0)), tmp_path)
+    io.save(CNNLSTM(CNNLSTMConfig("default", **description(config, [loaded], 0))), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     page = json.loads((tmp_path / "config.json").read_text())["config"]
     scaler = loaded.scalers[0]

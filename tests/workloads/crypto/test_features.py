@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from models.candle_features import SETS, TAIL, compute, memory
+from models.candles import Candles
 from pipelines.workloads.crypto import market
-from pipelines.workloads.crypto.candles import Candles
-from pipelines.workloads.crypto.features import SETS, TAIL, compute, memory
 
 COIN = market.simulate(("BTCUSDT",), 1200, "15m", 5)["BTCUSDT"].rows(slice(0, 800))
 WHOLE = COIN.segments()[0]

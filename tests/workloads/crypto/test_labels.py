@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from models.candles import Candles
 from pipelines.workloads.crypto import market
-from pipelines.workloads.crypto.candles import Candles
 from pipelines.workloads.crypto.labels import (
     LONG,
     NO_TRADE,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from models.candle_features import compute
 from pipelines.workloads.crypto import market
-from pipelines.workloads.crypto.features import compute
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
 CANDLES = 20_000

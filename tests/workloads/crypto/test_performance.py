@@ -110,3 +110,32 @@ def test_the_maximum_drawdown_is_computed():
     market_ = {"open": close, "high": close, "low": close, "close": close, "gap": np.zeros(5, bool)}
     result = run(**market_, signal=np.ones(5, int), fee=0.0, slippage=0.0)
     assert performance.metrics(result, 1)["max_drawdown"] == 0.5
+
+
+def test_sharpe_is_absent_under_30_days_and_its_error_is_that_of_many_samples():
+    generator = np.random.default_rng(0)
+    ratios = []
+    for _ in range(400):
+        daily = 0.01 * generator.standard_t(5, 200)
+        ratios.append((daily.mean() / daily.std(ddof=1) * np.sqrt(365), performance._sharpe_error(daily)))
+    found, errors = np.array(ratios).T
+    assert errors.mean() == pytest.approx(found.std(), rel=0.1)
+    for days, present in ((29, False), (30, True)):
+        part = {name: column[: days * 10] for name, column in candles(5, 400, scale=0.02).items()}
+        told = performance.metrics(run(**part, signal=np.ones(days * 10, int)), 10)
+        assert told["days"] == days
+        assert (told["sharpe"] is not None) == (told["sharpe_error"] is not None) == present
+
+
+def test_the_best_of_many_trials_is_deflated_to_an_even_chance():
+    drawn = np.random.default_rng(0).normal(size=(4000, 20)).max(1)
+    assert performance.deflated_sharpe(drawn.mean(), 1.0, 20) == pytest.approx(0.5, abs=0.02)
+    assert performance.deflated_sharpe(1.96, 1.0, 1) == pytest.approx(0.975, abs=1e-3)
+
+
+def test_the_sensitivity_to_fees_is_that_of_a_backtest_at_each_fee():
+    market = candles(5, 400, scale=0.02)
+    signal = np.random.default_rng(0).integers(-1, 2, 400)
+    found = performance.metrics(run(**market, signal=signal, fee=0.001), 10)["fee_sensitivity"]
+    for row in found[::3]:
+        assert row["net_return"] == pytest.approx(run(**market, signal=signal, fee=row["fee"]).equity[-1] - 1)

@@ -8,15 +8,17 @@ from common.errors import UserError
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.splitting import cut
 from pipelines.workloads.tinystories.stories import generate
-from tests.workloads.tinystories.texts import BOOK, STORIES, config, parts, written
+from tests.workloads.tinystories.texts import BOOK, STORIES, both, config, parts, written
 
 
 def test_one_story_in_ten_is_held_out_and_none_is_on_both_sides(tmp_path):
     data.prepare(config(), tmp_path)
     train, held_out = parts(tmp_path)
-    assert len(held_out) == (len(train) + len(held_out)) // 10
-    assert not set(train) & set(held_out)
-    assert set(train) | set(held_out) == set(generate(0, 30_000))
+    validation, told = data.stories(tmp_path, "validation"), list(generate(0, 30_000))
+    assert len(held_out) == len(told) // 10
+    assert len(validation) == (len(told) + 1) // 20
+    assert len(train) + len(validation) + len(held_out) == len(told)
+    assert {*train, *validation, *held_out} == set(told)
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file(tmp_path):
@@ -55,11 +57,15 @@ def test_duplicates_are_removed_before_the_split(tmp_path):
 def test_a_book_is_cut_at_ends_of_sentences_and_its_end_is_held_out(tmp_path):
     source = written(tmp_path / "book.txt", [BOOK])
     facts = data.prepare(config(source, vocabulary=60), tmp_path / "out")
-    train, held_out = parts(tmp_path / "out")
-    assert "\n".join([*train, *held_out]) == BOOK.strip()
-    assert len(held_out) == (len(train) + len(held_out)) // 10
-    assert facts["split"] == "passages of up to 500 characters in their order, the last tenth held out"
-    for passage in [*train, *held_out]:
+    passages = both(tmp_path / "out")
+    assert "\n".join(passages) == BOOK.strip()
+    assert len(parts(tmp_path / "out")[1]) == len(passages) // 10
+    assert len(data.stories(tmp_path / "out", "validation")) == len(passages) // 20
+    assert facts["split"] == (
+        "passages of up to 500 characters in their order, the last tenth held out, the twentieth before it to pick the "
+        "best model"
+    )
+    for passage in passages:
         assert len(passage) <= 500
         assert passage.startswith("On day")
         assert passage.endswith("slept.")

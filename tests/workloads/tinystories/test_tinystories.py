@@ -67,8 +67,9 @@ def test_the_model_stands_beside_its_baselines(trained):
     assert found["n"] > 5
     assert "embedded" in found["trained_on"]
     validated = records(run, "val/bits_per_character")
-    # Two ways to the same figure: in training over pieces, here over stories.
-    assert found["bits_per_character"] == pytest.approx(min(validated.values()), rel=1e-5)
+    # Other stories than those that picked the model, but of the same kind.
+    assert found["bits_per_character"] == pytest.approx(min(validated.values()), rel=0.05)
+    assert found["bits_per_character"] not in validated.values()
 
 
 def test_the_report_shows_stories_and_the_runs(trained):
@@ -131,7 +132,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
         int(task.score(task.model, task.validation.batch(torch.tensor([i])))["count"])
         for i in range(task.validation.size)
     )
-    assert counted == manifest["held_out"]["tokens"]
+    assert counted == manifest["validation"]["tokens"]
     book.write_text("Another text.")
     with pytest.raises(UserError, match=re.escape("book.txt has changed since")):
         cli.prepare("tinystories", WORKLOAD, config)

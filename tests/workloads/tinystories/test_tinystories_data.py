@@ -13,7 +13,7 @@ from models.tiny_transformer import make_tokenizer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.splitting import SPLITS
 from pipelines.workloads.tinystories.stories import generate
-from tests.workloads.tinystories.texts import STORIES, both, config, parts, written
+from tests.workloads.tinystories.texts import STORIES, both, config, written
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def bpe(folder: Path) -> tokenizers.Tokenizer:
 def test_the_folder_holds_a_dataset_and_a_tokenizer(prepared):
     folder, facts = prepared
     found = datasets.load_from_disk(folder)
-    assert set(found) == {"train", "held_out"}
+    assert set(found) == {"train", "validation", "held_out"}
     assert found["train"].features == {
         "text": datasets.Value("string"),
         "tokens": datasets.List(datasets.Value("uint16")),
@@ -45,8 +45,8 @@ def test_the_facts_count_what_is_there(prepared):
     assert facts["source"] == "embedded story generator, seed 0"
     assert facts["duplicates_removed"] == facts["nul_characters_removed"] == 0
     assert facts["vocabulary"] == 160
-    for name, texts in zip(SPLITS, parts(folder), strict=True):
-        stream = data.tokens(folder, name)
+    for name in SPLITS:
+        texts, stream = data.stories(folder, name), data.tokens(folder, name)
         assert facts[name]["stories"] == len(texts) == data.numbers(stream)[-1] + 1
         assert facts[name]["characters"] == sum(map(len, texts))
         assert facts[name]["bytes"] == sum(len(text.encode()) for text in texts)
@@ -59,8 +59,8 @@ def test_the_facts_count_what_is_there(prepared):
 def test_a_story_stands_between_zeros_and_decodes_to_its_text(prepared):
     folder, _ = prepared
     tokenizer = bpe(folder)
-    for name, texts in zip(SPLITS, parts(folder), strict=True):
-        stream = data.tokens(folder, name)
+    for name in SPLITS:
+        texts, stream = data.stories(folder, name), data.tokens(folder, name)
         story = data.numbers(stream)
         assert stream.dtype == np.uint16
         assert stream.shape == story.shape

@@ -34,4 +34,4 @@ def parts(folder: Path) -> tuple[list[str], list[str]]:
 
 def both(folder: Path) -> list[str]:
     train, held_out = parts(folder)
-    return [*train, *held_out]
+    return [*train, *data.stories(folder, "validation"), *held_out]

@@ -7,12 +7,12 @@ NaN.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from common.errors import UserError
-from pipelines.workloads.crypto.candles import Candles
+from models.candles import Candles
 
 TAIL = 1e-3  # total weight of the past that an exponential average leaves out
 HOUR, DAY = 3_600_000, 86_400_000
@@ -34,10 +34,29 @@ def compute(candles: Candles, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
     return table, names
 
 
+def columns(candles: Candles, names: Sequence[str]) -> np.ndarray:
+    """Return the features (N, F) float64 of these names, which must be of one set. Raises ValueError otherwise."""
+    table, known = compute(candles, _set_of(names))
+    return table[:, [known.index(name) for name in names]]
+
+
+def memory_of(names: Sequence[str]) -> int:
+    """Return `memory` of the set that these features are of. Raises ValueError if there is none."""
+    return memory(_set_of(names))
+
+
+def _set_of(names: Sequence[str]) -> str:
+    found = [name for name, known in SETS.items() if set(names) <= set(known)]
+    if not found:
+        raise ValueError(f"no set of features holds {', '.join(names)}; train the model again with this version")
+    return found[0]
+
+
 def memory(name: str) -> int:
     """Return the number of candles that a row's features depend on, including its own; NaN with fewer since a gap."""
     _set(name)
-    return {"default": _cut(2 / 51), "legacy": _cut(2 / 51)}[name]
+    # A mean of returns takes one more candle than one of prices.
+    return {"default": _cut(2 / 51) + 1, "legacy": _cut(2 / 51)}[name]
 
 
 def _set(name: str) -> tuple[tuple[str, ...], Callable[[Candles], Columns]]:
@@ -66,6 +85,7 @@ def _default(candles: Candles) -> Columns:
         "macd_histogram": (macd - _ema(macd, 2 / 10)) / close,
         "volume_z_50": _ratio(candles.volume - _mean(candles.volume, 50), _deviation(candles.volume, 50), 0.0),
         "volatility_20": _deviation(_change(np.log(close), 1), 20),
+        "volatility_50": np.sqrt(_ema(_change(np.log(close), 1) ** 2, 2 / 51)),
         "body": _ratio(close - candles.open, spread, 0.0),
         "upper_wick": _ratio(high - np.maximum(candles.open, close), spread, 0.0),
         "lower_wick": _ratio(np.minimum(candles.open, close) - low, spread, 0.0),
@@ -107,7 +127,7 @@ SETS = {
     "default": (
         "log_return_1", "log_return_3", "log_return_12", "close_over_ema_12", "close_over_ema_26", "close_over_ema_50",
         "atr_14", "percent_b_20", "band_width_20", "rsi_14", "macd", "macd_histogram", "volume_z_50", "volatility_20",
-        "body", "upper_wick", "lower_wick", "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
+        "volatility_50", "body", "upper_wick", "lower_wick", "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
     ),
     "legacy": (
         "returns", "log_returns", "rsi_14", "macd", "macd_signal", "macd_diff", "atr_14", "ema_20", "ema_50",

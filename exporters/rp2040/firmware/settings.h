@@ -1,0 +1,26 @@
+/* What a person can set; the export's own choices are in a page of flash. */
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+#include <stdint.h>
+
+#define PROMPT_BYTES 232 /* of the export's prompt, at most */
+
+struct settings {
+    uint32_t temperature, top_k, seed, tokens, ids;
+    uint32_t prompt_size;
+    const uint8_t *prompt; /* told when a line is empty */
+};
+
+/* Reads FORMAT.md's page of settings; NULL, or the reason for a refusal. */
+const char *settings_read(struct settings *settings, const uint8_t *page);
+
+void settings_show(const struct settings *settings);
+
+/* Obeys a line that begins with a slash, except for those that ask for something: 0 if there is no such setting. */
+int settings_change(struct settings *settings, const uint8_t *line);
+
+/* Whether the line is this command and nothing else. */
+int is_command(const uint8_t *line, const char *name);
+
+#endif

@@ -1,0 +1,387 @@
+/* See usb.h. Data sheet chapter 4.1; USB 2.0 chapter 9; CDC 1.2 and its PSTN subclass.
+ *
+ * Endpoint 0 for control, 1 in for notifications (never sent), 2 in and out for text. Buffers hold 64 bytes, one each. */
+#include "usb.h"
+
+#include "chip.h"
+#include "usb_descriptors.h"
+
+#define DPRAM 0x50100000u
+#define ENDPOINT_CONTROL(number, out) (DPRAM + 8 * (number) + 4 * (out))
+#define BUFFER_CONTROL(number, out) (DPRAM + 0x80 + 8 * (number) + 4 * (out))
+#define BUFFER0 0x100u /* offsets in DPRAM; endpoint 0 has one for both directions */
+#define BUFFER_NOTIFY 0x180u
+#define BUFFER_IN 0x1c0u
+#define BUFFER_OUT 0x200u
+
+#define RESETS_RESET 0x4000c000u
+#define RESETS_DONE 0x4000c008u
+#define RESET_USB (1u << 24)
+#define ADDR_ENDP 0x50110000u
+#define MAIN_CTRL 0x50110040u
+#define SIE_CTRL 0x5011004cu
+#define SIE_STATUS 0x50110050u
+#define BUFF_STATUS 0x50110058u
+#define EP_STALL_ARM 0x50110068u
+#define USB_MUXING 0x50110074u
+#define USB_PWR 0x50110078u
+
+#define BUS_RESET (1u << 19)
+#define SETUP_RECEIVED (1u << 17)
+#define PULLUP (1u << 16)
+#define EP0_INTERRUPT (1u << 29)
+#define FULL (1u << 15)
+#define DATA1 (1u << 13)
+#define STALL (1u << 11)
+#define AVAILABLE (1u << 10)
+#define LENGTH 0x3ffu
+#define ENABLED (1u << 31 | 1u << 29)
+#define BULK 2u
+#define NOTIFYING 3u
+#define PACKET 64u
+
+static struct {
+    uint32_t configured, listening, opened, halted; /* halted: bit 0 in, bit 1 out of endpoint 2, bit 2 in of endpoint 1 */
+    uint32_t address;                       /* to take after the status stage; 0 if none */
+    const uint8_t *answer;                  /* in a control transfer, what is left of it */
+    uint32_t answer_size, answer_open;      /* open: another packet, maybe empty, is to come */
+    uint32_t answer_short, coding_expected; /* short: shorter than the host allows */
+    uint32_t pid0, pid_in, pid_out;         /* DATA1 or 0 of the next packet */
+    uint32_t sending, collected;            /* a packet is on its way; bytes of the next one */
+    uint32_t received, taken;               /* bytes of the packet from the host */
+    uint8_t next[PACKET];
+} usb;
+static uint8_t coding[8]; /* 7 of line coding, as the host sets it: it means nothing without a wire */
+static uint8_t reply[2];
+
+static uint8_t byte_at(uint32_t place) {
+    return (uint8_t)(read_register(DPRAM + (place & ~3u)) >> 8 * (place & 3));
+}
+
+/* DPRAM is written in words. */
+static void fill(uint32_t buffer, const uint8_t *bytes, uint32_t size) {
+    for (uint32_t i = 0; i < size; i += 4) {
+        uint32_t word = 0;
+        for (uint32_t j = 0; j < 4 && i + j < size; j++)
+            word |= (uint32_t)bytes[i + j] << 8 * j;
+        write_register(DPRAM + buffer + i, word);
+    }
+}
+
+/* The controller may look at AVAILABLE only once the rest is there: it runs on another clock (chapter 4.1.2.5.1). */
+static void arm(uint32_t number, uint32_t out, uint32_t control) {
+    write_register(BUFFER_CONTROL(number, out), control);
+    for (volatile uint32_t i = 0; i < 3; i++) /* a dozen cycles or more */
+        ;
+    write_register(BUFFER_CONTROL(number, out), control | AVAILABLE);
+}
+
+/* ---- Endpoint 0 ---- */
+
+static void send0(const uint8_t *bytes, uint32_t size) {
+    fill(BUFFER0, bytes, size);
+    arm(0, 0, FULL | usb.pid0 | size);
+    usb.pid0 ^= DATA1;
+}
+
+static void answer_more(void) {
+    uint32_t size = usb.answer_size < PACKET ? usb.answer_size : PACKET;
+    send0(usb.answer, size);
+    usb.answer += size;
+    usb.answer_size -= size;
+    usb.answer_open = usb.answer_size || (size == PACKET && usb.answer_short);
+}
+
+static void accept(void) {
+    send0(reply, 0);
+}
+
+/* At most what the host asks for; an answer that is shorter than that ends with a packet below 64 bytes. */
+static void answer(const uint8_t *bytes, uint32_t size, uint32_t asked) {
+    if (!asked) {
+        accept();
+        return;
+    }
+    usb.answer = bytes;
+    usb.answer_short = size < asked;
+    usb.answer_size = size < asked ? size : asked;
+    answer_more();
+}
+
+/* Drops what a control transfer left undone. */
+static void end_transfer(void) {
+    write_register(BUFFER_CONTROL(0, 0), 0);
+    write_register(BUFFER_CONTROL(0, 1), 0);
+    write_register(BUFF_STATUS, 3);
+    usb.address = usb.answer_size = usb.answer_open = usb.coding_expected = 0;
+    usb.answer = NULL;
+}
+
+static void refuse(void) {
+    write_register(EP_STALL_ARM, 3);
+    write_register(BUFFER_CONTROL(0, 0), STALL);
+    write_register(BUFFER_CONTROL(0, 1), STALL);
+}
+
+/* ---- Endpoints 1 and 2 ---- */
+
+static void listen(void) {
+    arm(2, 1, usb.pid_out | PACKET);
+    usb.pid_out ^= DATA1;
+    usb.received = usb.taken = 0;
+}
+
+static void transmit(void) {
+    if (usb.sending || !usb.collected || !usb.configured || usb.halted & 1)
+        return;
+    fill(BUFFER_IN, usb.next, usb.collected);
+    arm(2, 0, FULL | usb.pid_in | usb.collected);
+    usb.pid_in ^= DATA1;
+    usb.sending = 1;
+    usb.collected = 0;
+}
+
+/* Drops what was under way on the data endpoints. */
+static void forget(void) {
+    usb.sending = usb.collected = usb.received = usb.taken = usb.halted = 0;
+    usb.pid_in = usb.pid_out = 0;
+    for (uint32_t number = 1; number <= 2; number++)
+        for (uint32_t out = 0; out < 2; out++)
+            write_register(BUFFER_CONTROL(number, out), 0);
+}
+
+static void configure(uint32_t on) {
+    forget();
+    usb.configured = on;
+    usb.listening = usb.opened = 0;
+    write_register(ENDPOINT_CONTROL(1, 0), on ? ENABLED | NOTIFYING << 26 | BUFFER_NOTIFY : 0);
+    write_register(ENDPOINT_CONTROL(2, 0), on ? ENABLED | BULK << 26 | BUFFER_IN : 0);
+    write_register(ENDPOINT_CONTROL(2, 1), on ? ENABLED | BULK << 26 | BUFFER_OUT : 0);
+    if (on)
+        listen();
+}
+
+/* The bit of `halted` for an endpoint's address; 0 for one that there is not. */
+static uint32_t halt_bit(uint32_t address) {
+    return !usb.configured ? 0 : address == 0x82 ? 1 : address == 0x02 ? 2 : address == 0x81 ? 4 : 0;
+}
+
+static void set_halt(uint32_t bit, uint32_t on) {
+    static const uint8_t number[5] = {0, 2, 2, 0, 1};
+    uint32_t out = bit == 2;
+    write_register(BUFFER_CONTROL(number[bit], out), on ? STALL : 0);
+    usb.halted = on ? usb.halted | bit : usb.halted & ~bit;
+    if (bit == 1) {
+        usb.pid_in = 0;
+        usb.sending = 0;
+    } else if (bit == 2) {
+        usb.pid_out = 0;
+        if (!on)
+            listen();
+    }
+}
+
+/* ---- Requests ---- */
+
+struct setup {
+    uint32_t type, request, value, index, length;
+};
+
+static void describe(const struct setup *s) {
+    uint32_t size;
+    const uint8_t *found = usb_descriptor(s->value >> 8, s->value & 0xff, &size);
+    if (found)
+        answer(found, size, s->length);
+    else
+        refuse();
+}
+
+static void standard(const struct setup *s) {
+    uint32_t bit = halt_bit(s->index);
+    reply[0] = reply[1] = 0;
+    int known = 1;
+    switch (s->type << 8 | s->request) {
+    case 0x0005: /* SET_ADDRESS, which is taken after the status stage */
+        usb.address = s->value & 0x7f;
+        break;
+    case 0x0009: /* SET_CONFIGURATION */
+        known = s->value <= 1;
+        if (known)
+            configure(s->value);
+        break;
+    case 0x0201: /* CLEAR_FEATURE and SET_FEATURE: an endpoint's halt */
+    case 0x0203:
+        known = !s->value && bit;
+        if (known)
+            set_halt(bit, s->request == 3);
+        break;
+    case 0x010b: /* SET_INTERFACE: there are no other settings of an interface */
+        known = !s->value && s->index <= 1;
+        break;
+    case 0x8006: /* GET_DESCRIPTOR */
+        describe(s);
+        return;
+    case 0x8008: /* GET_CONFIGURATION */
+        reply[0] = (uint8_t)usb.configured;
+        answer(reply, 1, s->length);
+        return;
+    case 0x810a: /* GET_INTERFACE */
+        answer(reply, 1, s->length);
+        return;
+    case 0x8200: /* GET_STATUS of an endpoint, an interface, the device */
+        if (!bit && s->index & 0x7f)
+            break;
+        reply[0] = (usb.halted & bit) != 0;
+        /* fall through */
+    case 0x8100:
+    case 0x8000:
+        answer(reply, 2, s->length);
+        return;
+    default:
+        known = 0;
+    }
+    if (known && !(s->type & 0x80))
+        accept();
+    else
+        refuse();
+}
+
+static void communication(const struct setup *s) {
+    uint32_t inward = s->type >> 7;
+    if (s->request == 0x20 && !inward && s->length == 7) { /* SET_LINE_CODING: 7 bytes follow */
+        usb.coding_expected = 1;
+        arm(0, 1, usb.pid0 | PACKET);
+    } else if (s->request == 0x21 && inward) {
+        answer(coding, 7, s->length);
+    } else if (s->request == 0x22 && !inward) { /* SET_CONTROL_LINE_STATE; bit 0: a terminal is there */
+        uint32_t listening = usb.configured && s->value & 1;
+        usb.opened |= listening && !usb.listening;
+        usb.listening = listening;
+        usb.collected = listening ? usb.collected : 0;
+        accept();
+    } else if (s->request == 0x23 && !inward) { /* SEND_BREAK */
+        accept();
+    } else {
+        refuse();
+    }
+}
+
+static void setup(void) {
+    struct setup s = {byte_at(0), byte_at(1), byte_at(2) | (uint32_t)byte_at(3) << 8,
+                      byte_at(4) | (uint32_t)byte_at(5) << 8, byte_at(6) | (uint32_t)byte_at(7) << 8};
+    end_transfer();
+    usb.pid0 = DATA1;
+    if ((s.type & 0x60) == 0)
+        standard(&s);
+    else if ((s.type & 0x60) == 0x20)
+        communication(&s);
+    else
+        refuse();
+}
+
+/* ---- Events ---- */
+
+static void control_sent(void) {
+    if (usb.address) {
+        write_register(ADDR_ENDP, usb.address);
+        usb.address = 0;
+    } else if (usb.answer_open) {
+        answer_more();
+    } else if (usb.answer) {
+        usb.answer = NULL;
+        arm(0, 1, DATA1); /* the host's status stage */
+    }
+}
+
+static void control_received(void) {
+    uint32_t size = read_register(BUFFER_CONTROL(0, 1)) & LENGTH;
+    if (!usb.coding_expected)
+        return;
+    usb.coding_expected = 0;
+    if (size != 7) {
+        refuse();
+        return;
+    }
+    for (uint32_t i = 0; i < 7; i++)
+        coding[i] = byte_at(BUFFER0 + i);
+    usb.pid0 = DATA1;
+    accept();
+}
+
+static void unplugged(void) {
+    write_register(ADDR_ENDP, 0);
+    end_transfer();
+    configure(0);
+}
+
+void usb_start(void) {
+    write_register(RESETS_RESET + SET_BITS, RESET_USB);
+    write_register(RESETS_RESET + CLEAR_BITS, RESET_USB);
+    while (!(read_register(RESETS_DONE) & RESET_USB))
+        ;
+    for (uint32_t place = 0; place < 4096; place += 4)
+        write_register(DPRAM + place, 0);
+    unplugged();
+    write_register(USB_MUXING, 1u << 3 | 1u << 0); /* to the pins of the chip's own transceiver */
+    write_register(USB_PWR, 1u << 3 | 1u << 2);    /* no pin detects VBUS: it counts as there */
+    write_register(MAIN_CTRL, 1);
+    write_register(SIE_CTRL, EP0_INTERRUPT);
+    write_register(SIE_CTRL + SET_BITS, PULLUP);
+}
+
+void usb_poll(void) {
+    uint32_t status = read_register(SIE_STATUS);
+    if (status & BUS_RESET) {
+        unplugged();
+        write_register(BUFF_STATUS, 0xffffffff);
+        write_register(SIE_STATUS, BUS_RESET);
+        return;
+    }
+    if (status & SETUP_RECEIVED) {
+        write_register(SIE_STATUS, SETUP_RECEIVED);
+        setup();
+    }
+    uint32_t done = read_register(BUFF_STATUS) & 0x3f;
+    write_register(BUFF_STATUS, done);
+    if (done & 1u << 0)
+        control_sent();
+    if (done & 1u << 1)
+        control_received();
+    if (done & 1u << 4)
+        usb.sending = 0;
+    if (done & 1u << 5 && usb.configured && !(usb.halted & 2)) {
+        usb.received = read_register(BUFFER_CONTROL(2, 1)) & LENGTH;
+        usb.taken = 0;
+        if (usb.received > PACKET)
+            usb.received = PACKET;
+        if (!usb.received)
+            listen();
+    }
+    transmit();
+}
+
+int usb_get(void) {
+    if (usb.taken == usb.received)
+        return -1;
+    uint8_t byte = byte_at(BUFFER_OUT + usb.taken++);
+    if (usb.taken == usb.received)
+        listen();
+    return byte;
+}
+
+int usb_put(uint8_t byte) {
+    if (!usb.listening)
+        return 1;
+    if (usb.collected == PACKET)
+        transmit();
+    if (usb.collected == PACKET)
+        return 0;
+    usb.next[usb.collected++] = byte;
+    return 1;
+}
+
+int usb_opened(void) {
+    int was = (int)usb.opened;
+    usb.opened = 0;
+    return was;
+}

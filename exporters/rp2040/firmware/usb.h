@@ -1,0 +1,21 @@
+/* USB: the board as a serial port (CDC ACM). Polled; the hardware answers for it in between. */
+#ifndef USB_H
+#define USB_H
+
+#include <stdint.h>
+
+void usb_start(void);
+
+/* Serves the bus: at least every 50 ms while a host sets the device up, and often for speed. */
+void usb_poll(void);
+
+/* The next byte from the host, or -1 if there is none. While none is taken, the host has to wait. */
+int usb_get(void);
+
+/* Returns 0 if the byte has to wait for the host to read. Without a host that listens bytes are dropped. */
+int usb_put(uint8_t byte);
+
+/* True once after a terminal opened the port. */
+int usb_opened(void);
+
+#endif

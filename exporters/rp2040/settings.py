@@ -1,0 +1,61 @@
+"""The page of settings in a UF2 file: how the board tells stories until a person sets something else."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from common import plain_yaml
+
+PAGE = 256
+MOST_PROMPT = 232  # bytes
+MOST_TOKENS, MOST_TOP_K = 99_999, 4096
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `evaluation.*` of a run says about telling stories."""
+
+    temperature: float = 0.8  # 0: greedy
+    top_k: int = 40  # 0: all tokens
+    tokens: int = 200  # of a story, at most
+    prompt: str = ""  # what an empty line stands for
+    seed: int = 1
+
+    def pack(self) -> bytes:
+        """The page of FORMAT.md; ValueError, with what is allowed, for what the board does not take."""
+        prompt = self.prompt.encode()
+        temperature = round(256 * self.temperature)
+        for name, given, good, allowed in (
+            ("temperature", self.temperature, temperature == 0 or 13 <= temperature <= 2560, "0 or 0.05 to 10"),
+            ("top_k", self.top_k, 0 <= self.top_k <= MOST_TOP_K, f"0 to {MOST_TOP_K}"),
+            ("sample_tokens", self.tokens, 1 <= self.tokens <= MOST_TOKENS, f"1 to {MOST_TOKENS}"),
+            ("prompts[0]", self.prompt, len(prompt) <= MOST_PROMPT, f"up to {MOST_PROMPT} bytes"),
+        ):
+            if not good:
+                raise ValueError(
+                    f"evaluation.{name}={given} does not fit the board, which takes {allowed}; change it in the run's "
+                    "config.yaml"
+                )
+        page = struct.pack("<HHIIBxxx", temperature, self.top_k, self.tokens, self.seed, len(prompt)) + prompt
+        page = page.ljust(PAGE - 8, b"\0")
+        return b"TTS1" + struct.pack("<I", crc32(page)) + page
+
+
+def of_run(run: Path) -> Settings:
+    """The settings that a run's config.yaml has; the defaults of this file where there is none."""
+    path, default = run / "config.yaml", Settings()
+    if not path.is_file():
+        return default
+    try:
+        found = (plain_yaml.parse(path.read_bytes()) or {}).get("evaluation") or {}
+        return Settings(
+            float(found.get("temperature", default.temperature)),
+            int(found.get("top_k", default.top_k)),
+            int(found.get("sample_tokens", default.tokens)),
+            str((found.get("prompts") or [default.prompt])[0]),
+        )
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path}: its `evaluation` is not that of a tinystories run ({error}); copy it again"
+        ) from error

@@ -1,0 +1,72 @@
+"""Print what may stand at the end of a command line, a word each; pipelines/completion.bash asks for it."""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from pathlib import Path
+
+from common import keys
+from common.errors import UserError
+from exporters import __main__ as exporters
+from pipelines import arguments, runs, workloads
+from pipelines.engine.run import Run
+from pipelines.inventory import found
+
+# What each command understands; keys of a config are for all but those of the last two.
+PARSERS = {
+    "train.py": lambda: arguments.parser(None, resume=True),
+    "evaluate.py": lambda: arguments.parser(None),
+    "prepare.py": lambda: arguments.parser(None),
+    "benchmark.py": lambda: arguments.parser(None, steps=20),
+    "runs.py": runs.parser,
+    "exporters": exporters.parser,
+}
+
+
+def completions(line: str) -> list[str]:
+    """Return the words that the last one of `line` may become; none for another command."""
+    *before, last = line.split(" ")
+    command = next((Path(word).name for word in before if Path(word).name in PARSERS), None)
+    if command is None:
+        return []
+    workload = before[before.index("--workload") + 1] if "--workload" in before[:-1] else None
+    try:
+        return sorted(word for word in _words(command, workload, before[-1], last) if word.startswith(last))
+    except UserError:  # a slip in the words before
+        return []
+
+
+def _words(command: str, workload: str | None, previous: str, last: str) -> Iterable[str]:
+    if previous == "--workload":
+        return workloads.names()
+    if previous == "--name" and workload:
+        return Run(workloads.name_of(workload), "any").names()
+    if last.startswith("-"):
+        return _options(PARSERS[command]())
+    if command == "runs.py":
+        return ["compare", "clean", *(run.name for run in found.find())]
+    if command == "exporters":
+        return [*exporters.formats(), *(str(run.run.folder) for run in found.find())]
+    if not workload:
+        return ["--workload"]
+    return _keys(workload, previous, last)
+
+
+def _options(parser: ArgumentParser) -> list[str]:
+    return [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+
+
+def _keys(workload: str, previous: str, last: str) -> list[str]:
+    """Return sections after --keys, else `key=` of every key, or `key=value` where values are to be chosen from."""
+    groups = keys.groups(workloads.find(workload).config)
+    if previous == "--keys":
+        return [group.name for group in groups if group.name]
+    name, equals, _ = last.partition("=")
+    found = [key for group in groups for key in group.keys]
+    if not equals:
+        return [f"{key.name}=" for key in found]
+    return [f"{name}={choice}" for key in found if key.name == name for choice in key.choices]
+
+
+if __name__ == "__main__":
+    print("\n".join(completions(sys.argv[1])))

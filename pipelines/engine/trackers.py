@@ -1,0 +1,101 @@
+"""Experiment trackers: Accelerate starts them and feeds them figures; pictures and tables are passed on here."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.config import leaves
+from common.errors import UserError
+from pipelines.engine.config import TRACKERS, BaseConfig
+from pipelines.engine.run import Run
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+Rows = Sequence[Mapping[str, Any]]
+# Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
+PLACES = {
+    "wandb": {"WANDB_DIR": "{folder}", "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
+    "trackio": {"TRACKIO_DIR": "{folder}"},
+}
+
+
+def check(config: BaseConfig, run: Run) -> None:
+    """Tell the trackers where to write. Raises UserError for one that is not installed."""
+    folder = run.folder / "trackers"
+    for tracker in config.tracking.log_with:
+        if importlib.util.find_spec(TRACKERS[tracker]) is None:
+            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
+        for name, value in PLACES.get(tracker, {}).items():
+            os.environ.setdefault(name, value.format(folder=folder))
+
+
+def start(accelerator: Accelerator, config: BaseConfig, run: Run) -> None:
+    """Start the trackers, if there are any, with the config."""
+    if accelerator.log_with:
+        (run.folder / "trackers").mkdir(parents=True, exist_ok=True)
+        plain = leaves(config.model_dump(mode="json"))
+        flat = {key: value if isinstance(value, int | float | str) else str(value) for key, value in plain}
+        accelerator.init_trackers(f"{run.workload}-{run.name}".replace("/", "-"), config=flat)
+
+
+def show(
+    accelerator: Accelerator,
+    config: BaseConfig,
+    run: Run,
+    tables: Mapping[str, Rows],
+    pictures: Mapping[str, np.ndarray],
+) -> None:
+    """Pass on tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to those trackers that take them."""
+    if not any(name in TAKERS for name in config.tracking.log_with):
+        return
+    start(accelerator, config, run)
+    for tracker in accelerator.trackers:
+        if tracker.name in TAKERS:
+            TAKERS[tracker.name](tracker, tables, pictures)
+    accelerator.end_training()
+
+
+def _to_tensorboard(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+    for name, rows in tables.items():
+        columns, cells = _cells(rows)
+        lines = [columns, ["---"] * len(columns), *cells]
+        tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+    for name, picture in pictures.items():
+        tracker.log_images({name: picture[None]}, dataformats="NHWC")
+
+
+def _to_wandb(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+    for name, rows in tables.items():
+        columns, cells = _cells(rows)
+        tracker.log_table(name, columns=columns, data=[[str(cell) for cell in line] for line in cells])
+    for name, picture in pictures.items():
+        tracker.log_images({name: [picture]})
+
+
+def _to_trackio(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+    import trackio
+    from pandas import DataFrame
+
+    for name, rows in tables.items():
+        columns, cells = _cells(rows)
+        tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))})
+    for name, picture in pictures.items():
+        tracker.log({name: trackio.Image(picture)})
+
+
+def _cells(rows: Rows) -> tuple[list[str], list[list[Any]]]:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return columns, [[row.get(column, "") for column in columns] for row in rows]
+
+
+TAKERS: dict[str, Callable[[Any, Mapping[str, Rows], Mapping[str, np.ndarray]], None]] = {
+    "tensorboard": _to_tensorboard,
+    "wandb": _to_wandb,
+    "trackio": _to_trackio,
+}

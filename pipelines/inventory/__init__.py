@@ -1,0 +1,1 @@
+"""What the runs on this disk are, how they compare, and what of them may go."""

@@ -1,0 +1,84 @@
+"""Removing runs, and what no run needs any more: shown first, then done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import prepared
+from common.errors import UserError
+from common.files import explained
+from common.lock import is_held
+from pipelines import workloads
+from pipelines.inventory.found import ROOT, Found, size, told
+
+DATA = Path("data")
+
+
+@dataclass(frozen=True)
+class Waste:
+    """A file or folder that may go, and why."""
+
+    path: Path
+    reason: str
+
+
+def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -> str:
+    """Remove `runs` if they were asked for by name (`whole`), else what no run needs; say what was or would be removed.
+
+    Nothing of a run in training is touched. Raises UserError if such a one was asked for.
+    """
+    busy = [found for found in runs if is_held(found.run.lock_file)]
+    if whole and busy:
+        raise UserError(f"{busy[0].name} is in training; stop it first")
+    if whole:
+        waste = [Waste(found.run.folder, "asked for") for found in runs]
+    else:
+        waste = [*_unneeded([found for found in runs if found not in busy], checkpoints), *_unused_data(runs)]
+    if not waste:
+        return "there is nothing to remove"
+    lines = [f"  {told(size(each.path)):>7}  {each.path}  ({each.reason})" for each in waste]
+    total = told(sum(size(each.path) for each in waste))
+    if not really:
+        return "\n".join(["would be removed:", *lines, f"{total} in all; add --yes to remove it"])
+    for each in waste:
+        with explained(each.path):
+            shutil.rmtree(each.path) if each.path.is_dir() else each.path.unlink()
+    return "\n".join(["removed:", *lines, f"{total} in all"])
+
+
+def _unneeded(runs: Sequence[Found], checkpoints: bool) -> Iterator[Waste]:
+    for found in runs:
+        if found.run.is_blank() and not found.members:
+            yield Waste(found.run.folder, "nothing came of it")
+            continue
+        for run in (found.run, *found.members):
+            if is_held(run.lock_file):
+                continue
+            for pattern in (".*.tmp", ".*.old"):
+                yield from (Waste(path, "half-written") for path in sorted(run.folder.glob(pattern)))
+                yield from (Waste(path, "half-written") for path in sorted(run.folder.glob(f"[cm]*/{pattern}")))
+            over = (run.outcome() or {}).get("state") == "done" or (run is found.run and found.state == "done")
+            if checkpoints and over and run.checkpoints.is_dir():
+                yield Waste(run.checkpoints, "its training is done")
+
+
+def _unused_data(runs: Sequence[Found]) -> Iterator[Waste]:
+    """Yield prepared data that belong to no run. Of a workload whose runs cannot all be read, all are kept."""
+    for folder in sorted(DATA.glob("*/")):
+        if folder.name not in workloads.names() or is_held(folder / ".lock"):
+            continue
+        config = workloads.find(folder.name).config
+        used = set()
+        try:
+            for found in runs:
+                if found.run.workload == folder.name:
+                    for run in (found.run, *found.members):
+                        used.add(prepared.folder_for(folder.name, run.config(config).data))
+        except UserError:
+            continue
+        for path in sorted(folder.glob("*/")):
+            if path not in used:
+                yield Waste(path, f"prepared data of no run below {ROOT}/")

@@ -1,0 +1,175 @@
+"""Runs on disk as a table: what each of them is, how far it came, and what it takes."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.arguments import nearest
+from common.config import leaves
+from common.errors import UserError
+from common.lock import is_held
+from pipelines import workloads
+from pipelines.engine.run import Run
+from pipelines.engine.workload import Metric
+
+ROOT = Path("runs")
+VERDICTS = {"Better than": "better", "Worse than": "worse", "No clear": "even"}  # beginnings of reports' headings
+ROW = "  {:18} {:8} {:>7} {:>9}  {:12} {:11} {:>6}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """One run, its members included."""
+
+    run: Run
+    members: tuple[Run, ...]
+    config: dict[str, Any]  # {dotted key: value}
+    metric: Metric | None  # None for a workload from elsewhere
+    records: list[dict[str, Any]]
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its name with its workload's."""
+        return f"{self.run.workload}/{self.run.name}"
+
+    @property
+    def step(self) -> int | None:
+        """The last step that was recorded; None before the first."""
+        return max((entry["step"] for entry in self.records), default=None)
+
+    @property
+    def best(self) -> float | None:
+        """The best value of the validation metric."""
+        best = None
+        for entry in self.records if self.metric else ():
+            value = entry.get(self.metric.name)
+            if value is not None and self.metric.better(value, best):
+                best = value
+        return best
+
+    @property
+    def state(self) -> str:
+        """One of: training, done, stopped, failed, begun, "no model" (a method without weights), and `2 of 8 done`."""
+        if is_held(self.run.lock_file):
+            return "training"
+        if self.members:
+            outcomes = [member.outcome() or {} for member in self.members]
+            done = sum(outcome.get("state") == "done" for outcome in outcomes)
+            return f"{done} of {len(outcomes)}"
+        outcome = self.run.outcome()
+        if outcome:
+            return outcome["state"]
+        if self.step is None:
+            return "no model" if self.run.evaluations.is_dir() else "begun"
+        steps = self.config.get("training.steps")
+        return "stopped" if steps is None or self.step < steps else "done"
+
+    @property
+    def verdict(self) -> str:
+        """The answer of its report in a word or two; empty before an evaluation."""
+        heading = self.run.verdict()
+        return next((word for begin, word in VERDICTS.items() if heading.startswith(begin)), heading)
+
+    @property
+    def when(self) -> float:
+        """Time of the newest file of its own."""
+        files = [path for path in self.run.folder.iterdir() if path.is_file()]
+        return max((path.stat().st_mtime for path in files), default=self.run.folder.stat().st_mtime)
+
+
+def find(names: Sequence[str] = ()) -> list[Found]:
+    """Return the runs of these names, WORKLOAD/NAME or their folders, or all runs.
+
+    Raises UserError for a name that there is not, with the nearest that there are.
+    """
+    known = [run for folder in sorted(ROOT.glob("*")) for run in _runs(folder)]
+    if not names:
+        return [_found(run) for run in known]
+    by_name = {f"{run.workload}/{run.name}": run for run in known}
+    by_name |= {
+        f"{run.workload}/{run.name}/{member.name.split('/')[1]}": member for run in known for member in _members(run)
+    }
+    chosen = []
+    for name in (name.strip("/").removeprefix(f"{ROOT}/").replace("/members/", "/") for name in names):
+        if name not in by_name:
+            near = nearest(name, by_name, 3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join([*by_name][:6]) or 'none'}"
+            raise UserError(f"there is no run {name}; {hint}")
+        chosen.append(_found(by_name[name]))
+    return chosen
+
+
+def _runs(workload: Path) -> Iterator[Run]:
+    for path in sorted(workload.glob("*/")):
+        try:
+            yield Run(workload.name, path.name)
+        except UserError:  # a folder of another's
+            continue
+
+
+def _members(run: Run) -> tuple[Run, ...]:
+    return tuple(run.member(path.name) for path in sorted((run.folder / "members").glob("*/")))
+
+
+def _found(run: Run) -> Found:
+    config = yaml.safe_load(run.config_file.read_text()) if run.started() else {}
+    metric = workloads.find(run.workload).metric if run.workload in workloads.names() else None
+    return Found(run, _members(run), dict(leaves(config)), metric, run.metrics(), size(run.folder))
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a folder."""
+    if not path.is_dir():
+        return path.lstat().st_size
+    return sum(os.lstat(Path(folder) / name).st_size for folder, _, names in os.walk(path) for name in names)
+
+
+def told(num: float) -> str:
+    """Return bytes with a unit, in six columns."""
+    units = ("B", "kB", "MB", "GB", "TB")
+    power = min(int(math.log10(max(num, 1)) // 3), len(units) - 1)
+    return f"{num / 1000**power:.0f} {units[power]}"
+
+
+def table(runs: Sequence[Found]) -> str:
+    """Return the runs as a table of 80 columns, the best value of the metric that each workload names."""
+    lines = []
+    for workload in dict.fromkeys(found.run.workload for found in runs):
+        rows = [found for found in runs if found.run.workload == workload]
+        metric = rows[0].metric
+        lines += [
+            "",
+            workload + (f": best {metric.name}, {'more' if metric.maximise else 'less'} is better" if metric else ""),
+        ]
+        lines.append(ROW.format("run", "state", "step", "best", "verdict", "when", "size"))
+        lines += [_row(found) for found in rows]
+    return "\n".join(lines).lstrip("\n")
+
+
+def _row(found: Found) -> str:
+    when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
+    best = "" if found.best is None else f"{found.best:.5g}"
+    step = "" if found.step is None else str(found.step)
+    cells = (
+        _cut(found.run.name, 18),
+        _cut(found.state, 8),
+        step,
+        best,
+        _cut(found.verdict, 12),
+        when,
+        told(found.bytes),
+    )
+    return ROW.format(*cells).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

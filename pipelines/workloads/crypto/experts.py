@@ -1,0 +1,213 @@
+"""Fits of what pooled experts do not learn by gradients: the linear expert, the trees, and the weights of the pool."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.pooled_experts import DEPTH, PooledExperts, Trees, bounded_scale, class_log_probabilities
+from models.signals import CLASSES
+from pipelines.workloads.crypto.classification import class_shares
+from pipelines.workloads.crypto.windows import IGNORED, Windows
+
+# On the squares of the log scale's weights; those of the location bear LOCATION times as much.
+PENALTIES = (6e-2, 1.6e-2, 4e-3, 1e-3, 3e-4)
+LOCATION = 10.0
+ITERATIONS = 30  # of L-BFGS for each penalty, from where the stronger one ended
+LOGISTIC = 0.55  # scale of a logistic variable whose deviation is 1
+LEAST_SIZE = 1e-6  # deviation below which an input counts as constant
+LARGEST_WEIGHT = 1.5  # of an expert in the pool
+EQUALITY = 3e-3  # nats that the squares of the weights' distances from equal ones cost
+AT_ONCE = 32  # stretches
+
+
+def over(source: Windows, function: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> list[Tensor]:
+    """Return each of what `function` gives for windows and coins, at the rows (M, ...) where they end."""
+    found = []
+    with torch.no_grad():
+        for items in torch.arange(source.size).split(AT_ONCE):
+            batch = source.batch(items)
+            known = batch["labels"] != IGNORED
+            found.append([each[known] for each in function(batch["windows"], batch["coins"])])
+    return [torch.cat(each) for each in zip(*found, strict=True)]
+
+
+def rows_of(source: Windows) -> Tensor:
+    """Return the rows (M,) of the source's table where its windows end, in the order of `over`."""
+    return (source.labels != IGNORED).nonzero()[:, 0]
+
+
+def fixed(model: PooledExperts, source: Windows) -> Tensor:
+    """Return for every row of the source's table (N, 2, 3) what `model.fixed` says, 0 where no window ends."""
+    (found,) = over(source, lambda windows, coins: (model.fixed(windows, coins),))
+    table = found.new_zeros(len(source.labels), *found.shape[1:])
+    table[rows_of(source)] = found
+    return table
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What the linear expert is fitted to, M rows."""
+
+    location: Tensor  # (M, P) inputs of the location, of mean 0 and deviation 1 over the training rows
+    scale: Tensor  # (M, Q) those of the log scale
+    volatility: Tensor  # (M,)
+    labels: Tensor  # (M,)
+
+
+class _Linear:
+    """A linear expert in standardised inputs."""
+
+    def __init__(self, rows: _Rows, thresholds: Tensor):
+        self.weights = {
+            "location": torch.zeros(rows.location.shape[1]),
+            "bias": torch.zeros(()),
+            "scale": torch.zeros(rows.scale.shape[1]),
+            "level": torch.tensor(math.log(LOGISTIC)),
+            "thresholds": thresholds,
+            "slopes": torch.zeros(2),
+        }
+        for each in self.weights.values():
+            each.requires_grad_(True)
+
+    def __call__(self, rows: _Rows) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the location (M,), the log scale (M,) and the log probabilities (M, 3)."""
+        weights = self.weights
+        mean = rows.location @ weights["location"] + weights["bias"]
+        log_scale = bounded_scale(rows.scale @ weights["scale"]) + weights["level"]
+        thresholds = weights["thresholds"] + weights["slopes"] * rows.volatility[:, None]
+        return mean, log_scale, class_log_probabilities(mean, log_scale, thresholds)
+
+    def fit(self, rows: _Rows, moves: Tensor, penalty: float) -> None:
+        """Go on to the lowest loss under a penalty: of the classes, and of the moves (M,) as logistic variables."""
+        weights = self.weights
+        optimizer = torch.optim.LBFGS(
+            weights.values(), max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+        )
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            mean, log_scale, log_probabilities = self(rows)
+            z = (moves - mean) * torch.exp(-log_scale)
+            loss = F.nll_loss(log_probabilities, rows.labels) + (log_scale + z + 2 * F.softplus(-z)).mean()
+            small = weights["scale"].square().sum() + weights["slopes"].square().sum()
+            loss = loss + penalty * (LOCATION * weights["location"].square().sum() + small)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
+def fit_linear(model: PooledExperts, train: Windows, validation: Windows, returns: Tensor) -> None:
+    """Set the linear expert by maximum likelihood of the classes and of the return over the horizon.
+
+    `returns` (N,) are those after each row of the table, in units of the deviation of so many candles. The penalty is
+    the one of PENALTIES with the lowest log loss on the validation windows.
+    """
+    seen = [over(source, model.linear_inputs) for source in (train, validation)]
+    moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
+    fitted, judged = (
+        _Rows(
+            *((each - mean) / std for each, (mean, std) in zip(found[:2], moments, strict=True)),
+            found[2],
+            source.labels[rows_of(source)],
+        )
+        for found, source in zip(seen, (train, validation), strict=True)
+    )
+    moves = returns[rows_of(train)]
+    short, _, long = class_shares(fitted.labels.numpy())
+    ends = np.quantile(moves.numpy(), [1 - long, short])
+    linear, best = _Linear(fitted, torch.tensor([ends[0], -ends[1]], dtype=torch.float32)), math.inf
+    for penalty in PENALTIES:
+        linear.fit(fitted, moves, penalty)
+        with torch.no_grad():
+            reached = float(F.nll_loss(linear(judged)[2], judged.labels))
+            if reached < best:
+                best = reached
+                _set_linear(model, linear.weights, moments)
+
+
+def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: list[tuple[Tensor, Tensor]]) -> None:
+    """Give the model weights for inputs as they are, from those for inputs of mean 0 and deviation 1."""
+    biases = {"location": weights["bias"], "scale": torch.zeros(())}
+    for (name, bias), (mean, std) in zip(biases.items(), moments, strict=True):
+        own = weights[name] / std
+        getattr(model, name).copy_(torch.cat([own, (bias - own @ mean)[None]]))
+    for name in ("level", "thresholds", "slopes"):
+        getattr(model, name).copy_(weights[name])
+
+
+def fit_trees(model: PooledExperts, train: Windows, validation: Windows) -> None:
+    """Set the trees by gradient boosting, stopped by the log loss on the validation windows.
+
+    Without all three classes in training they give the classes' shares.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    labels = [source.labels[rows_of(source)].numpy() for source in (train, validation)]
+    model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0]))))
+    if len(np.unique(labels[0])) < len(CLASSES):
+        return
+    seen = [over(source, lambda *given: (model.tree_inputs(*given),))[0].numpy() for source in (train, validation)]
+    boosted = HistGradientBoostingClassifier(
+        max_iter=model.config.rounds,
+        early_stopping=True,
+        n_iter_no_change=10,
+        learning_rate=0.08,
+        max_leaf_nodes=(model.config.nodes + 1) // 2,
+        max_depth=DEPTH,
+        min_samples_leaf=50,
+        random_state=0,
+    )
+    with threadpool_limits(1):
+        boosted.fit(seen[0], labels[0], X_val=seen[1], y_val=labels[1])
+    set_trees(model.trees, boosted)
+
+
+def set_trees(trees: Trees, boosted: Any) -> None:
+    """Copy the trees, up to the best round, of a HistGradientBoostingClassifier, which has no public way to them."""
+    trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
+    # By default it keeps those in which the validation's score rose no more; before the first round it has one, too.
+    best = np.argmax(boosted.validation_score_) if boosted.do_early_stopping_ else None
+    for number, each in enumerate(tree.nodes for of_round in boosted._predictors[:best] for tree in of_round):
+        inner = each["is_leaf"] == 0
+        # A number of float32 is at most the exact threshold if it is at most the next lower float32.
+        limits = each["num_threshold"].astype(np.float32)
+        limits = np.where(limits > each["num_threshold"], np.nextafter(limits, np.float32(-np.inf)), limits)
+        table = {
+            "feature": np.where(inner, each["feature_idx"], 0),
+            "threshold": np.where(inner, limits, 0),
+            "left": np.where(inner, each["left"], np.arange(len(each))),
+            "right": np.where(inner, each["right"], np.arange(len(each))),
+            "value": np.where(inner, 0, each["value"]),
+        }
+        for name, column in table.items():
+            held = getattr(trees, name)
+            held[number, : len(each)] = torch.from_numpy(column.astype(np.float64)).to(held.dtype)
+
+
+def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the weights (K,), 0 to LARGEST_WEIGHT, by which a pool of experts (M, K, 3) has the lowest log loss."""
+    from scipy.optimize import minimize
+
+    rows, count = np.arange(len(labels)), log_probabilities.shape[1]
+    chosen = log_probabilities[rows, :, labels]
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        logits = np.einsum("k,mkc->mc", weights, log_probabilities)
+        logits -= logits.max(1, keepdims=True)
+        probabilities = np.exp(logits)
+        total = probabilities.sum(1, keepdims=True)
+        probabilities /= total
+        slope = np.einsum("mc,mkc->k", probabilities, log_probabilities) / len(labels) - chosen.mean(0)
+        apart = weights - 1 / count
+        value = float((np.log(total[:, 0]) - logits[rows, labels]).mean() + EQUALITY * (apart**2).sum())
+        return value, slope + 2 * EQUALITY * apart
+
+    return minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x

@@ -1,0 +1,102 @@
+"""Commands and Python code of the documents, and how each is run in a test: as it stands, at the smallest sizes.
+
+A command that trains, prepares or measures gets the words of SHORT behind its own, so that only its size differs from
+what a reader types. What another test runs already, or what needs hardware that a test has not, is in ELSEWHERE with
+the file that runs it.
+"""
+
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ("accelerate", "cp", "make", "python", "sbatch", "source", "torchrun", ".ci/run")
+FEW = "training.batch_size=8 training.log_steps=1 training.validation_steps=4 training.checkpoint_steps=4"
+STEPS = f"training.steps=4 training.epochs=null {FEW}"
+# Words by workload: of all that trains or prepares, and of evaluation.
+SHORT = {
+    "cvrp": f"data.validation_instances=16 data.test_instances=4 model.layers=1 model.width=16 model.heads=2 {STEPS}",
+    "tinystories": "data.generated_characters=60000 model.preset=rp2040-speed model.context=12 model.hidden=16 "
+    f"training.sequence=32 {STEPS}",
+    "crypto": f"data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
+    "bep": f"model.width=16 model.embedding=8 training.sequence=20 {STEPS}",
+    "lmol": f"data.size=16 data.train_pairs=60 data.evaluation_pairs=40 model.width=16 {STEPS}",
+    "waves": f"data.examples=200 {STEPS}",
+}
+SHORT_EVALUATION = {
+    "cvrp": "evaluation.reference_seconds=0",
+    "tinystories": "evaluation.samples=2 evaluation.sample_tokens=20",
+    "crypto": "evaluation.repetitions=20",
+    "bep": "evaluation.characters=40 evaluation.starts=8",
+    "lmol": "evaluation.comparisons=8",
+    "waves": "",
+}
+# What begins a command -> the test that runs it.
+ELSEWHERE = {
+    "make test": ".ci/run",
+    "make lint": ".ci/run",
+    "make evidence": "tests/test_evidence.py",
+    "make pictures": "tests/documents/test_documents.py",
+    "make docs": "tests/test_words.py",
+    "make firmware": ".ci/run",
+    ".ci/run": ".ci/run",
+    "accelerate config": "tests/doctor/test_accelerate_config.py",
+    "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/engine/test_machines.py",
+    "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
+    "python tests/gpu/": "tests/gpu/test_figures.py",
+    "python tests/peers/": "tests/peers/test_peers.py",
+    "python tests/evidence.py": "tests/test_evidence.py",
+    "python tests/engine/one_model.py": "tests/engine/test_one_model.py",
+    "python -m pytest": ".ci/run",
+    "sbatch": "tests/engine/test_machines.py",
+    "source .venv/bin/activate": "Makefile",
+}
+
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```|(?:(?<=\n\n)|\A)((?: {4}[^\n]*\n|\n(?= {4}))+)", re.DOTALL | re.MULTILINE)
+
+
+def code(text: str) -> Iterator[str]:
+    """Iterate over the code of a document: indented blocks outside of lists, and fenced ones."""
+    for found in BLOCK.finditer(text):
+        if found[1] not in ("diff", "text"):
+            yield found[2] or textwrap.dedent(found[3])
+
+
+def commands(block: str) -> list[str]:
+    """Return a block's commands, a line each, without comments; none if it is no block of commands."""
+    lines = re.sub(r"\\\n\s*", "", block).splitlines()
+    lines = [re.sub(r"\s+# .*|\s{2,}#.*", "", line).strip() for line in lines]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    return lines if all(re.split(r"[ \t]", line)[0] in COMMANDS for line in lines) else []
+
+
+def is_python(block: str) -> bool:
+    """Return whether a block is Python code."""
+    return bool(re.search(r"^(from|import) |^model\.", block, re.MULTILINE))
+
+
+def elsewhere(command: str) -> str | None:
+    """Return the file whose tests run the command, if another test does."""
+    return next((file for start, file in ELSEWHERE.items() if command.startswith(start)), None)
+
+
+def shortened(command: str) -> list[str]:
+    """Return the words of a command of Python's, at the smallest sizes."""
+    words = [word for word in shlex.split(command) if word != "--config_file" and not word.endswith("single_gpu.yaml")]
+    words = words[2:] if words[:2] == ["accelerate", "launch"] else words[1:]
+    if "--workload" not in words:
+        return words
+    workload = words[words.index("--workload") + 1].rstrip("/").rpartition("/")[2]
+    stage = Path(words[0]).stem
+    if stage == "evaluate":
+        return words + SHORT_EVALUATION[workload].split()
+    if {"--help", "--keys", "--print-config"} & set(words):
+        return words
+    said = {word.partition("=")[0] for word in words} - {"training.steps", "training.batch_size"}
+    small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]
+    if "model.base" in said:  # it has sizes of its own
+        small = [word for word in small if not word.startswith("model.")]
+    return words + small + ["--steps", "2", "--cpu-seconds", "0"] * (stage == "benchmark")

@@ -1,0 +1,151 @@
+"""What the firmware does to clocks, PLLs and resets before anything else, as a trace of registers."""
+
+from functools import cache
+
+import pytest
+
+from exporters import to_rp2040
+from exporters.rp2040 import uf2
+from exporters.rp2040.settings import Settings
+from tests.exporters.rp2040 import files
+from tests.exporters.rp2040.chip import Chip, ChipError, run
+
+XOSC_CTRL, XOSC_STATUS, XOSC_STARTUP = 0x40024000, 0x40024004, 0x4002400C
+REF_CTRL, REF_SELECTED, SYS_CTRL, SYS_SELECTED = 0x40008030, 0x40008038, 0x4000803C, 0x40008044
+PLLS = {"system": 0x40028000, "USB": 0x4002C000}
+CS, PWR, FEEDBACK, DIVIDERS = 0, 4, 8, 12
+LOCK = 1 << 31
+
+
+GREEDY = Settings(temperature=0)
+
+
+@cache
+def story_uf2(settings: Settings = GREEDY) -> bytes:
+    return uf2.join(to_rp2040.RUNTIME.read_bytes(), settings.pack(), files.model(), files.vocabulary())
+
+
+@cache
+def trace() -> list[tuple[str, int, int]]:
+    chip = Chip(story_uf2(), [])
+    chip.run(30)
+    return chip.trace
+
+
+def place(what: str, address: int, bits: int) -> int:
+    """The place in the trace of the first access of a kind to a register with these bits set."""
+    return next(i for i, (kind, at, value) in enumerate(trace()) if (kind, at, value & bits) == (what, address, bits))
+
+
+def values(address: int) -> list[int]:
+    return [value for kind, at, value in trace() if (kind, at) == ("write", address)]
+
+
+def test_the_crystal_has_64_ms_to_settle_and_is_waited_for():
+    (delay,) = values(XOSC_STARTUP)
+    assert delay < 1 << 14  # the field's width
+    assert delay * 256 / 12e6 >= 0.064  # pico-sdk has 6 ms, boards of other makers ask for 64
+    enabled = place("write", XOSC_CTRL, 0xFAB000)
+    assert place("write", XOSC_STARTUP, 0) < enabled < place("read", XOSC_STATUS, 1 << 31)
+    assert place("read", XOSC_STATUS, 1 << 31) < place("write", REF_CTRL, 2)
+
+
+@pytest.mark.parametrize(("name", "megahertz"), [("system", 125), ("USB", 48)])
+def test_a_pll_locks_before_its_dividers_are_on_and_its_frequency_is_right(name, megahertz):
+    pll = PLLS[name]
+    feedback, dividers = values(pll + FEEDBACK)[-1], values(pll + DIVIDERS)[-1]
+    oscillator = 12 * feedback
+    assert 750 <= oscillator <= 1600  # MHz, data sheet 2.18.2
+    assert oscillator / (dividers >> 16 & 7) / (dividers >> 12 & 7) == megahertz
+    powered = next(
+        i for i, entry in enumerate(trace()) if entry[:2] == ("write", pll + PWR) and not entry[2] & (1 << 0 | 1 << 5)
+    )
+    locked = place("read", pll + CS, LOCK)
+    divided = next(i for i, entry in enumerate(trace()) if entry[:2] == ("write", pll + PWR) and not entry[2] & 1 << 3)
+    assert place("write", pll + FEEDBACK, 0) < powered < locked < place("write", pll + DIVIDERS, 0) < divided
+    assert locked < place("write", SYS_CTRL, 1)
+
+
+def test_clocks_leave_the_plls_before_these_are_reset_and_come_back_after():
+    left, back = place("read", SYS_SELECTED, 1 << 0), place("read", SYS_SELECTED, 1 << 1)
+    reset = place("write", 0x4000C000, 1 << 12 | 1 << 13)
+    assert place("read", REF_SELECTED, 1 << 0) < reset
+    assert left < reset < place("write", SYS_CTRL, 1) < back
+    auxiliary = [value for value in values(SYS_CTRL) if value & 1]
+    assert auxiliary == [1]  # the source is chosen by one write that changes nothing else
+
+
+def test_what_is_typed_while_a_story_is_told_is_kept():
+    # Each story's prompt is answered by one line more, so the last one is not reached.
+    lines = ["/ids on", "/tokens 12", "The cat\rA dog", "The cat", "A dog", "/sram"]
+    output = run(story_uf2(), lines)
+    told = [line for line in output.splitlines() if line[:1].isdigit()]
+    assert len(told) == 4
+    assert told[:2] == told[2:]
+    assert told[0] != told[1]
+
+
+def test_control_c_ends_a_story_and_drops_what_was_typed_before_it():
+    output = run(story_uf2(), ["/ids on", "/tokens 90000", "The cat\rA dog\r\x03"])
+    assert "A dog" not in output
+    assert "90000 tokens" not in output
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/ids maybe", "ids: on or off is allowed"),
+        ("/ids", "ids: on or off is allowed"),
+        ("/ids onn", "ids: on or off is allowed"),
+        ("/temperature 1 2", "temperature: 0 or 0.05 to 10 is allowed"),
+        ("/temperature .", "temperature: 0 or 0.05 to 10 is allowed"),
+        ("/temperature -1", "temperature: 0 or 0.05 to 10 is allowed"),
+        ("/top_k 4x", "top_k: 0 to 4096 is allowed"),
+        ("/top_k 40 40", "top_k: 0 to 4096 is allowed"),
+        ("/seed", "seed: 0 to 99999999 is allowed"),
+        ("/tokens 0", "tokens: 1 to 99999 is allowed"),
+        ("/sram now", "There are /temperature"),
+        ("/helpme", "There are /temperature"),
+        ("/", "There are /temperature"),
+        ("/temperature  0.5 ", "temperature: 0.50"),
+        ("/ids off ", "ids: off"),
+    ],
+)
+def test_commands_refuse_what_they_do_not_understand(line, said):
+    assert f"> {line}\n{said}" in run(story_uf2(), [line])
+
+
+def test_the_settings_of_the_export_hold_from_the_start():
+    settings = Settings(temperature=0.8, top_k=3, tokens=7, prompt="The cat", seed=5)
+    output = run(story_uf2(settings), ["", "The cat", "/settings"])
+    for line in ("temperature: 0.80", "top_k: 3", "tokens: 7", "seed: 5", "an empty line tells: The cat"):
+        assert output.count(line) == 2
+    empty, typed = output.split("> \n")[1].split("> The cat\n")
+    assert empty.split("]")[0] == typed.split("]")[0]
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (bytes(256), "there are no settings where they should be"),
+        (Settings().pack()[:100] + b"x" + Settings().pack()[101:], "the settings are damaged: their CRC differs"),
+    ],
+)
+def test_settings_that_are_damaged_are_named(page, said):
+    data = uf2.join(to_rp2040.RUNTIME.read_bytes(), page, files.model(), files.vocabulary())
+    with pytest.raises(ChipError, match=said):
+        run(data, [], timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(temperature=0.02), r"evaluation.temperature=0.02 .* takes 0 or 0.05 to 10"),
+        (Settings(top_k=5000), "evaluation.top_k=5000 .* takes 0 to 4096"),
+        (Settings(tokens=100_000), "evaluation.sample_tokens=100000 .* takes 1 to 99999"),
+        (Settings(prompt="x" * 233), r"evaluation.prompts\[0\]=x+ .* up to 232 bytes"),
+    ],
+)
+def test_settings_that_the_board_does_not_take_are_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        settings.pack()

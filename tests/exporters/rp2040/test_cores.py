@@ -1,0 +1,74 @@
+"""The second core: the same tokens as with one, whatever the order in which the cores come to run."""
+
+import random
+from functools import cache
+
+import pytest
+
+from exporters import to_rp2040
+from exporters.rp2040 import layout, uf2
+from exporters.rp2040.settings import Settings
+from models.integer_transformer import Sampler
+from tests.exporters.rp2040.chip import Chip
+from tests.exporters.rp2040.files import SHAPES, quantized
+from tests.models.tiny import trained_tokenizer
+
+PROMPT, TOKENS = "The cat", 6
+LOST = "The second core does not answer: one core does everything, at half the speed."
+LINES = ["/ids on", f"/tokens {TOKENS}", PROMPT]
+
+
+@cache
+def story(shape: str) -> tuple[bytes, str, str]:
+    """(UF2 file, greedy tokens, sampled tokens) of a model of this shape."""
+    integers = quantized(-50.0, **SHAPES[shape])
+    vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
+    ids = layout.read_vocabulary(vocabulary).encode(PROMPT.encode())
+    greedy = integers.decode(ids, TOKENS)
+    drawn = integers.decode(ids, TOKENS, Sampler(integers, 205, 5, 1))
+    runtime, settings = to_rp2040.RUNTIME.read_bytes(), Settings(top_k=5)
+    data = uf2.join(runtime, settings.pack(), layout.pack_model(integers, vocabulary), vocabulary)
+    return data, " ".join(map(str, greedy)), " ".join(map(str, drawn))
+
+
+def tell(shape: str, skew: random.Random | None = None, answers: int = -1) -> str:
+    data, greedy, drawn = story(shape)
+    chip = Chip(data, [*LINES, "/temperature 0", PROMPT], skew, answers)
+    chip.run(60)
+    assert f"> {PROMPT}\n{drawn}\n" in chip.text
+    assert f"> {PROMPT}\n{greedy}\n" in chip.text
+    return chip.text
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_cores_choose_as_the_reference_does(shape):
+    output = tell(shape)
+    assert "Cores: 2" in output
+    assert LOST not in output
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_in_which_the_cores_run_changes_no_token(seed):
+    shapes = sorted(SHAPES)
+    tell(shapes[seed % len(shapes)], random.Random(seed))
+
+
+@pytest.mark.exhaustive
+def test_a_thousand_orders_change_no_token():
+    shapes = sorted(SHAPES)
+    for seed in range(1000):
+        output = tell(shapes[seed % len(shapes)], random.Random(seed))
+        assert LOST not in output
+
+
+def test_without_a_second_core_one_does_everything_and_says_so():
+    output = tell("head size 2", answers=0)
+    assert "Cores: 1" in output
+    assert output.index(LOST) < output.index("Tiny transformer")
+
+
+@pytest.mark.parametrize("answers", [1, 40])
+def test_a_second_core_that_dies_in_a_story_costs_no_token(answers):
+    output = tell("head size 2", answers=answers)
+    assert "Cores: 2" in output
+    assert output.index("Tiny transformer") < output.index(LOST)

@@ -1,0 +1,51 @@
+"""The serial port over USB, with rp2040js as the controller and as the host."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.exporters.rp2040.test_boot import story_uf2
+
+FOLDER = Path(__file__).parent
+LINES = ["/temperature 0.9", "/ids on", "/tokens 40", "The cat", "A dog", "The cat\rA dog", "/ids off"]
+
+
+@pytest.fixture(scope="module")
+def uf2(tmp_path_factory) -> Path:
+    assert shutil.which("node"), "apt-get install nodejs npm"
+    assert (FOLDER / "node_modules/rp2040js").is_dir(), f"npm ci --prefix {FOLDER}"
+    path = tmp_path_factory.mktemp("usb") / "story.uf2"
+    path.write_bytes(story_uf2())
+    return path
+
+
+def typed(uf2: Path, *options: str) -> tuple[str, int]:
+    """(what the terminal shows, cycles)."""
+    command = ["node", str(FOLDER / "run.mjs"), str(uf2), "--seconds", "60", *options, *LINES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace("\r", ""), int(done.stderr.split()[0])
+
+
+def told(output: str) -> list[str]:
+    return re.findall(r"^\d+(?: \d+)+$", output, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_a_terminal_on_usb_is_greeted_and_hears_what_one_on_the_uart_hears(uf2):
+    (by_uart, _), (by_usb, _) = typed(uf2), typed(uf2, "--usb")
+    assert "Tiny transformer: vocabulary 32" in by_usb
+    assert len(told(by_uart)) == 4
+    assert told(by_usb) == told(by_uart)
+
+
+@pytest.mark.slow
+def test_a_cable_that_is_pulled_costs_at_most_what_was_on_its_way(uf2):
+    _, cycles = typed(uf2, "--usb")
+    for share in (0.6, 0.75, 0.9):
+        output, _ = typed(uf2, "--usb", "--replug", str(int(share * cycles)))
+        assert output.count("Tiny transformer: vocabulary 32") == 2
+        assert output.endswith("> /ids off\nids: off\n> ")

@@ -1,0 +1,89 @@
+"""Train and evaluate coins whose process is known; print each model's gain on the prior beside the true process's.
+
+    python tests/peers/known_processes.py [SEEDS [key.path=value ...]]
+
+AR(1) with phi 0.2, momentum 0.35 that turns into reversal in calm markets (20,000 candles each), and a return that
+repeats 0.45 of the one 20 candles before (16,000); GARCH volatility, Student's t. About 20 CPU-seconds a coin.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from models.candles import COLUMNS
+from tests.workloads.crypto.autoregressive import GARCH, HORIZON, THRESHOLD, VOLATILITY, Coins, candles_of, student
+
+ROOT = Path(__file__).resolve().parents[2]
+# name -> candles, and the mean of the next return, in columns, from returns (t, K) up to now
+PROCESSES = {
+    "AR": (20_000, lambda past: 0.2 * past[-1]),
+    "REGIME": (20_000, lambda past: np.where(past[-20:].std(0) > 0.95 * VOLATILITY, 0.35, -0.35) * past[-1]),
+    "LAG": (16_000, lambda past: 0.45 * past[-20]),
+}
+DRAWS = 2000
+
+
+def path(num: int, mean, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the returns (n, 1) and the variance before each (n + 1, 1)."""
+    shocks = student(np.random.default_rng(seed), (num, 1))
+    returns, variances = np.zeros((num, 1)), np.ones((num + 1, 1))
+    for t in range(num):
+        noise = np.sqrt(variances[t]) * shocks[t]
+        variances[t + 1] = GARCH[0] + GARCH[1] * noise**2 + GARCH[2] * variances[t]
+        returns[t] = VOLATILITY * noise + (mean(returns[t - 20 : t]) if t >= 20 else 0)
+    return returns, variances
+
+
+def truth(returns: np.ndarray, variances: np.ndarray, mean, rows: np.ndarray) -> np.ndarray:
+    """Return the true class probabilities (m, 3) after each of the rows, by simulation of the next three returns."""
+    shocks = student(np.random.default_rng(1), (HORIZON, DRAWS))
+    found = np.empty((len(rows), 3))
+    for place, row in enumerate(rows):
+        past, now, total = np.repeat(returns[row - 19 : row + 1], DRAWS, 1), np.full(DRAWS, variances[row + 1, 0]), 0.0
+        for shock in shocks:
+            noise = np.sqrt(now) * shock
+            step = mean(past) + VOLATILITY * noise
+            past, total = np.concatenate([past[1:], step[None]]), total + step
+            now = GARCH[0] + GARCH[1] * noise**2 + GARCH[2] * now
+        short, long = (total < np.log1p(-THRESHOLD)).mean(), (total > np.log1p(THRESHOLD)).mean()
+        found[place] = np.clip([short, 1 - short - long, long], 1e-3, 1)
+    return found / found.sum(1, keepdims=True)
+
+
+def main(seeds: int, words: list[str]) -> None:
+    shares = {}
+    with tempfile.TemporaryDirectory() as folder:
+        made = {}
+        (Path(folder) / "candles").mkdir()
+        for name, (num, mean) in PROCESSES.items():
+            for seed in range(1, seeds + 1):
+                returns, variances = path(num, mean, seed)
+                candles = candles_of(Coins(0.0, returns, variances, returns), 0)
+                rows = np.column_stack([getattr(candles, column) for column in COLUMNS]).tolist()
+                text = json.dumps([[int(row[0]), *row[1:]] for row in rows])
+                (Path(folder) / f"candles/{name}{seed}-15m.json").write_text(text)
+                made[f"{name}{seed}"] = returns, variances, mean, candles.time
+        for stage, given in (("train.py", ["data.folder=candles", *words]), ("evaluate.py", [])):
+            command = [sys.executable, str(ROOT / "pipelines" / stage), "--workload", "crypto", *given]
+            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        summary = json.loads((Path(folder) / "runs/crypto/default/evaluations/test.json").read_text())
+        examples = (Path(folder) / "runs/crypto/default/evaluations/test.csv").read_text().splitlines()[1:]
+        for coin, (returns, variances, mean, times) in made.items():
+            own = [line.split(",") for line in examples if line.startswith(f"{coin},")]
+            rows = np.searchsorted(times, [int(line[1]) for line in own])
+            labels = np.array([int(line[3]) for line in own])
+            best = -np.log(truth(returns, variances, mean, rows)[np.arange(len(rows)), labels]).mean()
+            prior, found = summary[coin]["prior_log_loss"], summary[coin]["log_loss"]
+            shares.setdefault(coin.rstrip("0123456789"), []).append((prior - found, prior - best))
+            print(f"{coin}: {prior - found:.4f} nats of {prior - best:.4f}; {summary[coin]['verdict']}")
+    told = {name: [float(each) for each in np.mean(rows, 0)] for name, rows in shares.items()}
+    print(json.dumps({name: {"gain": own, "share": own / best} for name, (own, best) in told.items()}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, sys.argv[2:])

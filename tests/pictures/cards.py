@@ -1,0 +1,60 @@
+"""Pictures made of text: a story on the emulated chip, and a completed form."""
+
+import textwrap
+from pathlib import Path
+
+from common.foreign_text import from_csv
+from tests.exporters.rp2040 import chip
+from tests.pictures.page import document, template
+
+TYPED = ("/temperature 0.5", "Once upon a time")
+COLUMNS, LINE = 84, 19  # characters of a terminal's line, pixels from one to the next
+FORM = (
+    "projectDescription",
+    "bimObjectives",
+    "rolesResponsibilities",
+    "clashDetection",
+    "cdeWorkflow",
+    "asbuiltRequirements",
+)
+
+
+def story(run: Path) -> str:
+    """Draw a terminal: the run's UF2 boots on the emulated chip and is asked for a story."""
+    said = chip.run((run / "exports/rp2040/story.uf2").read_bytes(), list(TYPED)).removesuffix("> ").strip("\n")
+    lines = []
+    for line in said.splitlines():
+        typed = line.startswith("> ")
+        lines += [(part, typed) for part in textwrap.wrap(line, COLUMNS) or [""]]
+    body = template("terminal.svg", lines=lines, pitch=LINE, title="UART of the RP2040, 115200 baud (emulated)")
+    label = (
+        f"A terminal at the serial port of an emulated RP2040: {' / '.join(line for line in said.splitlines() if line)}"
+    )
+    return document(760, 56 + LINE * len(lines), label, body)
+
+
+def plan(run: Path) -> str:
+    """Draw some fields of a form: what the user wrote in one weight, the model's completions in the other."""
+    rows = from_csv((run / "evaluations/test.completions.csv").read_text())
+    lowest = min(float(row["temperature"]) for row in rows)
+    chosen = {row["field"]: row for row in rows if float(row["temperature"]) == lowest and row["field"] in FORM}
+    width, top, fields = 760, 14, []
+    for name in FORM:
+        row = chosen[name]
+        lines = _wrapped(row["prompt"], row["completion"], 88)
+        fields.append({"name": name, "top": top, "height": 16 + 20 * len(lines), "lines": lines})
+        top += 24 + 16 + 20 * len(lines) + 8
+    told = "; ".join(f"{row['prompt']}{row['completion']}" for row in chosen.values())
+    body = template("form.svg", fields=fields, width=width)
+    return document(width, top + 8, f"A form whose fields a model completed: {told}", body)
+
+
+def _wrapped(prompt: str, completion: str, columns: int) -> list[list[tuple[str, bool]]]:
+    """Break a field's text into lines of (text, whether the user wrote it)."""
+    lines, at = [], 0
+    text = (prompt + completion).replace("\n", " ")
+    for line in textwrap.wrap(text, columns, drop_whitespace=False):
+        own = line[: max(0, len(prompt) - at)]
+        lines.append([(own, True), (line[len(own) :] if own else line.strip(), False)])
+        at += len(line)
+    return lines

@@ -1,0 +1,136 @@
+"""runs.py: the table of runs, the comparison of some, and the removal of what no run needs."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from common import config as configs
+from common import prepared
+from common.errors import UserError
+from pipelines.engine.run import Run
+from pipelines.inventory import clean, compare, found
+from pipelines.workloads.cvrp import Config
+from tests import forked
+from tests.stages import ROOT, refused
+
+
+def make(name, words=(), costs=(), examples=None, state="done"):
+    """Write a run of cvrp as training and evaluating leave it."""
+    run = Run("cvrp", name)
+    run.keep_config(configs.build(Config, {}, words, "of the test"))
+    for step, cost in enumerate(costs, 1):
+        run.record({"step": 10 * step, "train/loss": 1 / step, "val/cost": cost})
+    if costs:
+        checkpoint = run.checkpoints / "step-000010"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "optimizer.pt").write_bytes(bytes(2_000_000))
+    if state:
+        run.outcome_file.write_text(json.dumps({"state": state}))
+    if examples:
+        run.evaluations.mkdir()
+        mean = sum(examples) / len(examples)
+        (run.evaluations / "test.json").write_text(json.dumps({"cost": mean, "n": len(examples), "table": []}))
+        rows = "".join(f"i{number},{cost}\n" for number, cost in enumerate(examples))
+        (run.evaluations / "test.csv").write_text(f"instance,cost\n{rows}")
+        run.verdict_file.write_text("Worse than the strongest alternative: savings\n")
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """A folder with four runs, one of many models and one of which nothing came."""
+    monkeypatch.chdir(tmp_path)
+    make("one", costs=[7.0, 6.5, 6.75], examples=[6.0, 7.0, 8.0, 9.0])
+    make("two", ["training.steps=300"], costs=[8.0], examples=[5.5, 6.5, 7.0, 8.5], state=None)
+    make("many", state=None)
+    make("many/A", costs=[1.0])
+    make("many/B", state="failed")
+    make("blank", state=None)
+    return tmp_path
+
+
+def test_the_table_fits_80_columns_and_says_how_each_run_is(runs):
+    table = found.table(found.find())
+    assert max(map(len, table.splitlines())) <= 80
+    assert table.startswith("cvrp: best val/cost, less is better\n")
+    rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
+    assert rows["one"][:4] == ["done", "30", "6.5", "worse"]
+    assert rows["two"][:3] == ["stopped", "10", "8"]
+    assert rows["many"][:3] == ["1", "of", "2"]
+    assert rows["many"][-2:] == ["2", "MB"]
+    assert rows["blank"][0] == "begun"
+
+
+def test_a_run_that_another_process_trains_is_left_alone(runs):
+    holding = (
+        "import sys, common.lock as l, pathlib\nwith l.held(pathlib.Path(sys.argv[1])): print(flush=True); input()"
+    )
+    lock = Run("cvrp", "two").lock_file
+    words = [sys.executable, "-c", holding, str(lock)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, **pipes) as process:
+        process.stdout.readline()
+        (two,) = found.find(["cvrp/two"])
+        assert two.state == "training"
+        with pytest.raises(UserError, match="cvrp/two is in training; stop it first"):
+            clean.clean([two], whole=True, checkpoints=False, really=True)
+        process.communicate("\n")
+    assert found.find(["cvrp/two"])[0].state == "stopped"
+
+
+def test_two_runs_are_compared_by_pairs_of_examples(runs):
+    told = compare.told(found.find(["cvrp/one", "runs/cvrp/two/"]), runs / "curves.svg")
+    assert "test, all examples  one    two\ncost                7.5  6.875" in told
+    # The differences are -0.5, -0.5, -1 and -0.5: their mean -0.625, its standard error 0.125.
+    assert "cost    -0.625  [-0.87, -0.38]" in told
+    assert "training.steps: 2000, 300" in told
+    assert "<svg" in (runs / "curves.svg").read_text()
+    (runs / "runs/cvrp/two/evaluations/test.csv").write_text("instance,cost\nother,5\n")
+    assert "by example" not in compare.told(found.find(["cvrp/one", "cvrp/two"]), runs / "curves.svg")
+
+
+@pytest.mark.parametrize("name", ["cvrp/onne", "many/A", "cvrp/many/C"])
+def test_an_unknown_run_is_answered_with_the_nearest(runs, name):
+    with pytest.raises(UserError, match=r"did you mean .*cvrp/(one|many)"):
+        found.find([name])
+
+
+def test_clean_shows_what_would_go_and_removes_it_when_told_to(runs):
+    used = prepared.folder_for("cvrp", configs.build(Config, {}, [], "of the test").data)
+    for folder in (used, used.with_name("unused")):
+        folder.mkdir(parents=True)
+        (folder / "data.arrow").write_bytes(bytes(5000))
+    half = runs / "runs/cvrp/one/checkpoints/.step-000020.tmp"
+    half.mkdir()
+    shown = clean.clean(found.find(), whole=False, checkpoints=False, really=False)
+    for path in ("runs/cvrp/blank", "data/cvrp/unused", "runs/cvrp/one/checkpoints/.step-000020.tmp"):
+        assert f"  {path}  (" in shown
+        assert (runs / path).exists()
+    assert len(shown.splitlines()) == 5
+    assert shown.endswith("6 kB in all; add --yes to remove it")
+    assert clean.clean(found.find(), whole=False, checkpoints=False, really=True).startswith("removed:")
+    assert not (runs / "runs/cvrp/blank").exists()
+    assert not half.exists()
+    assert used.exists()
+    assert not used.with_name("unused").exists()
+    assert clean.clean(found.find(), whole=False, checkpoints=False, really=True) == "there is nothing to remove"
+
+    shown = clean.clean(found.find(), whole=False, checkpoints=True, really=True)
+    assert shown.count("its training is done") == 2
+    assert (runs / "runs/cvrp/two/checkpoints").exists()
+    assert not (runs / "runs/cvrp/many/members/A/checkpoints").exists()
+    clean.clean(found.find(["cvrp/two"]), whole=True, checkpoints=False, really=True)
+    assert not (runs / "runs/cvrp/two").exists()
+
+
+def test_the_command_answers_slips_in_a_line(runs):
+    def command(*words):
+        return forked.run([str(ROOT / "pipelines/runs.py"), *words], runs, fresh=True)
+
+    assert command().stdout == found.table(found.find()) + "\n"
+    refused(command("clean", "cvrp/onne"), "there is no run cvrp/onne; did you mean cvrp/one")
+    refused(command("compare", "cvrp/one"), "takes two runs or more")
+    refused(command("clean", "--yess"), "unrecognized arguments: --yess")

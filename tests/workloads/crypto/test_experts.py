@@ -1,0 +1,127 @@
+"""Pooled experts: each is what it says, they are fitted to the data that they may see, and the pool is no worse."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from common.config import build
+from common.prepared import MANIFEST
+from models.pooled_experts import Trees
+from pipelines.workloads.crypto import Config, data, experts, task
+from pipelines.workloads.crypto.windows import IGNORED
+from tests.workloads.crypto.standin import CPU, map_items
+
+WORDS = ["data.symbols=[AUSDT,BUSDT]", "data.simulated_candles=2500", "data.lookback=16", "data.signal=1.0"]
+
+
+def made(folder, *words, symbols=("AUSDT",)):
+    config = build(Config, {}, [*WORDS, *words, f"model.coins=[{','.join(symbols)}]"], "")
+    if not (folder / MANIFEST).exists():
+        (folder / MANIFEST).write_text(json.dumps(data.prepare(config, folder)))
+    return task.task(config, folder, CPU)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("experts")
+
+
+@pytest.fixture(scope="module")
+def fitted(folder):
+    return made(folder)
+
+
+def log_loss(log_probabilities, labels):
+    return float(-log_probabilities[np.arange(len(labels)), labels].mean())
+
+
+def judged(found):
+    """Log probabilities (M, 3, 3) of each expert and labels (M,) on the validation windows."""
+    source = found.validation
+    (seen,) = experts.over(source, lambda *given: (found.model.experts(*given),))
+    return seen.double().numpy(), source.labels[source.labels != IGNORED].numpy()
+
+
+def test_trees_as_tables_give_what_scikit_learn_gives():
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(1500, 5)).astype(np.float32)
+    rows[::7] = rows[::7].round(1)  # equal values, at which nodes split
+    labels = 1 + (rows[:, 0] * rows[:, 1] > 0.3).astype(int) - (rows[:, 2] > 0.7)
+    boosted = HistGradientBoostingClassifier(max_iter=12, max_leaf_nodes=15, max_depth=6, min_samples_leaf=20)
+    boosted.fit(rows, labels)
+    trees = Trees(5, 20, 29)
+    experts.set_trees(trees, boosted)
+    found = trees(torch.from_numpy(rows).view(3, 500, 5)).softmax(-1).view(-1, 3)
+    np.testing.assert_allclose(found, boosted.predict_proba(rows), atol=1e-6)
+    assert len(np.unique(found.argmax(-1))) == 3
+
+
+def test_the_linear_expert_and_the_trees_beat_the_prior_before_any_step(fitted):
+    seen, labels = judged(fitted)
+    trained = fitted.train.labels[fitted.train.labels != IGNORED].numpy()
+    prior = -np.log(np.bincount(trained, minlength=3) / len(trained))[labels].mean()
+    assert log_loss(seen[:, 0], labels) < prior - 0.004
+    assert log_loss(seen[:, 2], labels) <= prior
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["data.label=volatility"], ["data.label=triple_barrier", "data.horizon=8"]])
+def test_every_label_and_horizon_can_be_fitted(tmp_path, words):
+    found = made(tmp_path, *words)
+    seen, labels = judged(found)
+    shares = np.bincount(labels, minlength=3) / len(labels)
+    assert log_loss(seen[:, 0], labels) < -(shares * np.log(shares)).sum()
+
+
+def test_the_pool_is_refitted_to_the_weights_and_no_worse_than_its_best_expert(fitted):
+    told = fitted.refit(map_items_of(8))
+    assert list(told) == ["val/weight_linear", "val/weight_network", "val/weight_trees"]
+    seen, labels = judged(fitted)
+    pooled = torch.from_numpy((seen * fitted.model.weights.double().numpy()[:, None]).sum(1)).log_softmax(-1).numpy()
+    alone = [log_loss(seen[:, number], labels) for number in range(3)]
+    assert log_loss(pooled, labels) < min(alone) + 1e-3
+    again = fitted.model.weights.clone()
+    fitted.refit(map_items_of(5))
+    torch.testing.assert_close(fitted.model.weights, again)
+
+
+def map_items_of(size):
+    return lambda source, function: map_items(source, function, size)
+
+
+def test_what_is_known_beforehand_changes_nothing(fitted):
+    batch = fitted.validation.batch(torch.arange(2))
+    known = batch["labels"] != IGNORED
+    given = fitted.model.eval()(batch["windows"], batch["coins"], batch["fixed"])
+    torch.testing.assert_close(given[known], fitted.model(batch["windows"], batch["coins"])[known])
+
+
+def test_only_the_network_learns(fitted):
+    assert all(name.startswith("network.") for name, _ in fitted.model.named_parameters())
+    loss = fitted.loss(fitted.model.train(), fitted.train.batch(torch.arange(2)))
+    loss.value.backward()
+    assert loss.count == int((fitted.train.batch(torch.arange(2))["labels"] != IGNORED).sum())
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in fitted.model.parameters())
+
+
+def test_the_experts_of_several_coins_see_each_in_its_own_units(folder):
+    found = made(folder, symbols=("AUSDT", "BUSDT"))
+    assert found.model.drift.shape == (2,)
+    assert found.model.spread[0] != found.model.spread[1]
+    seen, labels = judged(found)
+    shares = np.bincount(labels, minlength=3) / len(labels)
+    assert log_loss(seen[:, 0], labels) < -(shares * np.log(shares)).sum()
+
+
+def test_a_class_that_training_lacks_leaves_the_trees_at_the_shares(fitted, monkeypatch):
+    labels = fitted.train.labels.clone()
+    labels[labels == 0] = 1
+    monkeypatch.setattr(fitted.train, "labels", labels)
+    model = task.untrained(build(Config, {}, WORDS, ""), fitted.coins, 0)
+    experts.fit_trees(model, fitted.train, fitted.validation)
+    probabilities = model.trees(torch.zeros(1, model.trees.inputs)).softmax(-1)[0]
+    assert 0 < probabilities[0] < 0.01
+    assert probabilities.sum() == pytest.approx(1)
