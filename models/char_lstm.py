@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
 }
-LONGEST_PROMPT = 10_000  # characters
+LONGEST_PROMPT, LONGEST_DOCUMENT = 10_000, 1_000_000  # characters
 
 State = tuple[Tensor, Tensor]
 
@@ -144,13 +145,15 @@ class CharLSTM(io.Model):
         top_p: float = 1.0,
         seed: int = 0,
         stop: str | None = None,
+        document: str = "",
     ) -> str:
         """Continue `prompt` for up to `max_characters`, until the document ends or up to `stop`, which is left out.
 
-        Temperature 0 is greedy. The text depends only on the weights and the arguments. Raises ValueError for an empty
-        prompt, for one of more than 10,000 characters, and for settings out of range.
+        `document` is the text before the prompt. Temperature 0 is greedy. The text depends only on the weights and the
+        arguments. Raises ValueError for an empty prompt, for one of more than 10,000 characters or a document of more
+        than a million, and for settings out of range.
         """
-        return "".join(self.stream(prompt, max_characters, temperature, top_k, top_p, seed, stop))
+        return "".join(self.stream(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
 
     def stream(
         self,
@@ -161,16 +164,19 @@ class CharLSTM(io.Model):
         top_p: float = 1.0,
         seed: int = 0,
         stop: str | None = None,
+        document: str = "",
     ) -> Iterator[str]:
         """Iterate over the characters of `complete`, each as soon as it is certain; raises its errors when called."""
         if not 0 < len(prompt) <= LONGEST_PROMPT:
             raise ValueError(f"a prompt has 1 to {LONGEST_PROMPT:,} characters (given {len(prompt):,})")
+        if len(document) > LONGEST_DOCUMENT:
+            raise ValueError(f"a document has at most {LONGEST_DOCUMENT:,} characters (given {len(document):,})")
         if max_characters < 1:
             raise ValueError(f"max_characters must be 1 or more (given {max_characters})")
         if stop == "":
             raise ValueError("stop is empty; give the text to stop at, or None")
         sampling.choose(torch.zeros(1, 2), temperature, top_k, top_p)  # raises before the first character is asked for
-        pieces = self._pieces(prompt, max_characters, temperature, top_k, top_p, seed)
+        pieces = self._pieces(document + prompt, max_characters, temperature, top_k, top_p, seed)
         if stop is not None:
             pieces = _until(pieces, stop.lower() if self.config.lower_case else stop)
         return (character for piece in pieces for character in piece)
@@ -180,24 +186,69 @@ class CharLSTM(io.Model):
         self, prompt: str, count: int, temperature: float, top_k: int, top_p: float, seed: int
     ) -> Iterator[str]:
         """Yield the text of each new token: a character, or the name of a mask."""
-        device = self.output.weight.device
-        tokens, state = torch.tensor([self.characters.encode(prompt)], device=device), None
+        tokens = np.array(self.characters.encode(prompt))
+        reader = self.reader(int(tokens[0]))
+        reader.skim(tokens[1:])
         number = 0
         while count > 0:
-            logits, state = self(tokens, state)
-            logits = logits[:, -1].float()
+            logits = reader.ahead()[None].clone()
             logits[:, [PAD, UNKNOWN]] = -torch.inf
-            tokens = sampling.choose(logits, temperature, top_k, top_p, seed, number)[:, None]
-            token = int(tokens)
+            token = int(sampling.choose(logits, temperature, top_k, top_p, seed, number))
             piece = self.characters.decode([token])
             if token == END or len(piece) > count:
                 return
             yield piece
+            reader.follow(token)
             number, count = number + 1, count - len(piece)
+
+    def reader(self, first: int = END) -> "Reader":
+        """Return a reader that has read only the token `first`."""
+        return Reader(self, first)
 
     def example(self) -> dict[str, Tensor]:
         """Return arguments of a deterministic forward pass."""
         return {"tokens": torch.arange(120).view(2, 60) * 7919 % len(self.characters)}
+
+
+class Reader:
+    """What a model has read of a text, token after token, and what it expects next; log-probabilities on the CPU."""
+
+    def __init__(self, model: CharLSTM, first: int = END):
+        self.model = model
+        self.begin(first)
+
+    def begin(self, first: int = END) -> None:
+        """Begin a document with a token that is not predicted."""
+        self.state: State | None = None
+        self._run(np.array([first]))
+
+    def read(self, tokens: np.ndarray) -> Tensor:
+        """Return the log-probabilities (N, V) of the token at each place, where `tokens` (N,) then turn out to be."""
+        if not len(tokens):
+            return self.next[:0].view(0, len(self.next))
+        expected = self.next[None]
+        return torch.cat([expected, self._run(tokens)[:-1]])
+
+    def skim(self, tokens: np.ndarray) -> None:
+        """Read without asking for predictions."""
+        self.read(tokens)
+
+    def ahead(self) -> Tensor:
+        """Return the log-probabilities (V,) of the next token."""
+        return self.next
+
+    def follow(self, token: int) -> None:
+        """Go on with a token that was generated."""
+        self._run(np.array([token]))
+
+    @torch.no_grad()
+    def _run(self, tokens: np.ndarray) -> Tensor:
+        """Return the log-probabilities (N, V) of the token after each of `tokens` (N,)."""
+        inputs = torch.from_numpy(tokens.astype(np.int64))[None].to(self.model.output.weight.device)
+        logits, self.state = self.model(inputs, self.state)
+        found = F.log_softmax(logits[0].float(), -1).cpu()
+        self.next = found[-1]
+        return found
 
 
 def _until(pieces: Iterable[str], stop: str) -> Iterator[str]:

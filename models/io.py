@@ -40,7 +40,10 @@ from models import limits
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-BUILT_IN = ("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts", "char_lstm")
+BUILT_IN = (
+    *("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts"),
+    *("char_lstm", "char_mixture"),
+)
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
@@ -59,6 +62,9 @@ class Model(nn.Module):
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
     _no_split_modules: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Raise ValueError if stored values are such that no model of the family can have them."""
 
     def example(self) -> dict[str, Any]:
         """Keyword arguments for a deterministic forward pass, by which an export is compared with its original."""
@@ -118,6 +124,10 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
             raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
     _fill(model, tensors, folder)
+    try:
+        model.check()
+    except ValueError as error:
+        raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
     return model.to(device).eval()
 
 

@@ -5,14 +5,29 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import safetensors.torch
 import torch
 
-from models import char_lstm, cnn_lstm, comparator, io, llava_comparator, pooled_experts, routing, tiny_transformer
+from models import (
+    chains,
+    char_lstm,
+    char_mixture,
+    cnn_lstm,
+    comparator,
+    io,
+    llava_comparator,
+    pooled_experts,
+    routing,
+    tiny_transformer,
+)
 from tests.example_workload import model as waves
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
 LLAVA = {**SMALL, "heads": 2, "patch": 4}
+TOKENS = np.arange(60) ** 2 % 9  # of which a mixture's counts are
+COUNTED = chains.contexts(TOKENS, chains.classes_of([""] * 6 + list("abc \n")))[1:, : chains.STORED]
+COUNTS = chains.count(COUNTED, TOKENS[1:], chains.counted(COUNTED, TOKENS[1:]))
 MODELS = {
     "gt": (routing, {"kind": "gt", "width": 8, "heads": 2, "layers": 2}),
     "gat": (routing, {"kind": "gat", "width": 8, "heads": 2, "layers": 1}),
@@ -51,6 +66,17 @@ MODELS = {
         },
     ),
     "char_lstm": (char_lstm, {**char_lstm.PRESETS["default"], "width": 8, "embedding": 4, "vocabulary": "abc"}),
+    "char_mixture": (
+        char_mixture,
+        {
+            **char_lstm.PRESETS["default"],
+            "width": 8,
+            "embedding": 4,
+            "vocabulary": "abc \n",
+            "rows": len(COUNTS.keys),
+            "entries": len(COUNTS.tokens),
+        },
+    ),
     "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
     "llava": (llava_comparator, LLAVA),
     "adapters": (llava_comparator, {**LLAVA, "lora": True}),
@@ -94,6 +120,8 @@ def folder_of(name: str, folder: Path, **changes) -> io.Model:
     family, config = MODELS[name]
     torch.manual_seed(0)
     model = family.build({**copy.deepcopy(config), **changes})
+    if isinstance(model, char_mixture.CharMixture):
+        model.count(COUNTS)
     io.save(model, folder)
     return model
 

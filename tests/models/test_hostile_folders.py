@@ -95,6 +95,8 @@ HUGE = 10**12
         ("cnn_lstm", {"width": 10**9}),
         ("cnn_lstm", {"scalers": {"A": {"mean": [0.0], "std": [1.0]}}}),
         ("char_lstm", {"layers": HUGE}),
+        ("char_mixture", {"rows": HUGE}),
+        ("char_mixture", {"entries": 10**9}),
         ("waves", {"window": HUGE}),
         ("waves", {"width": 10**9}),
     ],

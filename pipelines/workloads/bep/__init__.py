@@ -30,9 +30,8 @@ class Data(LoadedData):
         0.01,
         ge=0,
         le=1,
-        description="largest share of held-out text, in pieces of 50 characters, that training may contain",
+        description="share of held-out text, in pieces of 50 characters, that training may contain before it is said",
     )
-    force: bool = Field(False, description="prepare even if the overlap is larger")
     guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of an expanded source file in bytes")
     seed: int = Field(0, ge=0, description="seed of the split")
@@ -47,8 +46,15 @@ class Data(LoadedData):
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
+    kind: Literal["mixture", "lstm", "legacy"] = Field(
+        "mixture", description="mixture: an LSTM and counted contexts; lstm: without these; legacy: the original's"
+    )
     preset: Literal["legacy", "default"] = Field(
         "default", description="legacy: scalar input and a loss on the last step only, for comparison"
+    )
+    context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
+    mixing_places: int = Field(
+        12_000, ge=1, description="places of the training text that a mixture's weights are fitted to"
     )
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
@@ -59,18 +65,24 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _legacy_has_no_embedding(self) -> "Model":
-        if self.preset == "legacy" and self.embedding is not None:
+        if self.resolved == "legacy" and self.embedding is not None:
             raise ValueError(
-                f"model.embedding={self.embedding}: model.preset=legacy reads a scalar, not an embedding; leave it out"
+                f"model.embedding={self.embedding}: model.kind=legacy reads a scalar, not an embedding; leave it out"
             )
         return self
+
+    @property
+    def resolved(self) -> str:
+        """The kind of model: also model.preset=legacy asks for the legacy one."""
+        return "legacy" if self.preset == "legacy" else self.kind
 
     def sizes(self) -> dict[str, str | int | float]:
         """Return the part of the network's config that does not depend on the data: the preset with its overrides."""
         from models.char_lstm import PRESETS
 
         names = ("width", "layers", "embedding", "dropout")
-        return {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name)) is not None}}
+        preset = PRESETS["legacy" if self.resolved == "legacy" else self.preset]
+        return {**preset, **{name: value for name in names if (value := getattr(self, name)) is not None}}
 
 
 class CharTraining(
@@ -113,7 +125,7 @@ class Config(BaseConfig):
     @property
     def legacy(self) -> bool:
         """Whether the loss covers only the last step of each window."""
-        return self.model.preset == "legacy"
+        return self.model.resolved == "legacy"
 
 
 _package = "pipelines.workloads.bep"

@@ -20,7 +20,7 @@ from models.char_lstm import MASKS, UNKNOWN, Characters
 from pipelines.workloads.bep import documents, families
 from pipelines.workloads.bep.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents import Document
-from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_overlap, check_sizes, divide
+from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_sizes, described_overlap, divide
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config, Data
@@ -49,8 +49,7 @@ class Corpus:
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     """Write the documents and their tokens; return facts for the manifest.
 
-    Raises UserError for files that cannot be used, for a corpus too small to hold some of it out, and if training
-    contains more of the held-out text than `data.maximum_overlap`.
+    Raises UserError for files that cannot be used, and for a corpus too small to hold some of it out.
     """
     data = config.data
     source = f"folder or file {data.sources}" if data.sources else "embedded documents"
@@ -64,7 +63,8 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     family = {name: group[0] for group in groups for name in group}
     parts, how, note = divide(texts, groups, data)
     check_sizes(parts, data, source)
-    share, worst = check_overlap(parts, data)
+    share, worst, copies = described_overlap(parts, data)
+    note = "; ".join(filter(None, (note, copies))) or None
     characters = Characters(_alphabet(parts["train"]), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
     held_out = np.concatenate([*tokens["validation"], *tokens["test"]])

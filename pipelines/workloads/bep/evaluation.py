@@ -15,9 +15,11 @@ from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
 from common.statistics import ratio_percentiles, resampled_counts
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM
+from models.char_mixture import CharMixture
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.completions import complete_fields
+from pipelines.workloads.bep.parts import SPAN
 from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 SPLITS = ("validation", "test")
 WINDOWS_AT_ONCE = 32
 POSITIONS = ((1, 10), (11, 50), (51, 100), (101, 300))  # characters read since the zero state
+FIRST = 0x100  # character that stands for token 0 where copies are searched for
+PROMPT = 2000  # characters that are read before a block, and nothing else of the document
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
 RESAMPLES = 2000
 MOST_CHARACTERS = 20_000_000  # of training text that xz reads and that copies are searched for in
@@ -65,26 +69,34 @@ def _predict(
 ) -> Evaluation:
     """Predict every character of the documents once, with the model and with the baselines."""
     began = time.perf_counter()
-    found = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
     starts, numbers, characters = _blocks([len(each.tokens) for each in documents])
     training_text = _text(model, training)
-    bits = {"model": np.add.reduceat(found["nats"] * text.BITS_PER_NAT, starts)}
+    network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
+    if isinstance(model, CharMixture):
+        own = {"mixture, frozen": _read(model, documents, False), "mixture, adapting": _read(model, documents, True)}
+        found = {**own, "LSTM alone": network}
+    else:
+        own = found = {config.model.resolved: network}
+    bits = {name: np.add.reduceat(each["nats"] * text.BITS_PER_NAT, starts) for name, each in found.items()}
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
-    rows = _rows(bits, characters, drawn, config.model.preset)
-    rows[0] |= {"top-1": float(found["top_1"].mean()), "top-5": float(found["top_5"].mean())}
+    rows = _rows(bits, characters, drawn)
+    for row, each in zip(rows, found.values(), strict=False):
+        row |= {"top-1": float(each["top_1"].mean()), "top-5": float(each["top_5"].mean())}
     summary = {
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
         "top_1": rows[0]["top-1"],
         "top_5": rows[0]["top-5"],
-        **_gain(bits, characters, drawn),
+        **_adapting(model, rows, documents),
+        "new_text": _new_text(training, documents, next(iter(found.values()))["nats"]),
+        **_gain(bits, len(own), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
         "unknown_characters": int(sum((each.tokens == UNKNOWN).sum() for each in documents)),
         "bits_by_position": _by_position(config, model, documents, device, map_items),
         "trained_on_characters": len(training_text),
-        "preset": config.model.preset,
+        "kind": config.model.resolved,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
@@ -97,11 +109,69 @@ def _predict(
     return Evaluation(split, summary, table, examples)
 
 
-def _predictions(model: CharLSTM, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
+    """Return nats, top_1 and top_5, each (N,) over the characters, of documents that are read one after the other."""
+    reader = model.reader(adapting=adapting)
+    parts = []
+    for number, document in enumerate(documents):
+        if number:
+            reader.begin()
+        parts.append(_judged(reader.read(_between_ends(document.tokens)[1:])[:-1], document.tokens))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _judged(log_probs: Tensor, tokens: np.ndarray) -> dict[str, np.ndarray]:
+    """Return nats, top_1 and top_5 (N,) of `tokens` (N,) by `log_probs` (N, V)."""
+    own = log_probs.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None])
+    better = (log_probs > own).sum(1).numpy()
+    return {"nats": -own[:, 0].double().numpy(), "top_1": better < 1, "top_5": better < 5}
+
+
+def _adapting(
+    model: CharLSTM, rows: Sequence[Mapping[str, Any]], documents: Sequence["data.Text"]
+) -> dict[str, float | None]:
+    """Return what the summary says of a mixture that counts what it reads."""
+    if not isinstance(model, CharMixture):
+        return {}
+    nats = [
+        _after_prompt(model, document.tokens, at)
+        for document in documents
+        for at in range(PROMPT, len(document.tokens), BLOCK)
+    ]
+    prompt = float(np.concatenate(nats).mean() * text.BITS_PER_NAT) if nats else None
+    return {"bits_per_character_adaptive": rows[1]["bits/character"], "bits_per_character_prompt": prompt}
+
+
+def _new_text(
+    training: Sequence["data.Text"], documents: Sequence["data.Text"], nats: np.ndarray
+) -> dict[str, float | None]:
+    """Return the share of characters outside pieces that training has, and their bits under the model's first row."""
+    known, wanted = (
+        "\0".join("".join(map(chr, each.tokens.astype(int) + FIRST)) for each in texts)
+        for texts in (training, documents)
+    )
+    separators = np.cumsum([len(each.tokens) + 1 for each in documents])[:-1] - 1
+    new = ~np.delete(text.copied_characters(wanted, known, SPAN), separators)
+    return {
+        "share": float(new.mean()),
+        "bits_per_character": float(nats[new].mean() * text.BITS_PER_NAT) if new.any() else None,
+    }
+
+
+def _after_prompt(model: CharMixture, tokens: np.ndarray, at: int) -> np.ndarray:
+    """Return the nats (n,) of the block of a document that begins at `at`, read after only the characters before it."""
+    reader = model.reader(int(tokens[at - PROMPT]))
+    reader.skim(tokens[at - PROMPT + 1 : at])
+    block = tokens[at : at + BLOCK]
+    return _judged(reader.read(block), block)["nats"]
+
+
+def _predictions(model: CharLSTM, batch: Mapping[str, Tensor], mixed: bool = False) -> tuple[Tensor, Tensor]:
     """Return logits (b, S, V) and targets (b, S) of a batch of windows, in the precision of the weights."""
     window = batch["window"].long()
     with torch.autocast(window.device.type, enabled=False):
-        return model(window[:, :-1])[0], window[:, 1:]
+        mixed = {"mixed": True} if mixed else {}
+        return model(window[:, :-1], **mixed)[0], window[:, 1:]
 
 
 def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dict[str, np.ndarray]:
@@ -157,13 +227,11 @@ def _blocks(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return starts, numbers, np.diff(starts, append=ends[-1])
 
 
-def _rows(
-    bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None, preset: str
-) -> list[dict[str, Any]]:
+def _rows(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Any]]:
     """Return a table row for each predictor, the model first."""
     return [
         {
-            "predictor": preset if name == "model" else name,
+            "predictor": name,
             "bits/character": float(own.sum() / characters.sum()),
             "95 %": ratio_percentiles(own, characters, drawn),
         }
@@ -171,13 +239,17 @@ def _rows(
     ]
 
 
-def _gain(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Any]:
-    """Return what the summary says about the model beside the strongest baseline."""
-    per_character = {name: float(own.sum() / characters.sum()) for name, own in bits.items()}
-    strongest = min(bits.keys() - {"model"}, key=lambda name: per_character[name])
-    unit = per_character[strongest] / 100
-    gain = (per_character[strongest] - per_character["model"]) / unit
-    interval = ratio_percentiles(bits[strongest] - bits["model"], characters, drawn)
+def _gain(
+    bits: Mapping[str, np.ndarray], num_own: int, characters: np.ndarray, drawn: np.ndarray | None
+) -> dict[str, Any]:
+    """Return what the summary says about the best of the model's rows, the first ones, beside the best baseline."""
+    totals = {name: float(each.sum()) for name, each in bits.items()}
+    own, strongest = (
+        min(names, key=lambda name: totals[name]) for names in (list(bits)[:num_own], list(bits)[num_own:])
+    )
+    unit = totals[strongest] / characters.sum() / 100
+    gain = (totals[strongest] - totals[own]) / characters.sum() / unit
+    interval = ratio_percentiles(bits[strongest] - bits[own], characters, drawn)
     gain_interval = interval and [end / unit for end in interval]
     return {
         "verdict": verdict(gain, gain_interval, strongest),
@@ -205,7 +277,7 @@ def _by_position(
     items = torch.from_numpy(generator.integers(0, everywhere.size, config.evaluation.starts))
 
     def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        logits, targets = _predictions(model, batch)
+        logits, targets = _predictions(model, batch, isinstance(model, CharMixture))
         return {"nats": text.token_nats(logits, targets, PAD), "counted": targets != END}
 
     found = map_items(_Subset(everywhere, items), nats, WINDOWS_AT_ONCE)

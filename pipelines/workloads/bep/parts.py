@@ -1,4 +1,4 @@
-"""The division of documents into training, validation and test, and the check that no part copies another."""
+"""The division of documents into training, validation and test, and how much of one stands in another."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "validation", "test")
 FEWEST_PER_PART = 500  # characters
-FEWEST_FAMILIES = 3  # one for each part
+FEWEST_FAMILIES = 5  # of fewer, two that are held out would be too large a share of the text
 ORDERS = 200  # random orders of the families that a split tries
 SPAN = 50  # characters of a copied piece
 WORST = 5  # documents that a refusal names
@@ -33,16 +33,12 @@ def divide(
         for group, part in zip(groups, chosen, strict=True):
             parts[part] += [(name, texts[name]) for name in group]
         return parts, f"by family of documents, seed {data.seed}", None
-    kept = [max(group, key=lambda name: len(texts[name])) for group in groups]
-    left_out = sorted(set(texts) - set(kept))
     note = (
-        f"families of documents: {len(groups)}, fewer than the {FEWEST_FAMILIES} parts; so training, validation and "
-        "test are successive blocks of the same text, and the figures do not speak for a document the model has not "
-        "seen: give more documents"
+        f"families of documents: {len(groups)}, fewer than {FEWEST_FAMILIES}; so training, validation and test "
+        "are successive blocks of the same text, and the figures do not speak for a document the model has not "
+        "seen"
     )
-    note += f" (left out as versions of others: {', '.join(left_out)})" if left_out else ""
-    rows = [(name, texts[name]) for name in kept]
-    parts = blocks(rows, data.validation, data.test, data.guard)
+    parts = blocks(sorted(texts.items()), data.validation, data.test, data.guard)
     return parts, f"successive blocks, {data.guard} characters left out between them", note
 
 
@@ -114,23 +110,24 @@ def check_sizes(parts: Mapping[str, Rows], data: "Data", source: str) -> None:
             )
 
 
-def check_overlap(parts: Mapping[str, Rows], data: "Data") -> tuple[float, dict[str, float]]:
-    """Return `overlap` and the documents with most of it; raise UserError if it is above `data.maximum_overlap`."""
+def described_overlap(parts: Mapping[str, Rows], data: "Data") -> tuple[float, dict[str, float], str | None]:
+    """Return `overlap`, the documents with most of it, and a note if it is above `data.maximum_overlap`."""
     share, by_document = overlap(parts)
     order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
     worst = {name: part for name, part in order[:WORST] if part > 0}
-    if share > data.maximum_overlap and not data.force:
-        held_out = dict([*parts["validation"], *parts["test"]])
-        listed = [
-            f"{name} {part:.1%} (most of it in {most_alike(held_out[name], parts['train'])})"
-            for name, part in worst.items()
-        ]
-        raise UserError(
-            f"{share:.1%} of the held-out text also occurs in training, in pieces of {SPAN} characters, more than "
-            f"data.maximum_overlap={data.maximum_overlap}: {', '.join(listed)}; remove the copies, make such documents "
-            f"one family by lowering data.duplicates={data.duplicates}, or continue all the same with data.force=true"
-        )
-    return share, worst
+    if share <= data.maximum_overlap:
+        return share, worst, None
+    held_out = dict([*parts["validation"], *parts["test"]])
+    listed = [
+        f"{part:.0%} of {name} (most of it in {most_alike(held_out[name], parts['train'])})"
+        for name, part in worst.items()
+    ]
+    note = (
+        f"{share:.0%} of the held-out text also stands in training, in pieces of {SPAN} characters: "
+        f"{', '.join(listed)}; "
+        "the evaluation also gives the figure for the rest, as new_text"
+    )
+    return share, worst, note
 
 
 def overlap(parts: Mapping[str, Rows]) -> tuple[float, dict[str, float]]:

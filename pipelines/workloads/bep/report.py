@@ -49,7 +49,7 @@ def _compared(evaluation: Evaluation) -> Comparison:
     found = compare(best, others, BITS, "95 %")
     found = found.in_percent(found.rival[BITS])
     summary = evaluation.summary
-    if best is own[0] and found.rival["predictor"] == summary["strongest_baseline"]:
+    if found.rival["predictor"] == summary["strongest_baseline"]:
         return replace(found, interval=summary["gain_percent_interval"])  # of both on the same text: narrower
     return found
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from common import noise
 from common.text import token_nats
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
-from pipelines.engine.workload import Loss, Task
+from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
+from pipelines.workloads.bep.mixing import Mixer
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
@@ -65,11 +66,13 @@ class CharTask(Task):
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         training, corpus = config.training, data.load(folder)
         self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
-        self.model = CharLSTM(
-            CharLSTMConfig(
-                vocabulary="".join(corpus.vocabulary), lower_case=config.data.lower_case, **config.model.sizes()
-            )
-        ).to(device)
+        sizes = {"vocabulary": "".join(corpus.vocabulary), "lower_case": config.data.lower_case, **config.model.sizes()}
+        self.mixing = config.model.resolved == "mixture"
+        if self.mixing:
+            self.mixer = Mixer([each.tokens for each in corpus.parts["train"]], sizes, config)
+            self.model: CharLSTM = self.mixer.model.to(device)
+        else:
+            self.model = CharLSTM(CharLSTMConfig(**sizes)).to(device)
         workers = config.data.workers
         length = training.sequence * (1 if self.legacy else training.carry)
         self.train = Windows(stream_of(corpus.parts["train"]), length, training.step, device, workers)
@@ -79,6 +82,8 @@ class CharTask(Task):
             f"{name} {documents} with {characters:,} characters" for name, (documents, characters) in counts.items()
         )
         self.notes = [f"documents: {', '.join(told)}; vocabulary {len(self.model.characters)}"]
+        if note := corpus.facts.get("note"):
+            self.notes.append(note)
         if self.legacy:
             self.notes.append("legacy: for comparison only; training.carry has no effect, a window is one sequence")
 
@@ -103,6 +108,11 @@ class CharTask(Task):
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return nats and bits over the text of each window; divided by `count`, they are per character."""
         targets, counted = scored(batch, self.validation.stride)
-        logits, _ = model(batch["window"][:, :-1].long())
+        mixed = {"mixed": True} if self.mixing else {}
+        logits, _ = model(batch["window"][:, :-1].long(), **mixed)
         nats = (token_nats(logits, targets, PAD) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
+
+    def refit(self, map_items: MapItems) -> Mapping[str, float]:
+        """Fit the mixture's weights to the LSTM as it is; return the nats per token that this leaves."""
+        return self.mixer.fit() if self.mixing else {}

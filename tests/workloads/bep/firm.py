@@ -29,7 +29,6 @@ def config(sources, **fields):
         "validation": 0.1,
         "test": 0.1,
         "maximum_overlap": 0.01,
-        "force": False,
         "guard": 100,
         "maximum_bytes": 1_000_000,
         "seed": 0,

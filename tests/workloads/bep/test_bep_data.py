@@ -106,7 +106,7 @@ def test_special_tokens_are_ids_that_no_text_has(firm, tmp_path):
     typed = "A literal <unk> and <end>, <pad>, <email> \ue000 \ue001."
     for path in firm.rglob("*.*"):
         path.write_text(f"{path.read_text()}\n{typed} Ask {path.stem}@firm.com or call 020 7946 0123: www.firm.com")
-    facts = data.prepare(config(firm, force=True), tmp_path / "out")
+    facts = data.prepare(config(firm), tmp_path / "out")
     assert facts["masked"] == {"email": 10, "telephone": 10, "url": 10}
     for texts in data.load(tmp_path / "out").parts.values():
         for text in texts:

@@ -57,7 +57,14 @@ def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
     model = cls(CharLSTMConfig(VOCABULARY, **SIZES)).eval()
     parts = parts or {"train": [SENTENCES * 5], "validation": [SENTENCES * 3], "test": [SENTENCES * 9, SENTENCES]}
     monkeypatch.setattr(data, "load", lambda folder: corpus(**parts))
-    words = ["training.steps=1", "training.sequence=20", "evaluation.characters=30", "evaluation.starts=16", *words]
+    words = [
+        "model.kind=lstm",
+        "training.steps=1",
+        "training.sequence=20",
+        "evaluation.characters=30",
+        "evaluation.starts=16",
+        *words,
+    ]
     config = build(Config, {}, words, "test")
     return evaluation.evaluate(config, {"default": model}, tmp_path, CPU, mapper(Accelerator(cpu=True)))
 
@@ -73,7 +80,7 @@ def test_a_model_that_knows_nothing_is_told_so_in_exact_figures(monkeypatch, tmp
         rows = {row["predictor"]: row["bits/character"] for row in found.table}
         kinds = [re.sub(r"order \d+", "order n", name) for name in rows]
         assert kinds == [
-            "default",
+            "lstm",
             "Kneser-Ney, order n",
             "Kneser-Ney, order n, adapting",
             "PPMd, order n, adapting",

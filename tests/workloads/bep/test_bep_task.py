@@ -36,7 +36,10 @@ def make(monkeypatch, tmp_path):
         corpus = data.Corpus(vocabulary=tuple(LETTERS), parts=parts, facts={})
         monkeypatch.setattr(data, "load", lambda folder: corpus)
         config = build(
-            Config, {"training": {"sequence": 10, "epochs": 1, "unknown": 0}, "model": {"width": 8}}, words, "test"
+            Config,
+            {"training": {"sequence": 10, "epochs": 1, "unknown": 0}, "model": {"width": 8, "kind": "lstm"}},
+            words,
+            "test",
         )
         torch.manual_seed(0)
         return CharTask(config, tmp_path, CPU)
@@ -120,7 +123,7 @@ def test_gradients_end_where_a_sequence_begins(make):
 
 
 def test_legacy_learns_from_the_last_step_alone(make):
-    task = make("model.preset=legacy", "model.dropout=0", "training.carry=3")
+    task = make("model.kind=legacy", "model.dropout=0", "training.carry=3")
     batch = batch_of(task, 1, 4)
     window = batch["window"].long()
     assert window.shape == (2, 11)
@@ -182,7 +185,9 @@ def test_what_repeats_is_learnt_from_the_first_characters_on(monkeypatch):
     text = data.Text("abc.txt", np.tile(np.arange(6, 6 + len(LETTERS), dtype=np.uint8), 30))
     corpus = data.Corpus(tuple(LETTERS), {"train": [text], "validation": [text], "test": [text]}, {})
     monkeypatch.setattr(data, "load", lambda folder: corpus)
-    config = build(Config, {}, ["training.sequence=10", "training.steps=1", "model.width=24"], "test")
+    config = build(
+        Config, {}, ["model.kind=lstm", "training.sequence=10", "training.steps=1", "model.width=24"], "test"
+    )
     torch.manual_seed(0)
     task = CharTask(config, None, CPU)
     optimizer = torch.optim.Adam(task.model.parameters(), 0.02)
@@ -199,5 +204,5 @@ def test_what_repeats_is_learnt_from_the_first_characters_on(monkeypatch):
 
 
 def test_an_embedding_for_legacy_is_refused():
-    with pytest.raises(UserError, match=r"model\.preset=legacy reads a scalar"):
+    with pytest.raises(UserError, match=r"model\.kind=legacy reads a scalar"):
         build(Config, {}, ["model.preset=legacy", "model.embedding=8"], "test")

@@ -1,0 +1,293 @@
+"""Chains of contexts over characters: how often each token followed each context, as flat arrays that are looked up.
+
+A chain is a list of contexts of one position, each a refinement of the one before it: the last 0, 1, 2, ... tokens; the
+current word with the words before it; the last tokens within the document at hand. A token counts for the longest
+context of its chain, and for a shorter one when the next longer has it for the first time, so that the counts of
+shorter contexts are those of Kneser and Ney 1995. A chain turns the distribution that it begins with into sharper ones,
+context by context; what each context changes, a ratio of probabilities, is what a mixture weights.
+
+Shapes: N positions, K contexts of a position, V tokens.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.arrays import lookup, sums_before
+
+ORDERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 20)  # contexts of the first chain: so many tokens
+WORDS = 3  # of the second: the current word with none, one and two words before it, from order 1 on
+SECTION_ORDERS = (3, 5)  # of the third: so many tokens, and the current word, below the same heading; from order 3 on
+OWN_ORDERS = (1, 2, 3, 4, 5, 6)  # of the fourth: so many tokens, in the same document
+STORED = (
+    len(ORDERS) + WORDS + len(SECTION_ORDERS) + 1
+)  # contexts of training text; the fourth chain is of what was read
+CONTEXTS = STORED + len(OWN_ORDERS)
+CHAINS = tuple(
+    range(begin, end) for begin, end in itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))
+)
+BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
+WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
+LONGEST_HEADING = 80  # characters
+# What a count is lowered by: of 1, 2 and more. Those of characters hardly differ from text to text.
+DISCOUNTS, OWN_DISCOUNTS = (0.88, 1.1, 1.3), (0.8, 1.0, 1.2)
+TOTALS, KINDS = (1.5, 2.5, 4.5, 8.5, 20.5), (1.5, 2.5, 4.5)  # borders between states of a context
+STATES = 1 + (len(TOTALS) + 1) * (len(KINDS) + 1)  # 0: never seen
+REACH = 128  # tokens that contexts but for headings reach back, if words are no longer than in a language
+AT_ONCE = 4096  # powers of the hash are made in multiples of so many
+TAGS = np.arange(1, CONTEXTS + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)  # keep contexts of a kind apart
+LEAST = 1e-7  # of a probability that the last chain begins with
+BASE = 0x9E3779B97F4A7C15  # of a rolling hash, odd, so that its powers can be inverted modulo 2^64
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+@functools.lru_cache(maxsize=4)
+def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return powers (count,) uint64 of BASE and of its inverse, from 0 on."""
+    bases = np.array([[BASE], [pow(BASE, -1, 1 << 64)]], np.uint64)
+    powers = np.cumprod(np.where(np.arange(count) > 0, bases, np.uint64(1)), 1, dtype=np.uint64)
+    return powers[0], powers[1]
+
+
+class _Windows:
+    """Hashes of pieces of a sequence, from sums over its beginning (Karp and Rabin 1987)."""
+
+    def __init__(self, tokens: np.ndarray):
+        powers, self.shifts = _powers(-(-(len(tokens) + 1) // AT_ONCE) * AT_ONCE)
+        self.sums = np.zeros(len(tokens) + 1, np.uint64)
+        np.cumsum((tokens + 1).astype(np.uint64) * powers[: len(tokens)], out=self.sums[1:])
+
+    def __call__(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        return (self.sums[ends] - self.sums[begins]) * self.shifts[begins]
+
+
+def classes_of(texts: Sequence[str]) -> np.ndarray:
+    """Return the classes (V,) of tokens by their texts."""
+    kinds = (
+        (WORD, lambda text: len(text) == 1 and (text.isalnum() or text in "'\u2019-")),
+        (LETTER, lambda text: len(text) == 1 and text.isalpha()),
+        (LINE_END, lambda text: text == "\n"),
+        (CLOSING, lambda text: text in tuple(".,;:|")),
+    )
+    return np.array([sum(bit for bit, holds in kinds if holds(text)) for text in texts])
+
+
+def contexts(
+    tokens: np.ndarray, classes: np.ndarray, document: int = 0, sections: np.ndarray | None = None
+) -> np.ndarray:
+    """Return keys (N, K) int64 of the contexts of each of `tokens` (N,) but the first, whose row says nothing.
+
+    `classes` (V,) are those of all tokens, `document` is the number of the document that these are of, and `sections`
+    (N,) are the headings that they stand below, if not as in `headings`.
+    """
+    piece, places = _Windows(tokens), np.arange(len(tokens))
+    by_order = {order: piece(np.maximum(places - order, 0), places) for order in ORDERS}
+    words = _words(tokens, classes, piece)
+    sections = headings(tokens, classes) if sections is None else sections
+    below = [_mixed(sections + by_order[order]) for order in SECTION_ORDERS]
+    own = np.uint64((document + 1) * BASE & (1 << 64) - 1)
+    hashes = [*by_order.values(), *words, *below, _mixed(sections + words[1])]
+    return _mixed(np.stack([*hashes, *(by_order[order] + own for order in OWN_ORDERS)], 1) ^ TAGS).view(np.int64)
+
+
+def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.ndarray:
+    """Return a hash (N,) of the heading that each token stands below, by its letters; at first it is `before`.
+
+    A heading is a short line that does not end as a sentence or the row of a table does.
+    """
+    kinds = classes[tokens]
+    ends = np.flatnonzero(kinds & LINE_END)
+    begins = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
+    letters = np.flatnonzero(kinds & LETTER)
+    first, last = np.searchsorted(letters, begins), np.searchsorted(letters, ends)
+    closing = (kinds[(ends - 1).clip(0)] & CLOSING) > 0
+    chosen = (last > first) & (ends - begins <= LONGEST_HEADING) & ~closing
+    found = _mixed(_Windows(tokens[letters])(first[chosen], last[chosen]))
+    hashes = np.concatenate([np.array([before], np.uint64), found])
+    return hashes[np.searchsorted(ends[chosen], np.arange(len(tokens)))]
+
+
+def _words(tokens: np.ndarray, classes: np.ndarray, piece: _Windows) -> list[np.ndarray]:
+    """Return the hashes (N,) of the current word, or of the last token between words, with 0, 1 and 2 words before."""
+    places = np.arange(len(tokens))
+    inside = (classes[tokens] & WORD) > 0
+    edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
+    begins, ends = edges[::2], edges[1::2]
+    whole = np.concatenate([np.zeros(WORDS - 1, np.uint64), _mixed(piece(begins, ends))])  # before a document, none
+    current = np.concatenate([[False], inside[:-1]])  # whether the token before each place is of a word
+    started = np.searchsorted(begins, places)  # words that began before each place
+    latest = np.concatenate([[0], begins])[started]
+    first = np.where(current, latest, np.maximum(places - 1, 0))
+    before = started - current  # words that ended before each place
+    hashes = [piece(first, places)]
+    for number in range(1, WORDS):
+        hashes.append(_mixed(hashes[-1] + np.uint64(number)) ^ whole[np.maximum(before - number + WORDS - 1, 0)])
+    return hashes
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often tokens followed contexts; the tokens of context i are at offsets[i] to offsets[i + 1]."""
+
+    keys: np.ndarray  # (rows,) int64, sorted
+    offsets: np.ndarray  # (rows + 1,) int64
+    tokens: np.ndarray  # (entries,) int16, ascending within a context
+    counts: np.ndarray  # (entries,) int32
+
+    def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
+        """Add the counts of all tokens after each context to `dense` (N, V)."""
+        rows, entries = self._entries(lookup(self.keys, keys))
+        dense[rows, self.tokens[entries]] += self.counts[entries]
+
+    def has(self, keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Return whether each token (N,) followed its context (N,)."""
+        rows, entries = self._entries(lookup(self.keys, keys))
+        found = np.zeros(len(keys), bool)
+        found[rows[self.tokens[entries] == tokens[rows]]] = True
+        return found
+
+    def _entries(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row and the entry of each token after the contexts at `places`, where -1 has none."""
+        known = np.flatnonzero(places >= 0)
+        begins, ends = self.offsets[places[known]], self.offsets[places[known] + 1]
+        sizes = ends - begins
+        skipped = np.cumsum(sizes) - sizes
+        return np.repeat(known, sizes), np.arange(sizes.sum()) + np.repeat(begins - skipped, sizes)
+
+
+EMPTY = Counts(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int32))
+
+
+def chains_within(depth: int) -> list[range]:
+    """Return the chains whose contexts are among the first `depth`: all, or only those of training text."""
+    return [levels for levels in CHAINS if levels.stop <= depth]
+
+
+def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) -> np.ndarray:
+    """Return (N, K) bool: for which of its contexts each token counts, after `known` text and the tokens before it."""
+    found = np.zeros(keys.shape, bool)
+    for levels in chains_within(keys.shape[1]):
+        new = np.ones(len(keys), bool)
+        for level in reversed(levels):
+            found[:, level] = new
+            pairs = _mixed(keys[:, level].view(np.uint64) + (tokens + 1).astype(np.uint64) * np.uint64(BASE))
+            first = np.zeros(len(keys), bool)
+            first[np.unique(pairs, return_index=True)[1]] = True
+            for counts in known:
+                first &= ~counts.has(keys[:, level], tokens)
+            new = new & first
+    return found
+
+
+def count(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> Counts:
+    """Count the pairs of a context (N, K) and a token (N,) that are `chosen` (N, K)."""
+    pairs, own = keys[chosen], np.repeat(tokens, chosen.sum(1))
+    return _summed(pairs, own.astype(np.int16), np.ones(len(pairs), np.int32))
+
+
+def added(several: Sequence[Counts], most_rows: int | None = None) -> Counts:
+    """Add up counts. With `most_rows`, contexts with the smallest totals are left out; of equals, the larger keys."""
+    keys = np.concatenate([np.repeat(each.keys, np.diff(each.offsets)) for each in several])
+    tokens, counts = (np.concatenate([getattr(each, name) for each in several]) for name in ("tokens", "counts"))
+    total = _summed(keys, tokens, counts)
+    if most_rows is None or len(total.keys) <= most_rows:
+        return total
+    sums = np.add.reduceat(total.counts, total.offsets[:-1])
+    kept = np.zeros(len(sums), bool)
+    kept[np.argsort(-sums, kind="stable")[:most_rows]] = True
+    sizes = np.diff(total.offsets)
+    entries = np.repeat(kept, sizes)
+    return _summed(np.repeat(total.keys, sizes)[entries], total.tokens[entries], total.counts[entries])
+
+
+def _summed(keys: np.ndarray, tokens: np.ndarray, counts: np.ndarray) -> Counts:
+    """Make Counts of pairs (entries,) in any order, of which several may be the same."""
+    if not len(keys):
+        return EMPTY
+    order = np.lexsort((tokens, keys))
+    keys, tokens = keys[order], tokens[order]
+    other = np.diff(keys, prepend=keys[0]) != 0
+    begins = np.flatnonzero(other | np.r_[True, np.diff(tokens) != 0])
+    sums = np.add.reduceat(counts[order], begins).astype(np.int32)
+    rows = np.flatnonzero(np.r_[True, other[begins][1:]])
+    return Counts(keys[begins][rows], np.append(rows, len(begins)).astype(np.int64), tokens[begins], sums)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What contexts make of a distribution p that they are given: own + share p. Where nothing was seen, that is p."""
+
+    own: np.ndarray  # (N, K, V) float32
+    share: np.ndarray  # (N, K) float32
+    states: np.ndarray  # (N, K) by how much was seen, 0 to STATES - 1
+
+
+def layers(
+    keys: np.ndarray,
+    tokens: np.ndarray,
+    num_tokens: int,
+    known: Sequence[Counts],
+    chosen: np.ndarray | None,
+    rows: np.ndarray | None = None,
+) -> Layers:
+    """Look up the contexts (N, K), or those of some `rows`, in `known` counts, which add up.
+
+    Where `chosen` (N, K) says which pairs with `tokens` (N,) count once they are predicted, later rows have those too.
+    """
+    rows = np.arange(len(keys)) if rows is None else rows
+    num, depth = len(rows), keys.shape[1]
+    found = np.zeros((num * depth, num_tokens), np.float32)
+    for counts in known:
+        counts.add_to(found, keys[rows].ravel())
+    found = found.reshape(num, depth, num_tokens)
+    if chosen is not None:
+        for level in range(depth):
+            found[:, level] += _counted_before(keys[:, level], tokens, chosen[:, level], num_tokens)[rows]
+    total, kinds = found.sum(2), np.count_nonzero(found, 2)
+    once, twice, more = np.array([DISCOUNTS] * STORED + [OWN_DISCOUNTS] * len(OWN_ORDERS), np.float32)[:depth].T
+    lowered = (
+        (found > 0) * once[:, None] + (found > 1) * (twice - once)[:, None] + (found > 2) * (more - twice)[:, None]
+    )
+    divisor = np.maximum(total, 1)
+    states = 1 + np.searchsorted(TOTALS, total) * (len(KINDS) + 1) + np.searchsorted(KINDS, kinds)
+    return Layers(
+        (found - lowered) / divisor[..., None],
+        np.where(total > 0, lowered.sum(2) / divisor, np.float32(1)),
+        np.where(total > 0, states, 0),
+    )
+
+
+def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
+    """Return (N, K, V) by how much the log-probabilities change with each context of its chain.
+
+    The first chain begins with a uniform distribution, the next two with that of a short context of the first, the last
+    with the `network`'s, log-probabilities (N, V).
+    """
+    num_tokens = network.shape[1]
+    ratios = np.empty_like(found.own)
+    uniform = np.full(network.shape, 1 / num_tokens, np.float32)
+    begins = {0: uniform, len(CHAINS) - 1: np.exp(network, dtype=np.float32) + np.float32(LEAST)}
+    for number, levels in enumerate(chains_within(ratios.shape[1])):
+        before = begins[number]
+        for level in levels:
+            after = found.own[:, level] + found.share[:, level, None] * before
+            ratios[:, level] = after / before
+            before = after
+            begins |= {chain: after for chain, base in BASES.items() if base == level}
+    return np.log(ratios, out=ratios)
+
+
+def _counted_before(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray, num_tokens: int) -> np.ndarray:
+    """Return (N, V) how often each token counted after the same context in earlier rows."""
+    steps = np.zeros((len(keys), num_tokens), np.int32)
+    steps[np.flatnonzero(chosen), tokens[chosen]] = 1
+    return sums_before(keys, steps)
