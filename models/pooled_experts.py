@@ -62,6 +62,14 @@ class PooledExperts(SignalModel):
     family = "pooled_experts"
     stretch = 192
     config: PooledExpertsConfig
+    drift: Tensor
+    spread: Tensor
+    location: Tensor
+    scale: Tensor
+    level: Tensor
+    thresholds: Tensor
+    slopes: Tensor
+    weights: Tensor
 
     def __init__(self, config: PooledExpertsConfig):
         super().__init__()
@@ -179,7 +187,8 @@ def class_log_probabilities(mean: Tensor, log_scale: Tensor, thresholds: Tensor)
 
 def dilations(lookback: int) -> list[int]:
     """Return the distance between the three taps of each layer, doubling, so that they see `lookback` candles."""
-    left, found = (lookback - 1) // 2, []
+    left = (lookback - 1) // 2
+    found: list[int] = []
     while left:
         found.append(min(2 ** len(found), left))
         left -= found[-1]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
+PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 GROWING = ("training.steps", "training.epochs")
 
 
@@ -160,8 +161,10 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config of a trained run, patched for a later stage; keys that training has settled cannot change.
 
-    A method without weights needs no run: its config is built afresh.
+    A method without weights needs no run: its config is built afresh. A model that comes with the project becomes a run
+    of its name.
     """
+    run.adopt(PRETRAINED / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
         if not fresh.trains:
@@ -218,7 +221,7 @@ def trained_models(
     hardware.apply(config.hardware, device, say)
     names = list(members(workload, config, folder))
     if not names:
-        return {run.name: _load_model(run.best, config, device)}
+        return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
     outcomes = ranks.on_main(lambda: {name: run.member(name).outcome() or {"state": "not trained"} for name in names})
     for name, outcome in outcomes.items():
         if outcome["state"] != "done":
@@ -227,6 +230,14 @@ def trained_models(
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
     return {name: _load_model(run.member(name).best, config, device) for name in done}
+
+
+def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
+    """Return the folder of the run's best model, or, before its first validation, of its last one."""
+    if run.best.is_dir() or not run.last.is_dir():
+        return run.best
+    say(f"there is no {run.best} before the first validation; taking {run.last}")
+    return run.last
 
 
 def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:

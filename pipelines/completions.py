@@ -7,26 +7,25 @@ from pathlib import Path
 
 from common import keys
 from common.errors import UserError
-from exporters import __main__ as exporters
 from pipelines import arguments, runs, workloads
 from pipelines.engine.run import Run
 from pipelines.inventory import found
 
-# What each command understands; keys of a config are for all but those of the last two.
+EXPORTERS = Path(__file__).resolve().parents[1] / "exporters"
+# What each command understands; keys of a config are for all but runs.py.
 PARSERS = {
     "train.py": lambda: arguments.parser(None, resume=True),
     "evaluate.py": lambda: arguments.parser(None),
     "prepare.py": lambda: arguments.parser(None),
     "benchmark.py": lambda: arguments.parser(None, steps=20),
     "runs.py": runs.parser,
-    "exporters": exporters.parser,
 }
 
 
 def completions(line: str) -> list[str]:
     """Return the words that the last one of `line` may become; none for another command."""
     *before, last = line.split(" ")
-    command = next((Path(word).name for word in before if Path(word).name in PARSERS), None)
+    command = next((Path(word).name for word in before if Path(word).name in (*PARSERS, EXPORTERS.name)), None)
     if command is None:
         return []
     workload = before[before.index("--workload") + 1] if "--workload" in before[:-1] else None
@@ -41,12 +40,13 @@ def _words(command: str, workload: str | None, previous: str, last: str) -> Iter
         return workloads.names()
     if previous == "--name" and workload:
         return Run(workloads.name_of(workload), "any").names()
+    if command == EXPORTERS.name:
+        formats = (path.stem.removeprefix("to_") for path in EXPORTERS.glob("to_*.py"))
+        return [*formats, *(str(run.run.folder) for run in found.find())]
     if last.startswith("-"):
         return _options(PARSERS[command]())
     if command == "runs.py":
         return ["compare", "clean", *(run.name for run in found.find())]
-    if command == "exporters":
-        return [*exporters.formats(), *(str(run.run.folder) for run in found.find())]
     if not workload:
         return ["--workload"]
     return _keys(workload, previous, last)

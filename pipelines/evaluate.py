@@ -8,7 +8,10 @@ It writes evaluations/<split>.json, files with a row per example, report.html.
     python pipelines/evaluate.py --workload cvrp --name savings \\
         model.kind=savings
 
-A model that needs no training is evaluated under any new --name.
+    python pipelines/evaluate.py --workload cvrp --name cvrp-20
+
+A model that needs no training is evaluated under any new --name; one that comes with the project (models/pretrained)
+under its own.
 """
 
 import sys
@@ -34,8 +37,8 @@ def main() -> None:
 
     accelerator = make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)
-    if not config.trains:
-        ranks.on_main(lambda: run.started() or run.begin(config, accelerator.num_processes, manifest))
+    # Methods without weights, and models that come with the project, were not trained here.
+    ranks.on_main(lambda: run.provenance_file.exists() or run.begin(config, accelerator.num_processes, manifest))
 
     models = cli.trained_models(workload, config, folder, run, accelerator)
     evaluations = workload.evaluate(config, models, folder, accelerator.device, mapper(accelerator))

@@ -125,6 +125,10 @@ PARTS = {
         {key: printed(key) for key in ("one command", "plain loop")}
         | {"times_faster": printed("times_faster", at_least=1.2)},
     ),
+    "known-processes": Part(
+        ["python tests/peers/known_processes.py 3"],
+        {key: printed(key) for key in ("AR", "REGIME", "LAG")},
+    ),
     "legacy": Part(
         ["python tests/peers/against_legacy.py 60"],
         {key: printed(key) for key in ("default", "legacy")}

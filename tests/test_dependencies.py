@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("common", "exporters", "models", "pipelines", "tests")
-HEAVY = ("torch_geometric", "peft", "transformers", "pyvrp")  # 1 to 13 seconds to import
+HEAVY = ("torch_geometric", "peft", "transformers", "pyvrp", "hygese")  # 1 to 13 seconds to import
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 
 

@@ -16,6 +16,7 @@ EVERY = [f"training.{name}={STEPS}" for name in ("steps", "log_steps", "validati
 CVRP = [
     *("data.customers=6", "data.capacity=12", "data.validation_instances=16", "data.test_instances=8"),
     *("model.layers=1", "model.width=16", "model.heads=2", "training.batch_size=8"),
+    *("data.labels=16", "training.imitation_steps=10"),
 ]
 LMOL = [
     *("data.size=16", "data.train_pairs=50", "data.evaluation_pairs=30", "training.batch_size=8"),

@@ -35,6 +35,8 @@ TINY = [
     "training.log_steps=1",
     "training.validation_steps=4",
     "training.checkpoint_steps=3",
+    "data.labels=8",
+    "training.imitation_steps=4",
     "evaluation.reference_instances=4",
     "evaluation.reference_seconds=0.05",
 ]

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 DEPOT = 0
 MOST_CAPACITY = 2**24  # float32 counts whole numbers exactly up to here
@@ -71,6 +72,35 @@ def step(instances: Instances, state: State, action: Tensor) -> State:
 def finished(state: State) -> Tensor:
     """Return () bool: whether no customer waits in any tour."""
     return ~state.waiting[:, DEPOT + 1 :].any()
+
+
+def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
+    """Return the states before the steps of finished tours `actions` (B, S, T), from step `begin` on.
+
+    The queries are Q = S * (T - begin), the steps of one tour beside each other.
+    """
+    batch, tours, steps = actions.shape
+    num_nodes = instances.demand.shape[1]
+    node = torch.cat([torch.zeros_like(actions[..., :1]), actions[..., :-1]], -1)
+    # In float64, where the sum over a whole tour is exact as well.
+    served = instances.demand.double()[:, None].expand(-1, tours, -1).gather(2, node).cumsum(-1)
+    unloaded = torch.where(node == DEPOT, served, 0.0).cummax(-1).values
+    load = (instances.capacity[:, None, None] - (served - unloaded)).float()
+    count = torch.arange(steps, device=actions.device)
+    when = torch.zeros(batch, tours, num_nodes, dtype=torch.long, device=actions.device)
+    when = when.scatter_(2, actions, count.expand_as(actions)).transpose(1, 2)
+    waiting = when[..., None] >= count[begin:]
+    return State(node[..., begin:].flatten(1), load[..., begin:].flatten(1), waiting.flatten(2))
+
+
+def route_ends(actions: Tensor, num_nodes: int) -> Tensor:
+    """Return (B, N, S) bool: the customers that stand first or last on a route of the tours `actions` (B, S, T)."""
+    after = F.pad(actions[..., 1:], (0, 1), value=DEPOT)
+    before = F.pad(actions[..., :-1], (1, 0), value=DEPOT)
+    ends = torch.zeros(*actions.shape[:2], num_nodes, dtype=torch.bool, device=actions.device)
+    ends.scatter_(2, actions, (before == DEPOT) | (after == DEPOT))
+    ends[..., DEPOT] = False
+    return ends.transpose(1, 2)
 
 
 def tour_length(locs: Tensor, actions: Tensor) -> Tensor:

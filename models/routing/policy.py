@@ -1,20 +1,34 @@
 """A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models import io
+from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
-from models.routing.environment import Instances, Routes, State, finished, reset, step, tour_length
+from models.routing.environment import (
+    DEPOT,
+    Instances,
+    Routes,
+    finished,
+    replay,
+    reset,
+    route_ends,
+    step,
+    tour_length,
+)
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.solve import solve
+
+PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
 class Rollout(NamedTuple):
@@ -56,6 +70,17 @@ class RoutingPolicy(io.Model):
         )
         self.decoder = PointerDecoder(config.width, config.heads, dynamic=config.kind == "dgt")
 
+    @staticmethod
+    def load_pretrained(name: str, device: str | torch.device = "cpu") -> "RoutingPolicy":
+        """Return a policy that comes with this project, in float32: `load_pretrained("cvrp-20")`.
+
+        Each has a card, README.md, that says how it was trained and how good it is. Raises ValueError for other names.
+        """
+        known = sorted(path.parent.name for path in PRETRAINED.glob("cvrp-*/config.json"))
+        if name not in known:
+            raise ValueError(f"there is no pretrained policy {name!r}; there are {', '.join(known)}")
+        return cast(RoutingPolicy, io.load(PRETRAINED / name, device)).float()
+
     def encode(self, instances: Instances) -> Cache:
         """Compute what all queries on these instances share."""
         distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
@@ -68,38 +93,61 @@ class RoutingPolicy(io.Model):
                 nodes = layer(nodes, graph)
         return self.decoder.prepare(nodes, distance)
 
-    def forward(self, instances: Instances, num_starts: int = 1, uniform: Tensor | None = None) -> Rollout:
-        """Build `num_starts` tours per instance.
+    def forward(
+        self,
+        instances: Instances,
+        num_starts: int = 1,
+        uniform: Tensor | None = None,
+        tours: Tensor | None = None,
+    ) -> Rollout:
+        """Build `num_starts` tours per instance, or score the given `tours` (B, S, T).
 
         With several starts, tour j visits customer j + 1 first (POMO, Kwon et al. 2020); the policy does not choose
         that step, so it has no log-probability. `uniform` (B, S, 2 * (N - 1)), numbers in [0, 1), decides which nodes
         are sampled; without it the likeliest node is visited. Tours are built without gradients from one encoding; if
         gradients are enabled, one further pass over all steps in parallel computes the log-probabilities of the tours.
+
+        Given `tours` are examples to learn from, whose routes may be driven in any order and from either end: the
+        log-probability of a step out of the depot is that of beginning with any end of any route still to come.
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
             raise ValueError(
                 f"num_starts is {num_starts}; it must be from 1 to {num_customers}, the number of customers"
             )
-        first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
-        record = torch.is_grad_enabled()
         cache = self.encode(instances)
+        if tours is not None:
+            cost = tour_length(instances.locs, tours)
+            return Rollout(tours, cost, self.log_prob(cache, instances, tours, route_ends(tours, num_customers + 1)))
+        first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
         with torch.no_grad():
-            actions, states = self.build(cache.detach(), instances, num_starts, uniform, first, record)
+            actions = self.build(cache.detach(), instances, num_starts, uniform, first)
             cost = tour_length(instances.locs, actions)
-        if not record:
+        if not torch.is_grad_enabled():
             return Rollout(actions, cost, None)
-        return Rollout(actions, cost, self.log_prob(cache, instances, actions, states, forced=first is not None))
+        return Rollout(actions, cost, self.log_prob(cache, instances, actions, forced=first is not None))
 
     def log_prob(
-        self, cache: Cache, instances: Instances, actions: Tensor, states: list[State], forced: bool
+        self,
+        cache: Cache,
+        instances: Instances,
+        actions: Tensor,
+        ends: Tensor | None = None,
+        forced: bool = False,
     ) -> Tensor:
-        """Return log-probabilities (B, S) of whole tours from the states before each step, less a forced first step."""
-        if forced:
-            actions, states = actions[..., 1:], states[1:]
-        queries = State(*(torch.stack(column, -1).flatten(-2) for column in zip(*states, strict=True)))
-        log_probs = self.decoder(cache, instances, queries).log_softmax(1)
-        return log_probs.gather(1, actions.flatten(1)[:, None]).view_as(actions).sum(-1)
+        """Return log-probabilities (B, S) of whole tours (B, S, T), less a forced first step.
+
+        With `ends` (B, N, S), that of a step out of the depot is the log of the probability of all ends that wait.
+        """
+        states = replay(instances, actions, begin=int(forced))
+        actions = actions[..., int(forced) :]
+        log_probs = self.decoder(cache, instances, states).log_softmax(1)
+        chosen = log_probs.gather(1, actions.flatten(1)[:, None]).squeeze(1)
+        if ends is not None:
+            open_ends = states.waiting & ends[..., None].expand(-1, -1, -1, actions.shape[2]).flatten(2)
+            begun = log_probs.masked_fill(~open_ends, FORBIDDEN).logsumexp(1)
+            chosen = torch.where((states.node == DEPOT) & (actions.flatten(1) != DEPOT), begun, chosen)
+        return chosen.view_as(actions).sum(-1)
 
     @torch.no_grad()
     def build(
@@ -109,12 +157,13 @@ class RoutingPolicy(io.Model):
         num_tours: int,
         uniform: Tensor | None = None,
         first: Tensor | None = None,
-        record: bool = False,
-    ) -> tuple[Tensor, list[State]]:
-        """Return actions (B, S, T) of `num_tours` tours per instance and, with `record`, the states before each step.
+    ) -> Tensor:
+        """Return actions (B, S, T) of `num_tours` tours per instance.
 
         `first` (S,) holds the customers that the tours visit first; `uniform` is as in `forward`.
         """
+        if native.decodes(self.decoder, instances):
+            return native.build(self.decoder, cache, instances, num_tours, uniform, first)
         batch, num_nodes = instances.demand.shape
         num_customers = num_nodes - 1
         state = reset(instances, num_tours)
@@ -122,10 +171,7 @@ class RoutingPolicy(io.Model):
         # number of returns to the depot.
         every = 1 if state.node.device.type == "cpu" else max(8, num_customers // 8)
         actions: list[Tensor] = []
-        states: list[State] = []
         for t in range(2 * num_customers):
-            if record:
-                states.append(state)
             if t == 0 and first is not None:
                 action = first.repeat(batch, 1)
             else:
@@ -135,7 +181,7 @@ class RoutingPolicy(io.Model):
             state = step(instances, state, action)
             if t >= num_customers and (t - num_customers) % every == every // 2 and finished(state):
                 break
-        return torch.stack(actions, -1), states
+        return torch.stack(actions, -1)
 
     def solve(
         self,

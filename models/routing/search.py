@@ -1,6 +1,6 @@
 """Searching tours with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -8,9 +8,10 @@ from torch.nn import functional as F
 
 from models.routing.decoder import Cache
 from models.routing.decodes import DECODES, MOST_SAMPLES, Request
-from models.routing.environment import DEPOT, Instances, State, tour_length
+from models.routing.environment import DEPOT, Instances, tour_length
 
 SYMMETRIES = 8
+SAME = 1e-6  # relative difference of float32 costs up to which two tours are taken for the same one
 
 
 class TourBuilder(Protocol):
@@ -25,15 +26,27 @@ class TourBuilder(Protocol):
         num_tours: int,
         uniform: Tensor | None = None,
         first: Tensor | None = None,
-    ) -> tuple[Tensor, list[State]]: ...
+    ) -> Tensor: ...
+
+
+def search(
+    policy: TourBuilder, instances: Instances, decode: str = "multistart", **settings: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the best tour found per instance: actions (B, T) int64, padded with the depot, and cost (B,) float32.
+
+    The settings are those of `shortlist`, less `keep`.
+    """
+    actions, cost = shortlist(policy, instances, decode, **settings)
+    return actions[:, 0], cost[:, 0]
 
 
 @torch.no_grad()
-def search(
+def shortlist(
     policy: TourBuilder,
     instances: Instances,
     decode: str = "multistart",
     *,
+    keep: int = 1,
     samples: int = 128,
     starts: int | None = None,
     augment: bool = True,
@@ -41,13 +54,16 @@ def search(
     items: Tensor | None = None,
     max_scores: int = 2**20,
 ) -> tuple[Tensor, Tensor]:
-    """Return the best tour found per instance: actions (B, T) int64, padded with the depot, and cost (B,) float32.
+    """Return the `keep` best tours found per instance, best first: actions (B, K, T) int64, padded with the depot.
+
+    Their costs (B, K) float32 come second. Tours of equal cost are taken for the same one, which is kept once; where
+    there are fewer than `keep`, the best one is repeated.
 
     `decode` is a key of DECODES; `samples` and `starts` are described there. Without `starts`, multistart builds one
-    tour per customer. The noise of sampling depends on (seed, items[b], symmetry, sample) and not on how instances
-    are batched; `items` (B,) int64 numbers the instances and is 0 to B - 1 by default.
+    tour per customer, up to MOST_STARTS. The noise of sampling depends on (seed, items[b], symmetry, sample) and not on
+    how instances are batched; `items` (B,) int64 numbers the instances and is 0 to B - 1 by default.
 
-    With `augment` the strategy is repeated for each of the 8 symmetries of the square, and the best tour is kept
+    With `augment` the strategy is repeated for each of the 8 symmetries of the square, and the best tours are kept
     (Kwon et al. 2020). Costs are measured in the original coordinates. `max_scores` bounds memory: at most this many
     (tour, node) pairs are scored at a time, at about 300 bytes each with 8 heads; results change by rounding only.
     Raises ValueError for settings that do not fit.
@@ -63,8 +79,8 @@ def search(
     # The encoder compares all pairs of nodes of a row, hence the maximum.
     rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, plan.num_tours)))
     tours_at_once = max(1, max_scores // num_nodes)
-    best = torch.full((batch * variants,), torch.inf, device=device)
-    best_actions = torch.zeros(batch * variants, most_steps, dtype=torch.long, device=device)
+    best = torch.full((batch * variants, keep), torch.inf, device=device)
+    best_actions = torch.zeros(batch * variants, keep, most_steps, dtype=torch.long, device=device)
     for rows in torch.arange(batch * variants, device=device).split(rows_at_once):
         owner, symmetry = rows // variants, rows % variants
         original = Instances(*(tensor[owner] for tensor in instances))
@@ -72,17 +88,34 @@ def search(
         cache = policy.encode(turned)
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
             guidance = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
-            actions, _ = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
-            cost, index = tour_length(original.locs, actions).min(1)
-            actions = actions.gather(1, index[:, None, None].expand(-1, 1, actions.shape[2])).squeeze(1)
-            actions = F.pad(actions, (0, most_steps - actions.shape[1]), value=DEPOT)
-            better = cost < best[rows]
-            best[rows] = torch.where(better, cost, best[rows])
-            best_actions[rows] = torch.where(better[:, None], actions, best_actions[rows])
-    cost, index = best.view(batch, variants).min(1)
-    actions = best_actions.view(batch, variants, most_steps)[torch.arange(batch, device=device), index]
-    used = (actions != DEPOT).any(0).nonzero()
-    return actions[:, : int(used.max()) + 1 if len(used) else 1], cost
+            actions = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
+            cost = tour_length(original.locs, actions)
+            cost, index = _shortest(torch.cat([best[rows], cost], 1), keep)
+            actions = F.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
+            best_actions[rows] = _rows(torch.cat([best_actions[rows], actions], 1), index)
+            best[rows] = cost
+    cost, index = _shortest(best.view(batch, -1), keep)
+    actions = _rows(best_actions.view(batch, -1, most_steps), index)
+    actions = torch.where(cost.isinf()[..., None], actions[:, :1], actions)
+    cost = torch.where(cost.isinf(), cost[:, :1], cost)
+    used = (actions != DEPOT).any(0).any(0).nonzero()
+    return actions[..., : int(used.max()) + 1 if len(used) else 1], cost
+
+
+def _shortest(cost: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """Return the `keep` least costs (B, K) in rising order, equal ones once and then infinity, and where they stand."""
+    ordered, order = cost.sort(dim=1, stable=True)
+    if keep > 1:
+        again = ordered[:, 1:] <= ordered[:, :-1] * (1 + SAME)
+        ordered[:, 1:].masked_fill_(again, torch.inf)
+        ordered, second = ordered.sort(dim=1, stable=True)
+        order = order.gather(1, second)
+    return ordered[:, :keep], order[:, :keep]
+
+
+def _rows(actions: Tensor, index: Tensor) -> Tensor:
+    """Return rows `index` (B, K) of actions (B, S, T)."""
+    return actions.gather(1, index[..., None].expand(-1, -1, actions.shape[2]))
 
 
 def turn(locs: Tensor, symmetry: Tensor) -> Tensor:

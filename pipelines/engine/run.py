@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +96,12 @@ class Run:
             for folder in (self.folder, self.best, self.last, self.checkpoints):
                 tidy(folder)
             yield
+
+    def adopt(self, folder: Path) -> None:
+        """Begin the run with a model that comes with the project, in `folder` with its config; do nothing without."""
+        if not self.started() and (folder / "run.yaml").is_file() and self.name.startswith(f"{self.workload}-"):
+            shutil.copytree(folder, self.best, dirs_exist_ok=True)
+            write_text(self.config_file, (folder / "run.yaml").read_text())
 
     def config(self, cls: type[Config], words: Sequence[str] = ()) -> Config:
         """Return the run's resolved config, patched with `words`. Raises UserError where no such run was begun."""

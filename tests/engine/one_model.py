@@ -38,6 +38,7 @@ COMMON = (
 LMOL = f"lmol {COMMON} data.train_pairs=200 data.evaluation_pairs=40 evaluation.comparisons=8 model.width=16"
 CVRP = (
     f"cvrp {COMMON} data.customers=10 data.validation_instances=16 data.test_instances=8 model.width=16 model.heads=2"
+    " data.labels=0 training.imitation_steps=0"
 )
 LLAVA = f"{LMOL} model.kind=llava model.layers=2 model.heads=2"
 CASES = {

@@ -33,7 +33,7 @@ from tests.gpu.tables import fill
 
 # The default config of each workload, with a batch for a GPU; and tiny ones for a dry run.
 WORKLOADS = {
-    "cvrp": ["training.batch_size=512"],
+    "cvrp": ["data.labels=0", "training.imitation_steps=0", "training.batch_size=512"],
     "tinystories": ["training.batch_size=512"],
     "bep": ["training.batch_size=512"],
     "crypto": ["model.coins=[AAAUSDT]", "training.batch_size=1024"],
@@ -75,7 +75,8 @@ def benchmark(
 def routing(machine: Machine, customers: int, words: Sequence[str] = (), **env: str) -> dict[str, Any]:
     """Time training steps with as many starts as customers."""
     sizes = [f"data.customers={customers}", f"training.starts={customers}", "model.layers=6"]
-    words = *words, *([] if machine.dry else [*sizes, f"training.batch_size={ROUTING[customers]}"])
+    sizes = [] if machine.dry else [*sizes, f"training.batch_size={ROUTING[customers]}"]
+    words = *WORKLOADS["cvrp"][:-1], *words, *sizes
     return benchmark(machine, "cvrp", words, **env)
 
 

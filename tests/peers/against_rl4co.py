@@ -37,7 +37,7 @@ def ours(customers: int, starts: int, layers: int, batch: int, steps: int, kind:
     )
     command = [sys.executable, str(ROOT / "pipelines/benchmark.py"), "--workload", "cvrp", "--steps", str(steps)]
     command += [f"data.customers={customers}", f"model.kind={kind}", f"model.layers={layers}"]
-    command += [f"training.batch_size={batch}", *baseline]
+    command += ["data.labels=0", "training.imitation_steps=0", f"training.batch_size={batch}", *baseline]
     return last_json(command)["examples_per_s"]
 
 

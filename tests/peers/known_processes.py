@@ -58,31 +58,37 @@ def truth(returns: np.ndarray, variances: np.ndarray, mean, rows: np.ndarray) ->
 def main(seeds: int, words: list[str]) -> None:
     shares = {}
     with tempfile.TemporaryDirectory() as folder:
-        made = {}
-        (Path(folder) / "candles").mkdir()
         for name, (num, mean) in PROCESSES.items():
-            for seed in range(1, seeds + 1):
-                returns, variances = path(num, mean, seed)
-                candles = candles_of(Coins(0.0, returns, variances, returns), 0)
-                rows = np.column_stack([getattr(candles, column) for column in COLUMNS]).tolist()
-                text = json.dumps([[int(row[0]), *row[1:]] for row in rows])
-                (Path(folder) / f"candles/{name}{seed}-15m.json").write_text(text)
-                made[f"{name}{seed}"] = returns, variances, mean, candles.time
-        for stage, given in (("train.py", ["data.folder=candles", *words]), ("evaluate.py", [])):
-            command = [sys.executable, str(ROOT / "pipelines" / stage), "--workload", "crypto", *given]
-            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        summary = json.loads((Path(folder) / "runs/crypto/default/evaluations/test.json").read_text())
-        examples = (Path(folder) / "runs/crypto/default/evaluations/test.csv").read_text().splitlines()[1:]
-        for coin, (returns, variances, mean, times) in made.items():
-            own = [line.split(",") for line in examples if line.startswith(f"{coin},")]
-            rows = np.searchsorted(times, [int(line[1]) for line in own])
-            labels = np.array([int(line[3]) for line in own])
-            best = -np.log(truth(returns, variances, mean, rows)[np.arange(len(rows)), labels]).mean()
-            prior, found = summary[coin]["prior_log_loss"], summary[coin]["log_loss"]
-            shares.setdefault(coin.rstrip("0123456789"), []).append((prior - found, prior - best))
-            print(f"{coin}: {prior - found:.4f} nats of {prior - best:.4f}; {summary[coin]['verdict']}")
-    told = {name: [float(each) for each in np.mean(rows, 0)] for name, rows in shares.items()}
-    print(json.dumps({name: {"gain": own, "share": own / best} for name, (own, best) in told.items()}))
+            made = {f"{name}{seed}": path(num, mean, seed) for seed in range(1, seeds + 1)}
+            gains = _gains(Path(folder), name, made, mean, words)
+            shares[name] = {"gain": float(np.mean(gains, 0)[0]), "share": float(np.divide(*np.mean(gains, 0)))}
+    print(json.dumps(shares))
+
+
+def _gains(folder: Path, name: str, made, mean, words: list[str]) -> list[tuple[float, float]]:
+    """Train and evaluate coins in a run of their own; return what the model and the true process gain on the prior."""
+    (folder / name).mkdir()
+    times = {}
+    for coin, (returns, variances) in made.items():
+        candles = candles_of(Coins(0.0, returns, variances, returns), 0)
+        rows = np.column_stack([getattr(candles, column) for column in COLUMNS]).tolist()
+        (folder / name / f"{coin}-15m.json").write_text(json.dumps([[int(row[0]), *row[1:]] for row in rows]))
+        times[coin] = candles.time
+    for stage, given in (("train.py", [f"data.folder={name}", *words]), ("evaluate.py", [])):
+        command = [sys.executable, str(ROOT / "pipelines" / stage), "--workload", "crypto", "--name", name, *given]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    evaluations = folder / "runs/crypto" / name / "evaluations"
+    summary, lines = json.loads((evaluations / "test.json").read_text()), (evaluations / "test.csv").read_text()
+    gains = []
+    for coin, (returns, variances) in made.items():
+        own = [line.split(",") for line in lines.splitlines() if line.startswith(f"{coin},")]
+        rows = np.searchsorted(times[coin], [int(line[1]) for line in own])
+        labels = np.array([int(line[3]) for line in own])
+        best = -np.log(truth(returns, variances, mean, rows)[np.arange(len(rows)), labels]).mean()
+        prior, found = summary[coin]["prior_log_loss"], summary[coin]["log_loss"]
+        gains.append((prior - found, prior - best))
+        print(f"{coin}: {prior - found:.4f} nats of {prior - best:.4f}; {summary[coin]['verdict']}", flush=True)
+    return gains
 
 
 if __name__ == "__main__":

@@ -153,15 +153,14 @@ class ExpertsTask(SignalTask):
         # What is optimised may differ in its last bits between machines.
         for name, value in ranks.on_main(fit).items():
             self.model.get_buffer(name).copy_(value)
-        for source in (train, validation):
-            source.fixed = experts.fixed(self.model, source)
+        validation.fixed = experts.fixed(self.model, validation)
 
     def _balanced(self, config: "Config") -> bool:
         return config.training.class_weights == "balanced"
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Cross-entropy of the network by itself in nats, summed over windows."""
-        logits = model(batch["windows"], batch["coins"], batch["fixed"], alone=True)
+        logits = model(batch["windows"], batch["coins"], alone=True)
         return self._loss(logits.float(), batch["labels"])
 
     def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:

@@ -1,8 +1,8 @@
 """Capacitated vehicle routing: neural solvers trained by reinforcement learning."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
 from common.lazy import lazily
@@ -12,6 +12,8 @@ from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.problems import ROUNDINGS
+from pipelines.workloads.cvrp.solvers import SOLVERS
 
 
 class Data(DataSection):
@@ -28,6 +30,10 @@ class Data(DataSection):
     )
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
+    labels: int = Field(0, ge=0, description="instances that `prepare` solves with HGS, for training.imitation_steps")
+    label_iterations: int = Field(
+        10, ge=1, description="iterations without improvement after which HGS leaves such an instance"
+    )
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
@@ -93,6 +99,9 @@ class CvrpTraining(Training):
     starts: int | None = Field(
         None, ge=2, description="tours per instance with baseline multistart; null: one per customer"
     )
+    imitation_steps: int = Field(
+        0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
+    )
     significance: float = Field(
         0.05, gt=0, lt=1, description="p-value below which the model replaces the rollout baseline"
     )
@@ -103,19 +112,51 @@ class EvaluationSettings(Section):
     """The instances to solve, the way to solve them, and the solvers to compare with."""
 
     instances: str = Field("test", description="test (the test set), or a .npz or .vrp file, or a folder of such files")
+    rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
+        None,
+        description="of each distance of instances from files: round, exact or trunc (cut); null: by the usual one of "
+        "the set, exact for CMT, Golden, tai and .npz files, else round",
+    )
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
     samples: int = Field(128, ge=1, description="tours per instance with decode=sampling")
     augment: bool = Field(
         True, description="solve each instance in the 8 symmetries of the square and keep the best tour"
     )
     compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
+    starts: int | None = Field(
+        None, ge=1, description="tours per instance with decode=multistart; null: one per customer, at most 200"
+    )
+    local_search: int = Field(
+        4, ge=0, description="best tours per instance from which a local search goes on, in native code; 0: none"
+    )
     polish_seconds: float = Field(
-        0, ge=0, description="seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
+        0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
     )
-    reference_seconds: float = Field(
-        0.5, ge=0, description="seconds per instance for PyVRP to find a reference tour from scratch; 0: no reference"
+    reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
+        tuple(SOLVERS), description="solvers beside the model: hgs, pyvrp (iterated local search), pyvrp_from_savings"
     )
-    reference_instances: int = Field(100, ge=1, description="number of instances that get a reference tour")
+    reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (0.001, 0.01, 0.1),
+        description="CPU seconds per instance for each of these solvers, a row each; 0: none",
+    )
+    reference_instances: int = Field(
+        100, ge=1, description="first instances that these solvers solve, on which gaps are measured"
+    )
+
+    @field_validator("reference_seconds", mode="before")
+    @classmethod
+    def _some(cls, given: Any) -> Any:
+        """Take one number for a list of one, and leave out 0."""
+        given = given if isinstance(given, list | tuple) else [given]
+        return [seconds for seconds in given if seconds != 0]
+
+    @model_validator(mode="after")
+    def _starts_are_used(self) -> "EvaluationSettings":
+        if self.starts is not None and self.decode != "multistart":
+            raise ValueError(
+                f"evaluation.starts={self.starts} needs evaluation.decode=multistart (given {self.decode})"
+            )
+        return self
 
 
 class Config(BaseConfig):
@@ -130,6 +171,20 @@ class Config(BaseConfig):
     def trains(self) -> bool:
         """Whether model.kind is a network; heuristics have nothing to learn."""
         return self.model.kind not in HEURISTICS
+
+    @model_validator(mode="before")
+    @classmethod
+    def _heuristics_need_no_labels(cls, tree: Any) -> Any:
+        """Leave out the instances to imitate where nothing is trained, since they take a minute to solve."""
+        model = tree.get("model") if isinstance(tree, dict) else None
+        if not isinstance(model, dict) or model.get("kind") not in list(HEURISTICS):
+            return tree
+        idle = {"data": "labels", "training": "imitation_steps"}
+        return tree | {
+            name: {key: value for key, value in tree[name].items() if key != idle[name]}
+            for name in idle
+            if isinstance(tree.get(name), dict)
+        }
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":

@@ -1,22 +1,26 @@
 """Evaluation on problems: the model beside the methods it must be compared with."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
+from common.errors import UserError
 from common.statistics import interval_around, mean_and_half_width
+from models.routing import native
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.cvrp import instances
+from pipelines.workloads.cvrp import instances, rivals
 from pipelines.workloads.cvrp.distributions import CAPACITY
-from pipelines.workloads.cvrp.heuristics import HEURISTICS, pyvrp, pyvrp_label
 from pipelines.workloads.cvrp.instance_files import read
 from pipelines.workloads.cvrp.problems import Problem
 from pipelines.workloads.cvrp.solutions import solution_text
+from pipelines.workloads.cvrp.solvers import pyvrp
 from pipelines.workloads.cvrp.solving import Solved, solve_each, solve_with_model
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 
@@ -24,11 +28,16 @@ if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 
+MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
+
+
 def evaluate(
     config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Return one Evaluation per file, or one of the test set."""
     model = next(iter(models.values()), None)  # a heuristic has none
+    if reason := native.unavailable():
+        print(f"without native code tours are built slowly, and there is no local search: {reason}", file=sys.stderr)
     return [
         _evaluate_split(config, model, device, map_items, name, problems)
         for name, problems in splits(config, folder).items()
@@ -39,7 +48,7 @@ def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
     """Return the problems to solve, by the name of their evaluation."""
     if config.evaluation.instances == "test":
         return {"test": _test_set(config, folder)}
-    return read(Path(config.evaluation.instances))
+    return read(Path(config.evaluation.instances), config.evaluation.rounding)
 
 
 def _test_set(config: "Config", folder: Path) -> list[Problem]:
@@ -47,13 +56,7 @@ def _test_set(config: "Config", folder: Path) -> list[Problem]:
     data = config.data
     if data.distribution == "uniform" and CAPACITY.get(data.customers) == data.vehicle_capacity:
         return standard_test_set(data.customers, data.test_instances)
-    fields = {name: tensor.numpy() for name, tensor in instances.load(folder, "test").items()}
-    return [
-        Problem(f"test-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounded=False)
-        for i, (locs, demand, capacity) in enumerate(
-            zip(fields["locs"], fields["demand"], fields["capacity"], strict=True)
-        )
-    ]
+    return instances.problems_of(instances.load(folder, "test"), "test")
 
 
 def _evaluate_split(
@@ -65,71 +68,124 @@ def _evaluate_split(
     problems: list[Problem],
 ) -> Evaluation:
     """Return the Evaluation of one set of problems, whose headline is the method that the config asks for."""
-    simple = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
-    methods = list(simple.values())
-    if model is None:
-        headline = simple[config.model.kind]
-    else:
-        for decode, augment in _ways(config):
-            headline = solve_with_model(config, model, problems, decode, augment, device, map_items)
+    config = _bounded(config, model, name, problems)
+    settings = config.evaluation
+    few = problems[: settings.reference_instances]
+    built = rivals.constructions(config, problems, map_items)
+    methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
+    headline, improved = built.get(config.model.kind), None
+    if model is not None:
+        for decode, augment, count in _ways(config):
+            improved, headline = (
+                headline,
+                solve_with_model(config, model, problems, decode, augment, device, map_items, count),
+            )
             methods.append(headline)
-    if config.evaluation.polish_seconds:
-        headline = _polished(config, problems, headline, map_items)
-        methods.append(headline)
-    reference = None
-    if config.evaluation.reference_seconds:
-        reference = _reference(config, problems, map_items)
-        methods.append(reference)
+        if settings.local_search and not native.unavailable():
+            improved, headline = headline, improved
+        else:
+            improved = None
+    if settings.polish_seconds:
+        polished = _polished(config, problems, headline, map_items)
+        methods += polished
+        headline = polished[0]
+    methods += rivals.solvers(config, few, map_items)
+    reference = _reference(few, methods)
     return Evaluation(
         split=name,
-        summary=_summary(config, problems, headline, reference),
-        table=[_row(method, reference) for method in methods],
+        summary=_summary(config, problems, headline, improved, reference),
+        table=_table(methods, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
     )
 
 
-def _ways(config: "Config") -> list[tuple[str, bool]]:
-    """Return pairs (decode, augment) from cheap to expensive; the last is the one that the config asks for."""
-    asked = (config.evaluation.decode, config.evaluation.augment)
-    cheaper = [("greedy", False), ("greedy", True), ("multistart", False)] if config.evaluation.compare else []
-    return [way for way in cheaper if way != asked] + [asked]
+def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Sequence[Problem]) -> "Config":
+    """Return the config without what would hold the distances of all pairs of too many customers, and say so.
+
+    Raises UserError for a network, which compares all pairs as well.
+    """
+    largest = max(problem.customers for problem in problems)
+    if largest <= MOST_CUSTOMERS:
+        return config
+    told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,}"
+    if model is not None or config.evaluation.polish_seconds:
+        raise UserError(
+            f"{told} are too many for networks and PyVRP, which compare all pairs; solve it with: python "
+            "pipelines/evaluate.py --workload cvrp --name savings model.kind=savings evaluation.instances=..."
+        )
+    print(f"{told} are too many for local search, HGS and PyVRP, which are left out", file=sys.stderr)
+    less = config.evaluation.model_copy(update={"local_search": 0, "reference_seconds": ()})
+    return config.model_copy(update={"evaluation": less})
 
 
-def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map_items: MapItems) -> Solved:
-    """Return the tours after PyVRP improved them; the seconds are those of both methods together."""
+def _ways(config: "Config") -> list[tuple[str, bool, int]]:
+    """Return (decode, augment, local search) from cheap to expensive.
+
+    The way that the config asks for comes last, or last but one if a local search follows it.
+    """
+    settings = config.evaluation
+    asked, count = (settings.decode, settings.augment), 0 if native.unavailable() else settings.local_search
+    cheaper = [("greedy", False), ("multistart", False)] if settings.compare else []
+    ways = [(*way, 0) for way in cheaper if way != asked]
+    if count and ("multistart", False) in cheaper and asked != ("multistart", False):
+        ways.append(("multistart", False, count))
+    return [*ways, (*asked, 0), *([(*asked, count)] if count else [])]
+
+
+def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map_items: MapItems) -> list[Solved]:
+    """Return the tours after PyVRP improved them, and what PyVRP makes of the same time in all from other starts."""
     seconds = config.evaluation.polish_seconds
-    label = f"{solved.method} + PyVRP {seconds:g} s"
+    label = f"{solved.method} + PyVRP {1000 * seconds:.3g} ms"
     starts = dict(zip(map(id, problems), solved.routes, strict=True))
     polished = solve_each(label, problems, lambda p: pyvrp(p, seconds, config.seed, starts[id(p)]), map_items)
-    return Solved(label, polished.routes, polished.costs, solved.seconds + polished.seconds)
+    core, wall = solved.core_seconds + polished.core_seconds, solved.seconds + polished.seconds
+    equal = seconds + solved.core_seconds / len(problems)
+    return [
+        replace(polished, seconds=wall, core_seconds=core),
+        *(rivals.solve_for(name, equal, config, problems, map_items) for name in ("pyvrp", "pyvrp_from_savings")),
+    ]
 
 
-def _reference(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> Solved:
-    """Return PyVRP's own tours of the first problems, to which gaps are measured."""
-    seconds = config.evaluation.reference_seconds
-    few = problems[: config.evaluation.reference_instances]
-    label = f"{pyvrp_label()}, at most {seconds:g} s"
-    return solve_each(label, few, lambda p: pyvrp(p, seconds, config.seed), map_items)
+class Reference(NamedTuple):
+    """Costs to which gaps are measured, of the first problems."""
+
+    name: str
+    costs: np.ndarray  # (F,)
+
+
+def _reference(few: Sequence[Problem], methods: Sequence[Solved]) -> Reference:
+    """Return the best known costs, from the standard set's or from .sol files, else the best that any method found."""
+    known = [problem.best_known for problem in few]
+    if all(cost is not None for cost in known):
+        return Reference("best known", np.array(known))
+    return Reference("best found", np.min([method.costs[: len(few)] for method in methods], 0))
 
 
 def _summary(
-    config: "Config", problems: Sequence[Problem], headline: Solved, reference: Solved | None
+    config: "Config",
+    problems: Sequence[Problem],
+    headline: Solved,
+    improved: Solved | None,
+    reference: Reference,
 ) -> dict[str, Any]:
-    """Return the figures of the headline method."""
-    gap = _row(headline, reference)
+    """Return the figures of the headline method, and the cost after the local search from its best tours."""
+    row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
     summary = {
         "cost": mean,
         "cost_interval": interval_around(mean, half),
-        "gap": gap.get("gap %"),
-        "gap_interval": gap.get("gap 95 %"),
-        "gap_to": reference.method if reference else None,
-        "gap_instances": len(reference.costs) if reference else 0,
+        "cost_local_search": None if improved is None else float(improved.costs.mean()),
+        "gap": row["gap %"],
+        "gap_interval": row["gap 95 %"],
+        "gap_to": reference.name,
+        "gap_instances": len(reference.costs),
         "n": len(problems),
         "seconds": headline.seconds,
+        "core_ms": headline.core_ms,
         "instances_per_s": len(problems) / headline.seconds,
         "decode": headline.method,
+        "native_code": native.unavailable() or "yes",
         "customers": sorted({problem.customers for problem in problems}),
     }
     if config.data.distribution == "grid" and config.evaluation.instances == "test":
@@ -137,22 +193,39 @@ def _summary(
     return summary
 
 
-def _row(solved: Solved, reference: Solved | None) -> dict[str, Any]:
+def _table(methods: Sequence[Solved], reference: Reference) -> list[dict[str, Any]]:
+    """Return a row for each method; one that another beats in gap and in time is not on the front."""
+    rows = [_row(method, reference) for method in methods]
+    points = [(row["gap %"], row["core ms"]) for row in rows]
+    for row, (gap, time) in zip(rows, points, strict=True):
+        beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
+        row["front"] = "" if beaten else "yes"
+    return rows
+
+
+def _row(solved: Solved, reference: Reference) -> dict[str, Any]:
     """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
-    row = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}
-    if reference is not None:
-        few = len(reference.costs)
-        # Gaps are paired: the reference solves the same instances, so that their difficulty cancels.
-        gap, width = mean_and_half_width(100 * (solved.costs[:few] / reference.costs - 1))
-        row |= {"gap %": gap, "gap 95 %": interval_around(gap, width)}
-    row |= {"seconds": solved.seconds, "instances/s": len(solved.costs) / solved.seconds}
-    return row
+    few = len(reference.costs)
+    # Gaps are paired: the reference is of the same instances, so that their difficulty cancels.
+    # Rounded, since sums in another order differ in their last digits.
+    gap, width = mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 9))
+    return {
+        "method": solved.method,
+        "cost": mean,
+        "± 95 %": half,
+        "n": len(solved.costs),
+        "gap %": gap,
+        "gap 95 %": interval_around(gap, width),
+        "core ms": solved.core_ms,
+        "instances/s": len(solved.costs) / solved.seconds,
+        "on": solved.on,
+    }
 
 
-def _examples(problems: Sequence[Problem], solved: Solved, reference: Solved | None) -> dict[str, list[Any]]:
+def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, list[Any]]:
     """Return the columns of the file with one line per instance."""
-    known = [] if reference is None else reference.costs.tolist()
+    known = reference.costs.tolist()
     return {
         "instance": [problem.name for problem in problems],
         "customers": [problem.customers for problem in problems],
@@ -162,10 +235,10 @@ def _examples(problems: Sequence[Problem], solved: Solved, reference: Solved | N
     }
 
 
-def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Solved | None) -> dict[str, str]:
+def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, str]:
     """Return the tours that the report draws and, for a problem from a .vrp file, its solution in CVRPLIB's format."""
-    few = len(reference.costs) if reference else len(problems)
-    badness = solved.costs[:few] / reference.costs if reference else solved.costs
+    few = len(reference.costs)
+    badness = solved.costs[:few] / reference.costs
     order = np.argsort(badness)
     picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if few > 1 else {"only": 0}
     drawings = [
@@ -175,11 +248,11 @@ def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: So
             "locs": problems[i].locs.tolist(),
             "routes": solved.routes[i],
             "cost": float(solved.costs[i]),
-            "reference": float(reference.costs[i]) if reference else None,
+            "reference": float(reference.costs[i]),
         }
         for which, i in picks.items()
     ]
     files = {f"{name}.tours.jsonl": "".join(json.dumps(drawing) + "\n" for drawing in drawings)}
-    if problems[0].rounded:  # the metric of .vrp files, which hold one problem each
+    if problems[0].name == name:  # from a .vrp file, which holds one problem
         files[f"{name}.sol"] = solution_text(solved.routes[0], solved.costs[0])
     return files

@@ -4,6 +4,7 @@ A new format is one entry of READERS: the ending of its files and the function t
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
@@ -15,8 +16,10 @@ READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp":
 ENDINGS = " or ".join(READERS)
 
 
-def read(path: Path) -> dict[str, list[Problem]]:
+def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
     """Return {file stem: problems} of one instance file, or of all instance files that lie directly in a folder.
+
+    `rounding`, a key of ROUNDINGS, takes the place of the usual one of each file.
 
     Raises UserError, in one line, for anything that is missing, damaged or contradictory, or that asks for more than
     a CVRP.
@@ -33,7 +36,13 @@ def read(path: Path) -> dict[str, list[Problem]]:
         raise UserError(
             f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
         ) from error
-    return found
+    if rounding is None:
+        return found
+    # A best known cost is of the usual rounding.
+    return {
+        stem: [p if p.rounding == rounding else replace(p, rounding=rounding, best_known=None) for p in problems]
+        for stem, problems in found.items()
+    }
 
 
 def _instance_files(path: Path) -> list[Path]:

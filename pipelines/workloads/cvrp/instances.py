@@ -11,6 +11,7 @@ from torch import Tensor
 
 from common.random import derive_key, uniform
 from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
+from pipelines.workloads.cvrp.problems import Problem
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data
@@ -49,12 +50,29 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     datasets.disable_progress_bars()
     sizes = {"validation": config.data.validation_instances, "test": config.data.test_instances}
     for split, size in sizes.items():
-        fields = generate(config.data, stream_key(0, split), torch.arange(size))
-        columns = {
-            name: tensor.flatten(1).numpy() if tensor.ndim > 1 else tensor.numpy() for name, tensor in fields.items()
-        }
-        datasets.Dataset.from_dict(columns).save_to_disk(folder / split)
+        _save(folder / split, generate(config.data, stream_key(0, split), torch.arange(size)))
+    if config.data.labels:
+        from pipelines.workloads.cvrp.imitation import labelled
+
+        _save(folder / "labels", labelled(config.data))
+        sizes["labels"] = config.data.labels
     return {"instances": sizes}
+
+
+def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
+    columns = {
+        name: tensor.flatten(1).numpy() if tensor.ndim > 1 else tensor.numpy() for name, tensor in fields.items()
+    }
+    datasets.Dataset.from_dict(columns).save_to_disk(folder)
+
+
+def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[Problem]:
+    """Return instances, given as the fields of Instances, as problems in the exact metric."""
+    columns = zip(*(fields[key].numpy() for key in ("locs", "demand", "capacity")), strict=True)
+    return [
+        Problem(f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounding="exact")
+        for i, (locs, demand, capacity) in enumerate(columns)
+    ]
 
 
 def load(folder: Path, split: str) -> dict[str, Tensor]:

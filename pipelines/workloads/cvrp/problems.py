@@ -1,7 +1,8 @@
 """Problems to be solved, as files and test sets give them, and the costs of their solutions.
 
-Two metrics are in use, and their costs cannot be compared, so every problem carries its own: files of the VRPLIB
-family round each distance to the nearest whole number, the test sets of machine learning do not round at all.
+Several metrics are in use, and their costs cannot be compared, so every problem carries its own: files of the VRPLIB
+family round each distance to the nearest whole number or not at all, by their set; the test sets of machine learning do
+not round.
 
 Numbering: node 0 is the depot, customers are 1..n in the order of the file. A route is the list of its customers
 without the depot, and a solution is a list of routes. `.sol` files number in the same way: customer k is the k-th
@@ -10,7 +11,8 @@ node that is not the depot. So a solution written here fits the file that the pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,20 @@ if TYPE_CHECKING:
 MAX_COORDINATE = 1e9
 
 
+# What becomes of each distance. VRPLIB rounds; most results on CMT, Golden and tai are without; DIMACS's are cut.
+ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round": lambda lengths: np.floor(lengths + 0.5),
+    "exact": lambda lengths: lengths,
+    "trunc": np.floor,
+}
+EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
+
+
+def usual_rounding(name: str) -> str:
+    """Return the rounding of the published results on the file `name` of the CVRPLIB: CMT1, Golden_3, X-n101-k25."""
+    return "exact" if EXACT_SETS.match(name) else "round"
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """One instance: n customers, one depot, any number of vehicles of one capacity."""
@@ -33,7 +49,13 @@ class Problem:
     locs: np.ndarray  # (n + 1, 2) float64, in the units of the file, depot first
     demand: np.ndarray  # (n + 1,) int64, 0 at the depot
     capacity: int
-    rounded: bool  # True: VRPLIB's EUC_2D, each distance rounded to the nearest whole number; False: exact float64
+    rounding: str  # of each distance, a key of ROUNDINGS
+    best_known: float | None = None  # the least cost that is known, in the problem's own metric
+
+    @property
+    def rounded(self) -> bool:
+        """Whether distances are whole numbers."""
+        return self.rounding != "exact"
 
     @property
     def customers(self) -> int:
@@ -44,6 +66,16 @@ class Problem:
 def distances(problem: Problem) -> np.ndarray:
     """Return the (n + 1, n + 1) float64 distances between the nodes in the problem's own metric."""
     return _lengths(problem, problem.locs[:, None] - problem.locs)
+
+
+def distances_from(problem: Problem, node: int) -> np.ndarray:
+    """Return the (n + 1,) float64 distances from a node in the problem's own metric."""
+    return _lengths(problem, problem.locs - problem.locs[node])
+
+
+def distances_between(problem: Problem, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the (P,) float64 distances of pairs of nodes (P,), (P,) in the problem's own metric."""
+    return _lengths(problem, problem.locs[first] - problem.locs[second])
 
 
 def cost_of(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
@@ -61,7 +93,7 @@ def cost_of(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
 def _lengths(problem: Problem, vectors: np.ndarray) -> np.ndarray:
     """Return the lengths (...) of vectors (..., 2) in the problem's own metric."""
     lengths = np.sqrt((vectors**2).sum(-1))
-    return np.floor(lengths + 0.5) if problem.rounded else lengths
+    return ROUNDINGS[problem.rounding](lengths)
 
 
 def scaled(problem: Problem) -> np.ndarray:
@@ -104,6 +136,6 @@ def exact_problems(
     demand = np.pad(demand.astype(np.int64), ((0, 0), (1, 0)))
     digits = len(str(num - 1))
     return [
-        Problem(f"{name}-{index:0{digits}d}", locs[index], demand[index], int(capacity[index]), rounded=False)
+        Problem(f"{name}-{index:0{digits}d}", locs[index], demand[index], int(capacity[index]), rounding="exact")
         for index in range(len(locs))
     ]

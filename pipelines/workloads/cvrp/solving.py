@@ -10,17 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from common.random import derive_key, random_bits
+from models.routing import native
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.search import search
+from models.routing.search import shortlist
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp import validator
-from pipelines.workloads.cvrp.problems import Problem, cost_of, to_instances
+from pipelines.workloads.cvrp.problems import Problem, cost_of, distances, to_instances
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 INSTANCES_AT_ONCE = 256  # instances given to one search, which bounds its own memory
+MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
+
+Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with their numbers -> actions (B, T)
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,14 @@ class Solved:
     method: str
     routes: list[Routes]
     costs: np.ndarray  # (K,) in the problems' own metric
-    seconds: float
+    seconds: float  # of wall time
+    core_seconds: float  # of CPU time, of all threads and processes together
+    on: str  # device and threads
+
+    @property
+    def core_ms(self) -> float:
+        """Milliseconds of CPU time per instance."""
+        return 1000 * self.core_seconds / len(self.routes)
 
 
 def solve_with_model(
@@ -41,65 +53,138 @@ def solve_with_model(
     augment: bool,
     device: torch.device,
     map_items: MapItems,
+    local_search: int = 0,
 ) -> Solved:
-    """Return the model's tours; problems of one size are solved together."""
+    """Return the model's tours, after a local search from each of the best `local_search` ones if it is not 0."""
     settings = config.evaluation
     tours = f"{decode}({settings.samples})" if decode == "sampling" else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for i, problem in enumerate(problems):
-        by_size[problem.customers].append(i)
+    label += f" + local search of {local_search}" if local_search else ""
 
-    def solve(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def solve(batch: Mapping[str, Tensor]) -> Tensor:
         instances = Instances(batch["locs"], batch["demand"], batch["capacity"])
-        actions, _ = search(
+        actions, _ = shortlist(
             model,
             instances,
             decode,
+            keep=max(1, local_search),
             samples=settings.samples,
+            starts=settings.starts if decode == "multistart" else None,
             augment=augment,
             seed=config.seed,
             items=batch["item"],
         )
-        return {"actions": _padded(actions, 2 * instances.demand.shape[1])}
+        if not local_search:
+            return actions[:, 0]
+        padded = _padded(actions, 2 * (instances.demand.shape[1] - 1))
+        return _improved(config, problems, batch["item"], local_search, padded)
 
+    return _solve_batches(label, problems, solve, device, map_items)
+
+
+def solve_by_local_search(
+    config: "Config", problems: Sequence[Problem], num_tours: int, map_items: MapItems, starts: Solved | None = None
+) -> Solved:
+    """Return the best tours of a local search from `num_tours` random tours, or from the one tour of `starts`."""
+    label = f"{starts.method} + local search" if starts else f"local search of {num_tours} random tours"
+
+    def solve(batch: Mapping[str, Tensor]) -> Tensor:
+        items, given = batch["item"].cpu(), None
+        if starts:
+            given = torch.stack([_actions(starts.routes[i], 2 * problems[i].customers) for i in items.tolist()])[
+                :, None
+            ]
+        return _improved(config, problems, items, num_tours, given)
+
+    solved = _solve_batches(label, problems, solve, torch.device("cpu"), map_items)
+    if starts is None:
+        return solved
+    seconds, core = solved.seconds + starts.seconds, solved.core_seconds + starts.core_seconds
+    return Solved(label, solved.routes, solved.costs, seconds, core, solved.on)
+
+
+def _improved(
+    config: "Config", problems: Sequence[Problem], items: Tensor, num_tours: int, tours: Tensor | None
+) -> Tensor:
+    """Return the tours (B, T) of a local search on problems `items` (B,) in their own metric."""
+    items = items.cpu()
+    some = [problems[i] for i in items.tolist()]
+    return native.improve(
+        torch.from_numpy(np.stack([distances(problem) for problem in some])),
+        torch.from_numpy(np.stack([problem.demand for problem in some])).double(),
+        torch.tensor([problem.capacity for problem in some], dtype=torch.float64),
+        random_bits(derive_key(config.seed, "cvrp", "local search"), items, 1)[:, 0],
+        num_tours,
+        None if tours is None else tours.cpu(),
+    )
+
+
+def _solve_batches(
+    label: str, problems: Sequence[Problem], solve: Solve, device: torch.device, map_items: MapItems
+) -> Solved:
+    """Return the tours of a method that takes many problems of one size at a time."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for i, problem in enumerate(problems):
+        by_size[problem.customers].append(i)
     routes: list[Routes] = [[] for _ in problems]
-    began = time.perf_counter()
-    for members in by_size.values():
+    # What a first call takes, such as starting threads, is not the method's time.
+    solve({**to_instances(problems[:1], device)._asdict(), "item": torch.zeros(1, dtype=torch.long, device=device)})
+    began, core = time.perf_counter(), 0.0
+    for customers, members in by_size.items():
         batch = to_instances([problems[i] for i in members], device)
         source = Resident({**batch._asdict(), "item": torch.tensor(members)}, device)
-        for i, actions in zip(members, map_items(source, solve, INSTANCES_AT_ONCE)["actions"], strict=True):
+
+        def timed(batch: Mapping[str, Tensor], steps: int = 2 * customers) -> Mapping[str, Tensor]:
+            began = time.process_time()
+            actions = _padded(solve(batch).to(device), steps)
+            share = (time.process_time() - began) / len(actions)
+            return {"actions": actions, "core": torch.full((len(actions),), share, device=device)}
+
+        at_once = max(1, min(INSTANCES_AT_ONCE, MOST_DISTANCES // (customers + 1) ** 2))
+        found = map_items(source, timed, at_once)
+        core += float(found["core"].sum())
+        for i, actions in zip(members, found["actions"], strict=True):
             routes[i] = routes_of(actions)
-    return _validated(label, problems, routes, time.perf_counter() - began)
+    on = f"{device.type} x {torch.get_num_threads()}" if device.type == "cpu" else device.type
+    return _validated(label, problems, routes, time.perf_counter() - began, core, on)
 
 
 def solve_each(
     label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], map_items: MapItems
 ) -> Solved:
-    """Return the tours of a method that takes one problem at a time."""
-    longest = 2 * max(len(problem.demand) for problem in problems)
+    """Return the tours of a method that takes one problem at a time, on one thread."""
+    longest = 2 * max(problem.customers for problem in problems)
 
     def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        rows = []
+        rows, core = [], []
         for i in batch["item"].tolist():
-            # As in a policy's actions, the depot stands between routes.
-            tour = torch.tensor([node for route in solve(problems[i]) for node in (*route, DEPOT)])
-            rows.append(_padded(tour, longest))
-        return {"actions": torch.stack(rows).to(batch["item"].device)}
+            began = time.process_time()
+            routes = solve(problems[i])
+            core.append(time.process_time() - began)
+            rows.append(_actions(routes, longest))
+        device = batch["item"].device
+        return {"actions": torch.stack(rows).to(device), "core": torch.tensor(core, device=device)}
 
     began = time.perf_counter()
     numbers = Resident({"item": torch.arange(len(problems))}, torch.device("cpu"))
-    actions = map_items(numbers, encode, 1)["actions"]
-    seconds = time.perf_counter() - began
-    return _validated(label, problems, [routes_of(row) for row in actions], seconds)
+    found = map_items(numbers, encode, 1)
+    seconds, core = time.perf_counter() - began, float(found["core"].sum())
+    return _validated(label, problems, [routes_of(row) for row in found["actions"]], seconds, core, "cpu x 1")
 
 
-def _validated(method: str, problems: Sequence[Problem], routes: list[Routes], seconds: float) -> Solved:
+def _validated(
+    method: str, problems: Sequence[Problem], routes: list[Routes], seconds: float, core_seconds: float, on: str
+) -> Solved:
     """Return tours with their costs; raises InvalidTour for one that the independent validator refuses."""
     for problem, tour in zip(problems, routes, strict=True):
         validator.check(problem, tour)
     costs = np.array([cost_of(problem, tour) for problem, tour in zip(problems, routes, strict=True)])
-    return Solved(method, routes, costs, seconds)
+    return Solved(method, routes, costs, seconds, core_seconds, on)
+
+
+def _actions(routes: Routes, length: int) -> Tensor:
+    """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
+    return _padded(torch.tensor([node for route in routes for node in (*route, DEPOT)]), length)
 
 
 def _padded(actions: Tensor, length: int) -> Tensor:

@@ -1,5 +1,11 @@
 """The standard test sets of uniform instances, drawn again from their published seed."""
 
+import functools
+import json
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+
 import numpy as np
 
 from common.errors import UserError
@@ -8,8 +14,10 @@ from pipelines.workloads.cvrp.problems import Problem, exact_problems
 
 SIZE = 10_000
 SEED = 1234
+BEST_KNOWN = Path(__file__).with_name("best_known")  # written by best_known.py
 
 
+@functools.lru_cache(maxsize=4)
 def standard_test_set(customers: int, num: int) -> list[Problem]:
     """Return the first `num` of the 10,000 instances of Kool et al. 2019 (Attention, Learn to Solve Routing Problems!).
 
@@ -33,4 +41,12 @@ def standard_test_set(customers: int, num: int) -> list[Problem]:
     demand = random.randint(1, 10, (SIZE, customers))
     capacity = np.full(SIZE, CAPACITY[customers])
     name = f"vrp{customers}_test_seed{SEED}"
-    return exact_problems(name, depot[:num], locs[:num], demand[:num], capacity[:num], SIZE)
+    problems = exact_problems(name, depot[:num], locs[:num], demand[:num], capacity[:num], SIZE)
+    known = best_known(customers, num)
+    return [replace(problem, best_known=cost) for problem, cost in zip_longest(problems, known)]
+
+
+def best_known(customers: int, num: int) -> list[float]:
+    """Return the best known costs of the first `num` instances, or of as many as there are."""
+    path = BEST_KNOWN / f"{customers}.json"
+    return json.loads(path.read_text())[:num] if path.is_file() else []

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from common.random import derive_key, uniform
+from models.routing import native
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
-from pipelines.engine.workload import Loss, MapItems, Task
+from pipelines.engine.workload import Loss, MapItems, Source, Task
+from pipelines.workloads.cvrp.imitation import Curriculum
 from pipelines.workloads.cvrp.instances import Generated, load, stream_key
 
 if TYPE_CHECKING:
@@ -29,8 +31,12 @@ class CvrpTask(Task):
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         self.config, self.device = config, device
         self.model = RoutingPolicy(config.model.resolved()).to(device)
-        self.train = Generated(config.data, stream_key(config.seed, "train"), device)
+        self.train: Source = Generated(config.data, stream_key(config.seed, "train"), device)
+        if config.training.imitation_steps:
+            self.train = Curriculum(config, folder, device)
         self.validation = Resident(load(folder, "validation"), device)
+        if device.type == "cpu" and (reason := native.unavailable()):
+            self.notes = [f"without native code tours are built by torch, which takes longer: {reason}"]
         self.noise_key = derive_key(config.seed, "cvrp", "sampling")
         self.baseline: nn.Module | None = None
         self.replacements = 0
@@ -43,8 +49,16 @@ class CvrpTask(Task):
         return 1 if self.baseline is not None else self.config.training.starts or self.config.data.customers
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances."""
+        """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances.
+
+        Where the batch brings tours to imitate, minus their log-probability per customer instead. The metric `cost` is
+        that of the tours learnt from.
+        """
         instances, items = _instances(batch), batch["item"]
+        if "tours" in batch:
+            rollout = model(instances, tours=batch["tours"])
+            value = -rollout.log_prob.mean(1).sum() / self.config.data.customers
+            return Loss(value, len(items), {"cost": rollout.cost.mean(1).sum()})
         most_steps = 2 * self.config.data.customers
         noise = uniform(self.noise_key, items, self.starts * most_steps).view(len(items), self.starts, most_steps)
         rollout = model(instances, num_starts=self.starts, uniform=noise)

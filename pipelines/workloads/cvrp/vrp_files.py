@@ -11,7 +11,7 @@ import numpy as np
 
 from common.errors import UserError
 from models.routing.environment import MOST_CAPACITY
-from pipelines.workloads.cvrp.problems import MAX_COORDINATE, Problem
+from pipelines.workloads.cvrp.problems import MAX_COORDINATE, Problem, usual_rounding
 
 SECTIONS = {  # title: columns of each row
     "NODE_COORD_SECTION": ("number", "x", "y"),
@@ -51,7 +51,19 @@ def read_vrp(path: Path) -> list[Problem]:
     locs = [[_coordinate(path, node, word) for word in coords[node]] for node in nodes]
     demand = _demands(path, nodes, demands, capacity)
     # The name is that of the file: NAME inside it is free text, which must not decide where a solution is written.
-    return [Problem(path.stem, np.array(locs), np.array(demand, np.int64), capacity, rounded=True)]
+    rounding = usual_rounding(path.stem)
+    return [Problem(path.stem, np.array(locs), np.array(demand, np.int64), capacity, rounding, _best_known(path))]
+
+
+def _best_known(path: Path) -> float | None:
+    """Return the cost in the `.sol` file beside an instance, None without such a file."""
+    solution = path.with_suffix(".sol")
+    if not solution.is_file():
+        return None
+    found = re.findall(r"^cost:?\s+(\S+)\s*$", solution.read_bytes().decode("utf-8", "replace"), re.I | re.M)
+    if len(found) != 1 or not NUMBER.fullmatch(found[0]):
+        raise UserError(f"{solution}: it must have one line 'Cost NUMBER', the best known cost; correct or remove it")
+    return float(found[0])
 
 
 def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:

@@ -109,8 +109,8 @@ def test_sampled_tours_come_as_often_as_their_probabilities_say():
     noise = uniform(3, torch.arange(tours), 6)[None]
     cache = policy.encode(instances)
     with torch.no_grad():
-        actions, states = policy.build(cache, instances, tours, uniform=noise, record=True)
-        log_prob = policy.log_prob(cache, instances, actions, states, forced=False)[0]
+        actions = policy.build(cache, instances, tours, uniform=noise)
+        log_prob = policy.log_prob(cache, instances, actions)[0]
     _, kind, counts = actions[0].unique(dim=0, return_inverse=True, return_counts=True)
     probability = torch.zeros(len(counts)).scatter_(0, kind, log_prob.exp())
     assert len(counts) > 10

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from models.routing import decodes
 from models.routing.decodes import DECODES
 from models.routing.environment import Instances
-from models.routing.search import search, turn
+from models.routing.search import search, shortlist, turn
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy
 
 # torch_geometric compiles classes with TorchScript when it is imported.
@@ -84,3 +85,23 @@ def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
 def test_search_refuses_settings_that_do_not_fit(settings, message):
     with pytest.raises(ValueError, match=message):
         search(make_policy("gt"), make_instances(1, 7), **settings)
+
+
+def test_a_shortlist_holds_the_best_different_tours_in_their_order():
+    policy, instances = make_policy("gt"), make_instances(4, 7)
+    actions, cost = shortlist(policy, instances, keep=5, augment=False)
+    assert_valid(instances, actions, cost)
+    every = policy(instances, num_starts=7).cost
+    for found, costs in zip(cost.tolist(), every.tolist(), strict=True):
+        different = sorted({round(one, 5): one for one in costs}.values())[:5]
+        assert found == pytest.approx([*different, *[different[0]] * (5 - len(different))], rel=1e-5)
+    assert torch.equal(cost[:, 0], search(policy, instances, augment=False)[1])
+
+
+def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
+    monkeypatch.setattr(decodes, "MOST_STARTS", 3)
+    policy, instances = make_policy("gt"), make_instances(3, 7)
+    assert torch.equal(
+        search(policy, instances, augment=False)[1], search(policy, instances, augment=False, starts=3)[1]
+    )
+    assert (search(policy, instances, augment=False, starts=7)[1] <= search(policy, instances, augment=False)[1]).all()

@@ -13,7 +13,7 @@ from pipelines.workloads.cvrp.standard_sets import standard_test_set
 def problem_of(locs, rounded: bool) -> Problem:
     locs = np.array(locs, np.float64)
     demand = np.array([0] + [1] * (len(locs) - 1))
-    return Problem("made", locs, demand, 3, rounded)
+    return Problem("made", locs, demand, 3, "round" if rounded else "exact")
 
 
 def test_the_rounded_metric_rounds_halves_up_as_vrplib_defines_it():

@@ -11,7 +11,7 @@ from pipelines.workloads.cvrp.validator import InvalidTour, check
 
 def problem_of(loads: list[int], capacity: int) -> Problem:
     locs = np.random.default_rng(0).random((len(loads) + 1, 2))
-    return Problem("made", locs, np.array([0, *loads]), capacity, rounded=False)
+    return Problem("made", locs, np.array([0, *loads]), capacity, rounding="exact")
 
 
 FIVE = problem_of([4, 4, 2, 7, 1], 10)

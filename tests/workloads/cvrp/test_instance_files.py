@@ -13,7 +13,7 @@ def test_a_folder_gives_its_instances_by_name(tmp_path):
     npz(tmp_path, "a.npz", **fields(num=2))
     vrp(tmp_path, SMALL, "C.VRP")
     vrp(tmp_path, "not for us", "._b.vrp")
-    vrp(tmp_path, "not for us", "b.sol")
+    vrp(tmp_path, "Cost 9", "b.sol")
     assert {stem: len(problems) for stem, problems in read_files(tmp_path).items()} == {"C": 1, "a": 2, "b": 1}
 
 

@@ -101,7 +101,9 @@ def test_problems_written_as_npz_come_back_exactly(num, customers, capacity, dat
     nodes = st.lists(st.tuples(coordinate, coordinate), min_size=customers + 1, max_size=customers + 1)
     loads = st.lists(st.integers(0, capacity), min_size=customers, max_size=customers)
     problems = [
-        Problem(f"drawn-{index}", np.array(data.draw(nodes)), np.array([0, *data.draw(loads)]), capacity, rounded=False)
+        Problem(
+            f"drawn-{index}", np.array(data.draw(nodes)), np.array([0, *data.draw(loads)]), capacity, rounding="exact"
+        )
         for index in range(num)
     ]
     with tempfile.TemporaryDirectory() as folder:

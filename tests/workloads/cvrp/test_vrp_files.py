@@ -9,6 +9,8 @@ import vrplib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from pipelines.workloads.cvrp.instance_files import read as read_files
 from pipelines.workloads.cvrp.problems import Problem, cost_of
 from tests.workloads.cvrp.files import SMALL, read, read_unless_refused, refusal, same, vrp
 
@@ -139,7 +141,7 @@ def rounded_problems(draw) -> Problem:
     locs = draw(st.lists(st.tuples(coordinate, coordinate), min_size=2, max_size=8))
     capacity = draw(st.integers(1, 2**24))
     demand = [0, *(draw(st.integers(0, capacity)) for _ in locs[1:])]
-    return Problem("drawn", np.array(locs, np.float64), np.array(demand), capacity, rounded=True)
+    return Problem("drawn", np.array(locs, np.float64), np.array(demand), capacity, rounding="round")
 
 
 @settings(deadline=None)
@@ -156,3 +158,34 @@ def test_a_problem_written_as_vrp_comes_back_exactly(problem):
         path = Path(folder) / "drawn.vrp"
         vrplib.write_instance(path, {**header, **rows})
         assert same(read(path)[0], problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "rounding", "cost"),
+    [
+        ("X-n6-k3", None, 9),
+        ("A-n6-k3", None, 9),
+        ("CMT1", None, 5 + 13**0.5),
+        ("Golden_1", None, 5 + 13**0.5),
+        ("tai75a", None, 5 + 13**0.5),
+        ("tailor", None, 9),
+        ("CMT1", "round", 9),
+        ("X-n6-k3", "trunc", 8),
+    ],
+)
+def test_a_file_is_measured_as_its_set_is(tmp_path, name, rounding, cost):
+    text = SMALL.replace("6 40 50", "6 13 12").replace("3 10 12.5", "3 10 10")
+    (problem,) = read_files(vrp(tmp_path, text, f"{name}.vrp"), rounding)[name]
+    # 1 -> 2 is 5 long, 2 -> 6 two, 6 -> the depot sqrt(13)
+    assert cost_of(problem, [[1, 5]]) == pytest.approx(cost + 2)
+
+
+def test_the_best_known_cost_stands_beside_the_file(tmp_path):
+    path = vrp(tmp_path, SMALL)
+    assert read(path)[0].best_known is None
+    path.with_suffix(".sol").write_text("Route #1: 1 2\nRoute #2: 3\nRoute #3: 4 5\nCost 135\n")
+    assert read(path)[0].best_known == 135
+    assert read_files(path, "exact")["small"][0].best_known is None
+    path.with_suffix(".sol").write_text("Cost unknown\n")
+    with pytest.raises(UserError, match="one line 'Cost NUMBER'"):
+        read(path)

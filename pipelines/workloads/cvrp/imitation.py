@@ -1,0 +1,101 @@
+"""Learning from the tours of a classical solver before learning from one's own.
+
+The first updates imitate tours that `prepare` has found by HGS. A solution is a set of closed routes, so each visit
+to an instance turns or mirrors it, puts its routes into another order and drives some of them the other way round,
+as a pure function of (seed, item).
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.errors import UserError
+from common.random import derive_key, uniform
+from common.workers import in_order
+from models.routing.environment import DEPOT
+from models.routing.search import SYMMETRIES, turn
+from pipelines.engine.batches import Order
+from pipelines.workloads.cvrp.instances import Generated, generate, load, problems_of, stream_key
+from pipelines.workloads.cvrp.solvers import hgs
+
+if TYPE_CHECKING:
+    from pipelines.workloads.cvrp import Config, Data
+
+INSTANCES_AT_ONCE = 500  # that one worker process labels before it is given others
+VARIANTS = 8  # tours of one solution that an update learns from
+
+
+def labelled(data: "Data") -> dict[str, Tensor]:
+    """Return the fields of `data.labels` instances and a tour of each, `tour` (B, 2 n), padded with the depot."""
+    items = torch.arange(data.labels)
+    found = in_order(partial(_tours, data), items.split(INSTANCES_AT_ONCE), f"solving, {INSTANCES_AT_ONCE} at a time")
+    fields = generate(data, stream_key(0, "labels"), items)
+    return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
+
+
+def _tours(data: "Data", items: Tensor) -> np.ndarray:
+    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations and not time."""
+    tours = np.full((len(items), 2 * data.customers), DEPOT, np.int16)
+    for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
+        path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]
+        row[: len(path)] = path
+    return tours
+
+
+class Curriculum:
+    """A source: labelled instances, one permutation after another, for the first items, then generated ones."""
+
+    workers, size = 0, None
+
+    def __init__(self, config: "Config", folder: Path, device: torch.device):
+        if not config.data.labels:
+            raise UserError(
+                f"training.imitation_steps={config.training.imitation_steps} needs instances with tours: give their "
+                "number, as data.labels=40000, or training.imitation_steps=0"
+            )
+        self.generated = Generated(config.data, stream_key(config.seed, "train"), device)
+        self.imitated = config.training.imitation_steps * config.training.batch_size
+        self.labelled = {name: tensor.to(device) for name, tensor in load(folder, "labels").items()}
+        self.order = Order(config.data.labels, 1, config.seed)
+        self.key = derive_key(config.seed, "cvrp", "variants")
+
+    def batch(self, items: Tensor) -> dict[str, Tensor]:
+        """Return the fields of Instances, the item numbers as `item`, and of labelled instances `tours` (B, S, T)."""
+        if items[0] >= self.imitated:
+            return self.generated.batch(items)
+        rows = torch.cat([self.order.items(int(item)) for item in items]).to(self.generated.device)
+        fields = {name: tensor.index_select(0, rows) for name, tensor in self.labelled.items()}
+        items = items.to(self.generated.device, non_blocking=True)
+        tour = fields.pop("tour").long()
+        num_customers = fields["demand"].shape[1] - 1
+        noise = uniform(self.key, items, 1 + 2 * VARIANTS * num_customers)
+        fields["locs"] = turn(fields["locs"], (noise[:, 0] * SYMMETRIES).long())
+        keys, flips = noise[:, 1:].view(len(items), 2, VARIANTS, num_customers).unbind(1)
+        return {**fields, "item": items, "tours": variants(tour, keys, flips < 0.5)}
+
+
+def variants(tour: Tensor, keys: Tensor, flips: Tensor) -> Tensor:
+    """Return tours (B, S, T) with the routes of `tour` (B, 2 n), in the order of `keys`, reversed where `flips`.
+
+    The first numbers of `keys` and `flips` (B, S, n) are those of the first route, and so on.
+    """
+    batch, num_variants, num_customers = keys.shape
+    route = (tour == DEPOT).cumsum(1)  # of the customer at each place
+    place = torch.arange(tour.shape[1], device=tour.device).expand_as(tour)
+    customers = tour.argsort(dim=1, descending=True, stable=True)[
+        :, :num_customers
+    ]  # places of customers n, n - 1, ...
+    route, place = (x.gather(1, customers)[:, None].expand(-1, num_variants, -1) for x in (route, place))
+    rank = keys.argsort(2).argsort(2).gather(2, route)
+    place = torch.where(flips.gather(2, route), -place, place)
+    order = (rank * 4 * num_customers + place).argsort(2)  # of customers n, n - 1, ... in the new tour
+    route = route.gather(2, order)
+    begins = torch.zeros_like(route)
+    begins[..., 1:] = route[..., 1:] != route[..., :-1]
+    when = torch.arange(num_customers, device=tour.device) + begins.cumsum(2)
+    tours = torch.full((batch, num_variants, int(when.max()) + 1), DEPOT, device=tour.device)
+    return tours.scatter_(2, when, num_customers - order)

@@ -1,0 +1,122 @@
+"""Native code builds the tours that torch does, and its local search finds tours as short as they can be."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from models.routing import native
+from models.routing.environment import feasible, replay, routes_of, tour_length
+from tests.models.routing.policies import assert_valid, length_of, make_instances, make_noise, make_policy
+
+pytestmark = pytest.mark.skipif(native.unavailable() is not None, reason=f"no compiler: {native.unavailable()}")
+
+
+@pytest.mark.parametrize("kind", ["gat", "gt"])
+@pytest.mark.parametrize(("width", "heads", "customers"), [(16, 2, 5), (48, 2, 20), (32, 2, 40), (96, 3, 70)])
+def test_every_step_is_the_likeliest_by_torch_as_well(kind, width, heads, customers):
+    policy = make_policy(kind, width=width, heads=heads)
+    instances = make_instances(6, customers)
+    with torch.no_grad():
+        cache = policy.encode(instances)
+        actions = native.build(policy.decoder, cache, instances, customers, first=torch.arange(1, customers + 1))
+        assert torch.equal(actions[..., 0], torch.arange(1, customers + 1).expand(6, -1))
+        states = replay(instances, actions)
+        logits = policy.decoder(cache, instances, states)
+    chosen = actions.flatten(1)[:, None]
+    assert feasible(instances, states).gather(1, chosen).all()
+    free = logits.unflatten(2, actions.shape[1:])[..., 1:].flatten(2)  # the first step is given
+    taken = free.gather(1, actions[..., 1:].flatten(1)[:, None])
+    assert (free.max(1, keepdim=True).values - taken).max() < 1e-4
+    assert_valid(instances, actions, tour_length(instances.locs, actions))
+
+
+def test_the_same_numbers_draw_the_same_tours(monkeypatch):
+    policy, instances, noise = make_policy("gt"), make_instances(8, 20), make_noise(8, 30, 20)
+    with torch.no_grad():
+        cache = policy.encode(instances)
+        drawn = policy.build(cache, instances, 30, noise)
+        monkeypatch.setattr(native, "unavailable", lambda: "not asked for")
+        expected = policy.build(cache, instances, 30, noise)
+    steps = min(drawn.shape[2], expected.shape[2])  # torch does not write the last return to the depot
+    same = (drawn[..., :steps] == expected[..., :steps]).all(2)
+    assert same.float().mean() > 0.99  # a number may fall between two sums that differ by rounding
+    assert not drawn[..., steps:].any()
+
+
+def test_without_a_compiler_the_reason_is_told(monkeypatch, tmp_path):
+    native.unavailable.cache_clear()
+    native._library.cache_clear()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    assert "no-such-compiler" in native.unavailable()
+    assert not native.decodes(make_policy("gt").decoder, make_instances(1, 5))
+    native.unavailable.cache_clear()
+    native._library.cache_clear()
+
+
+def _improve(instances, num_tours, tours=None, seed=0):
+    distance = (instances.locs[:, :, None] - instances.locs[:, None]).double().norm(dim=-1)
+    seeds = torch.arange(len(distance)) + 1000 * seed
+    return native.improve(distance, instances.demand.double(), instances.capacity.double(), seeds, num_tours, tours)
+
+
+def _optimum(locs, demand, capacity):
+    """The least length over all orders of the customers and all ways to cut each into routes."""
+    best = math.inf
+    for order in itertools.permutations(range(1, len(locs))):
+        for cuts in itertools.product([False, True], repeat=len(order) - 1):
+            routes = [[order[0]]]
+            for node, cut in zip(order[1:], cuts, strict=True):
+                routes.append([node]) if cut else routes[-1].append(node)
+            if all(sum(demand[node] for node in route) <= capacity for route in routes):
+                best = min(best, length_of(locs, routes))
+    return best
+
+
+def test_local_search_finds_the_optimum_of_small_problems():
+    instances = make_instances(4, 5, capacity=12)
+    for b, actions in enumerate(_improve(instances, 5)):
+        locs, demand = instances.locs[b].tolist(), instances.demand[b].tolist()
+        assert length_of(locs, routes_of(actions)) == pytest.approx(_optimum(locs, demand, 12), rel=1e-6)
+
+
+@pytest.mark.parametrize("capacity", [9, 30, 400])
+def test_local_search_returns_solutions_never_longer_than_those_given(capacity):
+    instances = make_instances(10, 30, capacity)
+    given = torch.zeros(10, 3, 60, dtype=torch.long)
+    given[..., ::2] = torch.stack([torch.randperm(30) + 1 for _ in range(30)]).view(10, 3, 30)  # one route for each
+    for given_tours in (None, given):
+        for b, actions in enumerate(_improve(instances, 3, given_tours)):
+            routes = routes_of(actions)
+            assert sorted(node for route in routes for node in route) == list(range(1, 31))
+            assert all(instances.demand[b, route].sum() <= capacity for route in routes)
+            assert length_of(instances.locs[b].tolist(), routes) < length_of(
+                instances.locs[b], [[i] for i in range(1, 31)]
+            )
+
+
+def test_local_search_depends_on_its_seed_and_not_on_other_instances():
+    instances = make_instances(6, 40, 30)
+    together = _improve(instances, 2)
+    alone = _improve(type(instances)(*(field[:1] for field in instances)), 2)
+    assert torch.equal(together[:1], alone)
+    assert not torch.equal(together, _improve(instances, 2, seed=1))
+
+
+def test_more_tours_are_no_worse_and_local_optima_have_no_better_2_opt_move():
+    instances = make_instances(20, 25, 30)
+    lengths = [
+        sum(
+            length_of(locs.tolist(), routes_of(row))
+            for locs, row in zip(instances.locs, _improve(instances, k), strict=True)
+        )
+        for k in (1, 8)
+    ]
+    assert lengths[1] < lengths[0]
+    for locs, row in zip(instances.locs.tolist(), _improve(instances, 1), strict=True):
+        for route in routes_of(row):
+            for i, j in itertools.combinations(range(len(route) + 1), 2):
+                other = route[:i] + route[i:j][::-1] + route[j:]
+                assert length_of(locs, [other]) >= length_of(locs, [route]) - 1e-6

@@ -1,0 +1,104 @@
+"""Tours to imitate are those of the solver, in every order and direction, and their probability counts all of them."""
+
+import pytest
+import torch
+
+from common.errors import UserError
+from common.random import uniform
+from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
+from pipelines.workloads.cvrp import Config, imitation, instances
+from pipelines.workloads.cvrp.imitation import VARIANTS, Curriculum, variants
+from pipelines.workloads.cvrp.task import CvrpTask
+
+CPU = torch.device("cpu")
+
+
+def config(**training):
+    data = {"customers": 7, "capacity": 15, "validation_instances": 6, "test_instances": 4, "labels": 5}
+    model = {"layers": 1, "width": 16, "heads": 2}
+    training = {"steps": 9, "batch_size": 4, "imitation_steps": 3, **training}
+    return Config.model_validate({"data": data, "model": model, "training": training})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    instances.prepare(config(), tmp_path)
+    return tmp_path
+
+
+def test_variants_are_all_orders_and_directions_of_the_same_routes():
+    tour = torch.tensor([[3, 1, 0, 2, 5, 4, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0, 0, 0, 0, 0]])
+    noise = uniform(1, torch.arange(2), 2 * 40 * 5).view(2, 2, 40, 5)
+    made = variants(tour, noise[:, 0], noise[:, 1] < 0.5)
+    for given, rows, count in zip(tour, made, (8, 2), strict=True):
+        routes = {frozenset((tuple(route), tuple(route[::-1]))) for route in routes_of(given)}
+        found = [routes_of(row) for row in rows]
+        assert all({frozenset((tuple(r), tuple(r[::-1]))) for r in tour} == routes for tour in found)
+        assert len({str(tour) for tour in found}) == count
+
+
+def test_labels_do_not_depend_on_how_work_is_cut_and_variants_not_on_the_batch(folder, monkeypatch):
+    whole = imitation.labelled(config().data)["tour"]
+    monkeypatch.setattr(imitation, "INSTANCES_AT_ONCE", 2)
+    assert torch.equal(imitation.labelled(config().data)["tour"], whole)
+    source = Curriculum(config(), folder, CPU)
+    together = source.batch(torch.arange(4, 8))
+    alone = source.batch(torch.tensor([6]))
+    assert torch.equal(together["locs"][2:3], alone["locs"])
+    steps = min(together["tours"].shape[2], alone["tours"].shape[2])
+    assert torch.equal(together["tours"][2:3, :, :steps], alone["tours"][..., :steps])
+    assert alone["tours"].shape[1] == VARIANTS
+
+
+def test_every_label_comes_once_in_a_pass_and_then_instances_are_drawn(folder):
+    source = Curriculum(config(), folder, CPU)
+    labelled = instances.load(folder, "labels")["demand"]
+    seen = torch.cat([source.batch(torch.tensor([item]))["demand"] for item in range(5)])
+    assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, labelled.tolist()))
+    assert "tours" in source.batch(torch.arange(8, 12))
+    drawn = source.batch(torch.arange(12, 16))
+    assert "tours" not in drawn
+    assert torch.equal(drawn["locs"], source.generated.batch(torch.arange(12, 16))["locs"])
+
+
+def test_the_probability_of_a_tour_to_imitate_is_that_of_its_steps(folder):
+    torch.manual_seed(0)
+    task = CvrpTask(config(), folder, CPU)
+    batch = task.train.batch(torch.arange(4))
+    problems, tours = Instances(*(batch[name] for name in Instances._fields)), batch["tours"]
+    rollout = task.model(problems, tours=tours)
+    torch.testing.assert_close(rollout.cost, tour_length(problems.locs, tours))
+    cache, state, total = task.model.encode(problems), reset(problems, VARIANTS), torch.zeros(4, VARIANTS)
+    for action in tours.unbind(2):
+        chances = task.model.decoder(cache, problems, state).softmax(1)
+        ends = chances.where(route_ends(tours, 8) & state.waiting, 0.0).sum(1)  # any route may be begun, at any end
+        begins = (state.node == DEPOT) & (action != DEPOT)
+        total += torch.where(begins, ends, chances.gather(1, action[:, None])[:, 0]).log()
+        state = step(problems, state, action)
+    torch.testing.assert_close(rollout.log_prob, total, rtol=1e-4, atol=1e-4)
+    loss = task.loss(task.model, batch)
+    assert loss.value.item() == pytest.approx(-total.mean(1).sum().item() / 7, rel=1e-4)
+
+
+def test_imitation_lowers_the_cost_of_greedy_tours(folder):
+    torch.manual_seed(0)
+    task = CvrpTask(config(imitation_steps=100), folder, CPU)
+    optimizer = torch.optim.Adam(task.model.parameters(), 3e-3)
+
+    def cost():
+        with torch.no_grad():
+            return float(task.score(task.model, task.validation.batch(torch.arange(6)))["cost"].mean())
+
+    before = cost()
+    for k in range(40):
+        optimizer.zero_grad()
+        task.loss(task.model, task.train.batch(torch.arange(8 * k, 8 * k + 8))).value.backward()
+        optimizer.step()
+    assert cost() < before - 0.05
+
+
+def test_imitation_without_labels_is_refused(tmp_path):
+    without = Config.model_validate({**config().model_dump(), "data": {**config().data.model_dump(), "labels": 0}})
+    instances.prepare(without, tmp_path)
+    with pytest.raises(UserError, match=r"give their number, as data.labels=40000, or training.imitation_steps=0"):
+        CvrpTask(without, tmp_path, CPU)
