@@ -64,6 +64,7 @@ def routes(run: Path) -> str:
             axis.axhline(cost, color=f"C{number}", linewidth=1.2, linestyle="--")
         where = {"xytext": (0, above), "textcoords": "offset points", "ha": "right"}
         axis.annotate(f"{name} {cost:.2f}", (STAGES[-1], cost), color=f"C{number}", fontsize=9, **where)
+    axis.set_ylim(min(cost for cost, _ in told.values()) - 0.9)  # room for the lowest line's name
     axis.set_xlabel("updates of the policy", fontsize=9)
     axis.set_ylabel(f"mean tour length,\n{INSTANCES} unseen instances", fontsize=9)
     _plain(axis)
