@@ -52,7 +52,7 @@ def _library() -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
-            command = [compiler, *FLAGS, "-o", made, *(here / name for name in SOURCES)]
+            command = [compiler, *FLAGS, "-o", str(made), *(str(here / name) for name in SOURCES)]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             made.replace(path)  # as a whole: another process may be doing the same
     return ctypes.CDLL(str(path))
