@@ -40,6 +40,7 @@ firmware:
 	$(MAKE) -C exporters/rp2040/firmware
 
 .venv/installed: requirements.txt
+	@echo "installing the packages of requirements.txt into .venv: some minutes, some gigabytes"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@

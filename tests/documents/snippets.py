@@ -17,7 +17,8 @@ FEW = "training.batch_size=8 training.log_steps=1 training.validation_steps=4 tr
 STEPS = f"training.steps=4 training.epochs=null {FEW}"
 # Words by workload: of all that trains or prepares, and of evaluation.
 SHORT = {
-    "cvrp": f"data.validation_instances=16 data.test_instances=4 model.layers=1 model.width=16 model.heads=2 {STEPS}",
+    "cvrp": "data.validation_instances=16 data.test_instances=4 data.labels=16 training.imitation_steps=2 "
+    f"model.layers=1 model.width=16 model.heads=2 {STEPS}",
     "tinystories": "data.generated_characters=60000 model.preset=rp2040-speed model.context=12 model.hidden=16 "
     f"training.sequence=32 {STEPS}",
     "crypto": f"data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
@@ -26,7 +27,7 @@ SHORT = {
     "waves": f"data.examples=200 {STEPS}",
 }
 SHORT_EVALUATION = {
-    "cvrp": "evaluation.reference_seconds=0",
+    "cvrp": "evaluation.reference_seconds=[0.001]",
     "tinystories": "evaluation.samples=2 evaluation.sample_tokens=20",
     "crypto": "evaluation.repetitions=100",
     "bep": "evaluation.characters=40 evaluation.starts=8",

@@ -19,7 +19,7 @@ from common.statistics import Z95
 from models import io as models
 from pipelines.workloads.cvrp.heuristics import savings
 from pipelines.workloads.cvrp.problems import cost_of
-from pipelines.workloads.cvrp.solvers import pyvrp
+from pipelines.workloads.cvrp.solvers import hgs
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 from tests.pictures.page import standing_alone
 
@@ -42,14 +42,14 @@ def routes(run: Path) -> str:
         ]
     rivals = {
         "savings": [savings(each) for each in problems],
-        "PyVRP": [pyvrp(each, 0.2, seed=0) for each in problems],
+        "HGS": [hgs(each) for each in problems],
     }
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     panels = figure.subplot_mosaic([[*map(str, STAGES), "best"], ["curve"] * 4], height_ratios=[2.2, 1.3])
     for step in STAGES:
         _tours(panels[str(step)], problems[SHOWN], found[step][SHOWN], f"after {step} updates")
-    best = rivals["PyVRP"][SHOWN]
-    _tours(panels["best"], problems[SHOWN], best, "PyVRP")
+    best = rivals["HGS"][SHOWN]
+    _tours(panels["best"], problems[SHOWN], best, "HGS")
 
     def mean(solved: Sequence[Any]) -> float:
         return float(np.mean([cost_of(*pair) for pair in zip(problems, solved, strict=True)]))
@@ -64,11 +64,12 @@ def routes(run: Path) -> str:
             axis.axhline(cost, color=f"C{number}", linewidth=1.2, linestyle="--")
         where = {"xytext": (0, above), "textcoords": "offset points", "ha": "right"}
         axis.annotate(f"{name} {cost:.2f}", (STAGES[-1], cost), color=f"C{number}", fontsize=9, **where)
+    axis.set_ylim(min(cost for cost, _ in told.values()) - 0.9)  # room for the lowest line's name
     axis.set_xlabel("updates of the policy", fontsize=9)
     axis.set_ylabel(f"mean tour length,\n{INSTANCES} unseen instances", fontsize=9)
     _plain(axis)
     label = (
-        f"Tours through 20 customers after {', '.join(map(str, STAGES))} updates of the policy and by PyVRP; below, "
+        f"Tours through 20 customers after {', '.join(map(str, STAGES))} updates of the policy and by HGS; below, "
         f"the mean length over {INSTANCES} instances falls from {costs[0]:.2f} to {costs[-1]:.2f}, where savings needs "
         f"{mean(rivals['savings']):.2f}"
     )
