@@ -39,7 +39,7 @@ ELSEWHERE = {
     "make test": ".ci/run",
     "make lint": ".ci/run",
     "make evidence": "tests/test_evidence.py",
-    "make pictures": "tests/documents/test_documents.py",
+    "make pictures": "tests/documents/test_pages.py",
     "make docs": "tests/test_words.py",
     "make firmware": ".ci/run",
     ".ci/run": ".ci/run",

@@ -40,7 +40,7 @@ def test_the_bootstrap_equals_a_plain_loop_over_blocks():
 
 def test_the_bootstrap_is_seeded_and_blocks_are_no_shorter_than_the_horizon():
     probabilities, labels = sample(0, 1000)
-    other = guesses(0, labels)["stratified guess"]
+    other = guesses(0, labels)["guess"]
     found = block_bootstrap(probabilities, other, labels, horizon=3, seed=1)
     assert found == block_bootstrap(probabilities, other, labels, horizon=3, seed=1)
     assert found != block_bootstrap(probabilities, other, labels, horizon=3, seed=2)

@@ -180,5 +180,5 @@ def test_volume_after_a_candle_without_volume_is_no_infinite_change():
 def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
     with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
         compute(COIN, "all")
-    assert [len(names) for names in SETS.values()] == [21, 15]
-    assert [compute(COIN, name)[0].shape[1] for name in SETS] == [21, 15]
+    assert [len(names) for names in SETS.values()] == [22, 15]
+    assert [compute(COIN, name)[0].shape[1] for name in SETS] == [22, 15]

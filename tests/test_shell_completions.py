@@ -10,7 +10,7 @@ import pytest
 from tests.stages import ROOT
 
 ASK = """
-source pipelines/completion.bash
+source "$2"
 COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=()
 _pipelines
 printf '%s\\n' "${COMPREPLY[@]}"
@@ -30,9 +30,9 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("python other.py --workload ", [""]),
     ],
 )
-def test_bash_completes_what_commands_understand(line, words):
-    command = ["bash", "--norc", "-c", ASK, "bash", line]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+def test_bash_completes_what_commands_understand(tmp_path, line, words):
+    command = ["bash", "--norc", "-c", ASK, "bash", line, str(ROOT / "pipelines/completion.bash")]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == words
 
