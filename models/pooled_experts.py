@@ -94,6 +94,17 @@ class PooledExperts(SignalModel):
         for name, value in buffers.items():
             self.register_buffer(name, value)
 
+    def check(self) -> None:
+        """Raise ValueError for trees that lead to nodes or features which there are not."""
+        trees = self.trees
+        for places, count in (
+            (trees.left, self.config.nodes),
+            (trees.right, self.config.nodes),
+            (trees.feature, trees.inputs),
+        ):
+            if not ((places >= 0) & (places < count)).all():
+                raise ValueError("the model's trees are damaged")
+
     def forward(
         self, windows: Tensor, coins: Tensor | None = None, fixed: Tensor | None = None, alone: bool = False
     ) -> Tensor:

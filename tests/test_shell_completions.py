@@ -32,7 +32,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
 )
 def test_bash_completes_what_commands_understand(tmp_path, line, words):
     command = ["bash", "--norc", "-c", ASK, "bash", line, str(ROOT / "pipelines/completion.bash")]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == words
 

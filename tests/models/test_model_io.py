@@ -25,7 +25,7 @@ class TiedConfig:
     scale: float = 1.0
 
 
-class Tied(nn.Module):
+class Tied(io.Model):
     """A language model's habit: one matrix is both embedding and output layer."""
 
     family = "tied"

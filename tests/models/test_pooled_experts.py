@@ -84,3 +84,12 @@ def test_a_leaf_is_final_however_deep_a_tree_may_be():
 def test_features_without_a_return_or_a_volatility_are_refused():
     with pytest.raises(ValueError, match="must hold volatility_50 or volatility"):
         model(features=("log_return_1", "body", "rsi_14"))
+
+
+@pytest.mark.parametrize("name", ["left", "right", "feature"])
+def test_trees_that_lead_nowhere_are_refused(tmp_path, name):
+    made = model()
+    getattr(made.trees, name)[0, 0] = 10_000
+    io.save(made, tmp_path)
+    with pytest.raises(ValueError, match="the model's trees are damaged; copy it again"):
+        io.load(tmp_path)
