@@ -36,7 +36,7 @@ WORKLOADS = {
     "cvrp": ["data.labels=0", "training.imitation_steps=0", "training.batch_size=512"],
     "tinystories": ["training.batch_size=512"],
     "bep": ["training.batch_size=512"],
-    "crypto": ["model.coins=[AAAUSDT]", "training.batch_size=1024"],
+    "crypto": ["model.coins=[AAAUSDT]", "training.batch_size=64"],
     "lmol": ["training.batch_size=512"],
 }
 TINY = {
