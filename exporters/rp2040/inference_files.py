@@ -154,7 +154,7 @@ def check_table(file, rows, width):
         fill(file, record, 4 + width)
         if record[1] or record[3] > 127:
             raise ValueError("the model file's memory has a row with an unused byte or a multiplier above 32767")
-        if 0 in record[4:]:
+        if not all(record[4:]):
             raise ValueError("the model file's memory has a weight of -128; allowed: -127 to 127")
 
 

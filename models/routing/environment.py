@@ -82,8 +82,9 @@ def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
     batch, tours, steps = actions.shape
     num_nodes = instances.demand.shape[1]
     node = torch.cat([torch.zeros_like(actions[..., :1]), actions[..., :-1]], -1)
-    # In float64, where the sum over a whole tour is exact as well.
-    served = instances.demand.double()[:, None].expand(-1, tours, -1).gather(2, node).cumsum(-1)
+    # In float64, where the sum over a whole tour is exact as well; a GPU's cumsum would depend on the order of threads.
+    until = torch.ones(steps, steps, dtype=torch.float64, device=actions.device).triu()
+    served = instances.demand.double()[:, None].expand(-1, tours, -1).gather(2, node) @ until
     unloaded = torch.where(node == DEPOT, served, 0.0).cummax(-1).values
     load = (instances.capacity[:, None, None] - (served - unloaded)).float()
     count = torch.arange(steps, device=actions.device)

@@ -118,16 +118,18 @@ class SignalTask(Task):
         return self._loss(model(batch["windows"], batch["coins"]).float(), batch["labels"])
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Loss:
-        known = labels != IGNORED
-        logits, labels = logits[known], labels[known]
-        nats = F.cross_entropy(logits + self.class_weights.log(), labels, reduction="none")
+        logits, labels = logits.flatten(0, -2), labels.flatten()
+        nats = F.cross_entropy(logits + self.class_weights.log(), labels, ignore_index=IGNORED, reduction="none")
         right = (logits.argmax(-1) == labels).float()
-        return Loss((nats * self.class_weights[labels]).sum(), known.sum(), {"accuracy": right.sum()})
+        weights = self.class_weights[labels.clamp(min=0)]  # of what is ignored, any: it has 0 nats
+        return Loss((nats * weights).sum(), (labels != IGNORED).sum(), {"accuracy": right.sum()})
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Log loss in nats, without weights, and whether the likeliest class was right; sums over `count` windows."""
         logits, labels = self._logits(model, batch).float(), batch["labels"]
-        nats = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
+        nats = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none").view(
+            labels.shape
+        )
         right = (logits.argmax(-1) == labels).float()
         return {"log_loss": nats.sum(1), "accuracy": right.sum(1), "count": (labels != IGNORED).sum(1).float()}
 

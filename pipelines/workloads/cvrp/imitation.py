@@ -59,7 +59,9 @@ class Curriculum:
             )
         self.generated = Generated(config.data, stream_key(config.seed, "train"), device)
         self.imitated = config.training.imitation_steps * config.training.batch_size
-        self.labelled = {name: tensor.to(device) for name, tensor in load(folder, "labels").items()}
+        labelled = load(folder, "labels")
+        self.steps = steps_of(labelled["tour"])  # on the CPU, as the size of a batch must not wait for the device
+        self.labelled = {name: tensor.to(device) for name, tensor in labelled.items()}
         self.order = Order(config.data.labels, 1, config.seed)
         self.key = derive_key(config.seed, "cvrp", "variants")
 
@@ -67,7 +69,9 @@ class Curriculum:
         """Return the fields of Instances, the item numbers as `item`, and of labelled instances `tours` (B, S, T)."""
         if items[0] >= self.imitated:
             return self.generated.batch(items)
-        rows = torch.cat([self.order.items(int(item)) for item in items]).to(self.generated.device)
+        rows = torch.cat([self.order.items(int(item)) for item in items])
+        steps = int(self.steps[rows].max())
+        rows = rows.to(self.generated.device, non_blocking=True)
         fields = {name: tensor.index_select(0, rows) for name, tensor in self.labelled.items()}
         items = items.to(self.generated.device, non_blocking=True)
         tour = fields.pop("tour").long()
@@ -75,13 +79,20 @@ class Curriculum:
         noise = uniform(self.key, items, 1 + 2 * VARIANTS * num_customers)
         fields["locs"] = turn(fields["locs"], (noise[:, 0] * SYMMETRIES).long())
         keys, flips = noise[:, 1:].view(len(items), 2, VARIANTS, num_customers).unbind(1)
-        return {**fields, "item": items, "tours": variants(tour, keys, flips < 0.5)}
+        return {**fields, "item": items, "tours": variants(tour, keys, flips < 0.5, steps)}
 
 
-def variants(tour: Tensor, keys: Tensor, flips: Tensor) -> Tensor:
+def steps_of(tour: Tensor) -> Tensor:
+    """Return the number of steps (B,) of tours (B, T) without padding: all visits, and the depot between routes."""
+    customer = tour != DEPOT
+    return customer.sum(1) + (customer[:, :-1] & ~customer[:, 1:]).sum(1) + customer[:, -1].long() - 1
+
+
+def variants(tour: Tensor, keys: Tensor, flips: Tensor, steps: int) -> Tensor:
     """Return tours (B, S, T) with the routes of `tour` (B, 2 n), in the order of `keys`, reversed where `flips`.
 
-    The first numbers of `keys` and `flips` (B, S, n) are those of the first route, and so on.
+    The first numbers of `keys` and `flips` (B, S, n) are those of the first route, and so on. T is `steps`, the most
+    that any of the tours has.
     """
     batch, num_variants, num_customers = keys.shape
     route = (tour == DEPOT).cumsum(1)  # of the customer at each place
@@ -97,5 +108,5 @@ def variants(tour: Tensor, keys: Tensor, flips: Tensor) -> Tensor:
     begins = torch.zeros_like(route)
     begins[..., 1:] = route[..., 1:] != route[..., :-1]
     when = torch.arange(num_customers, device=tour.device) + begins.cumsum(2)
-    tours = torch.full((batch, num_variants, int(when.max()) + 1), DEPOT, device=tour.device)
+    tours = torch.full((batch, num_variants, steps), DEPOT, device=tour.device)
     return tours.scatter_(2, when, num_customers - order)

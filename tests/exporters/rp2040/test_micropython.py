@@ -56,7 +56,7 @@ def test_micropython_tells_the_stories_of_the_reference(tmp_path, sizes):
         expected = list(integers.decode(vocabulary.encode(prompt.encode()), 64, choose))
         assert json.loads(story) == expected
         assert len(expected) == 64
-    assert int(code) < 20_480  # of the 190 kB or more that a Pico has for code and story together
+    assert int(code) < 22_528  # of the 190 kB or more that a Pico has for code and story together
     # Beyond the files, a story takes keys, values, activations, and little else.
     config = integers.config
     cache = 2 * config.layers * config.context * config.width

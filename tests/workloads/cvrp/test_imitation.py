@@ -7,7 +7,7 @@ from common.errors import UserError
 from common.random import uniform
 from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
 from pipelines.workloads.cvrp import Config, imitation, instances
-from pipelines.workloads.cvrp.imitation import VARIANTS, Curriculum, variants
+from pipelines.workloads.cvrp.imitation import VARIANTS, Curriculum, steps_of, variants
 from pipelines.workloads.cvrp.task import CvrpTask
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ def folder(tmp_path):
 def test_variants_are_all_orders_and_directions_of_the_same_routes():
     tour = torch.tensor([[3, 1, 0, 2, 5, 4, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0, 0, 0, 0, 0]])
     noise = uniform(1, torch.arange(2), 2 * 40 * 5).view(2, 2, 40, 5)
-    made = variants(tour, noise[:, 0], noise[:, 1] < 0.5)
+    made = variants(tour, noise[:, 0], noise[:, 1] < 0.5, int(steps_of(tour).max()))
     for given, rows, count in zip(tour, made, (8, 2), strict=True):
         routes = {frozenset((tuple(route), tuple(route[::-1]))) for route in routes_of(given)}
         found = [routes_of(row) for row in rows]
