@@ -105,7 +105,7 @@ def cycles_per_token(config: TinyTransformerConfig) -> float:
     products = layers * (4 * width * width + 2 * width * hidden) + config.vocabulary * width
     head = width // heads
     key = 12 + (14 if head <= 2 else 16 * head)  # heads of 1 and 2 channels have kernels of their own
-    one_core = 5.5 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
+    one_core = 5.4 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
     return one_core / TWO_CORES + memory_cycles(config)
 
 
