@@ -1,0 +1,38 @@
+// Opens the model that the page carries, shows its panel, and proves that it computes here what PyTorch computed.
+
+const TOLERANCE_OF_NUMBERS = 1e-4;
+
+function fromBase64(text) {
+  const binary = atob(text);
+  return Uint8Array.from({ length: binary.length }, (_, i) => binary.charCodeAt(i));
+}
+
+// The largest difference between numbers of two answers, Infinity where anything else of the expected one is not there.
+function difference(expected, found) {
+  if (typeof expected == "number" && typeof found == "number")
+    return Number.isInteger(expected) && Number.isInteger(found) ? (expected == found ? 0 : Infinity) : Math.abs(expected - found) / Math.max(1, Math.abs(expected));
+  if (expected === null || typeof expected != "object") return expected === found ? 0 : Infinity;
+  if (Array.isArray(expected) && expected.length != found?.length) return Infinity;
+  return Math.max(0, ...Object.entries(expected).map(([key, value]) => found !== null && typeof found == "object" && key in found ? difference(value, found[key]) : Infinity));
+}
+
+async function proof(backend, expected) {
+  let largest = 0;
+  for (const { method, arguments: given, output } of expected) largest = Math.max(largest, difference(output, await backend[method](...given)));
+  return largest;
+}
+
+async function main() {
+  const began = performance.now(), said = document.getElementById("proof");
+  const { config, about, expected, files } = JSON.parse(document.getElementById("model").textContent);
+  const backend = await openModel(config, Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)])));
+  window[about.panel](document.getElementById("panel"), backend, about);
+  const opened = performance.now(), largest = await proof(backend, expected), done = performance.now();
+  Object.assign(said.dataset, { difference: largest, seconds: (performance.timeOrigin ? done : done - began) / 1000 });
+  said.textContent = largest <= TOLERANCE_OF_NUMBERS
+    ? `Opened in ${Math.round(opened - began)} ms. Its answers to ${expected.length} questions are PyTorch's` + (largest ? `, up to ${largest.toExponential(1)}.` : ", exactly.")
+    : "This browser computes something else than PyTorch did: do not rely on what you see, and try another browser.";
+}
+
+// After the page has been drawn.
+setTimeout(() => main().catch(error => { document.getElementById("proof").textContent = `The model cannot be opened here: ${error.message}`; throw error; }));
