@@ -79,7 +79,7 @@ function routesPanel(place, backend, about) {
       button("Place at random", () => { customers = Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random); changed(`${customers.length} customers`); }, { class: "main" }),
       button("Clear", () => { customers = []; changed("no customers"); })),
     element("p", { class: "note" }, "Click on the map to add a customer, who has a demand of 1 to 9; tours start at the square."),
-    ...report.parts, element("div", { class: "panels" }, map, drawn));
+    ...report.parts, element("div", { class: "board" }, map, drawn));
   draw();
 }
 
