@@ -8,7 +8,9 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
@@ -37,13 +39,12 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     scripts = [browser.FOLDER / "elements.js", browser.FOLDER / f"{packed.panel}.js"]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
     script = "\n".join(path.read_text() for path in scripts)
-    style = "".join((browser.FOLDER / name).read_text() for name in ("base.css", "panels.css"))
     page = _filled(
         (FOLDER / "page.html").read_text(),
         title=escape(title(run)),
         heading=escape(packed.heading),
         said=escape(packed.said),
-        style=Markup(style),
+        style=_style(),
         script=Markup(script),
         script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         # No text in it can end the element that holds it.
@@ -61,10 +62,34 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         "expected": packed.expected,
     }
     size = manifest.finish(out, [PAGE], facts)
+    _link(run, out)
+    return f"{out / PAGE}: {num_parameters:,} parameters, {size:,} bytes; open it in a browser"
+
+
+def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
+    """Write a page for each member of a run, {member: model folder}, and one of links to them."""
+    lines = [export(member, model_folder, out / member.name) for member, model_folder in folders.items()]
+    link = Markup('<li><a href="{}/index.html">{}</a></li>')
+    page = _filled(
+        (FOLDER / "links.html").read_text(),
+        title=escape(title(run)),
+        style=_style(),
+        links=Markup("\n").join(link.format(quote(member.name), member.name) for member in folders),
+    )
+    write_whole(out / PAGE, page.encode())
+    _link(run, out)
+    return "\n".join([*lines, f"{out / PAGE}: links to {len(folders)} pages"])
+
+
+def _style() -> Markup:
+    return Markup("".join((browser.FOLDER / name).read_text() for name in ("base.css", "panels.css")))
+
+
+def _link(run: Path, out: Path) -> None:
+    """Show the link in the run's report, if there is one."""
     report = run / "report.html"
     if out.resolve() == (run / "exports/web").resolve() and report.is_file():
         write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))
-    return f"{out / PAGE}: {num_parameters:,} parameters, {size:,} bytes; open it in a browser"
 
 
 def _filled(template: str, **values: str) -> str:

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from urllib.parse import unquote
 
 import pytest
 
@@ -75,3 +76,18 @@ def test_a_missing_runtime_is_named_with_the_command_that_makes_it(tmp_path, cap
     said = refusal(capsys, monkeypatch, "web", tmp_path / "run")
     assert "runtime.wasm; build it: make -C " in said
     assert said.endswith("firmware web\n")
+
+
+def test_a_run_of_many_models_has_a_page_of_links(tmp_path):
+    run = tmp_path / "crypto/coins"
+    for name in ("AAAUSDT", "odd <name>"):
+        io.save(MODELS["crypto"](), run / "members" / name / "model/best")
+    (run / "report.html").write_text('<p class="web" hidden></p>')
+    said = exporters.export("web", run, "best", None).splitlines()
+    assert said[-1] == f"{run / 'exports/web/index.html'}: links to 2 pages"
+    page = Page((run / "exports/web/index.html").read_text())
+    links = [attributes["href"] for attributes in page.all("a")]
+    assert links == ["AAAUSDT/index.html", "odd%20%3Cname%3E/index.html"]
+    assert ("a", "odd <name>") in page.texts
+    assert all((run / "exports/web" / unquote(link)).is_file() for link in links)
+    assert (run / "report.html").read_text() == '<p class="web"></p>'
