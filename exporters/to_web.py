@@ -34,7 +34,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     if out.resolve() == model_folder.resolve():
         raise ValueError(f"--out {out} is the model's own folder; give another")
     files = {name: base64.b64encode(content).decode() for name, content in packed.files.items()}
-    about = {**packed.about, "panel": f"{packed.panel}Panel"}
+    about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels)]}
     carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
     scripts = [browser.FOLDER / "elements.js", browser.FOLDER / f"{packed.panel}.js"]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]

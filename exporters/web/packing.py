@@ -1,7 +1,7 @@
 """What the page of each family of models carries: kernels, numbers, and PyTorch's answers to a few questions."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +40,8 @@ class Packed:
     about: Mapping[str, Any]  # for the panel
     files: Mapping[str, bytes]
     # {"method", "arguments", "output"}: what the kernel is asked when the page opens, and what it has to answer
-    expected: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    expected: Sequence[Mapping[str, Any]]
+    further_panels: Sequence[str] = ()  # of the kernels
 
 
 def pack(model: Model, run: Path) -> Packed:
@@ -88,15 +89,18 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         heading="Tell a story",
         said="By the integer code of the RP2040's firmware, compiled to WebAssembly: the tokens are those of the chip.",
         panel="text",
-        kernels=["tensors.js", "tiny_transformer.js"],
+        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
         config={"settings": given, "longest_prompt": 4000},
         about={"settings": given, "unit": "tokens", "prompt": chosen.prompt or prompt.decode(), "longest_prompt": 1000},
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),
             "vocabulary.bin": vocabulary,
+            "runtime.bin": to_rp2040.RUNTIME.read_bytes(),
+            "settings.bin": chosen.pack(),
         },
         expected=expected,
+        further_panels=["chip"],
     )
 
 

@@ -25,8 +25,9 @@ async function proof(backend, expected) {
 async function main() {
   const began = performance.now(), said = document.getElementById("proof");
   const { config, about, expected, files } = JSON.parse(document.getElementById("model").textContent);
-  const backend = await openModel(config, Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)])));
-  window[about.panel](document.getElementById("panel"), backend, about);
+  const bytes = Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)]));
+  const place = document.getElementById("panel"), backend = await openModel(config, bytes);
+  for (const panel of about.panels) window[panel](place, backend, about, bytes);
   const opened = performance.now(), largest = await proof(backend, expected), done = performance.now();
   Object.assign(said.dataset, { difference: largest, seconds: (performance.timeOrigin ? done : done - began) / 1000 });
   said.textContent = largest <= TOLERANCE_OF_NUMBERS

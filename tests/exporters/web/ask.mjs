@@ -8,8 +8,20 @@ const [, model] = html.match(/<script type="application\/json" id="model">(.*?)<
 const [, script] = html.match(/<\/script>\s*<script>(.*?)<\/script>/s);
 const { config, expected, files } = JSON.parse(model);
 const context = vm.createContext({ atob, WebAssembly, TextDecoder, TextEncoder, performance, setTimeout() {} });
-const { openModel, fromBase64, proof } = vm.runInContext(`${script}\n({ openModel, fromBase64, proof })`, context);
-const backend = await openModel(config, Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)])));
+const taken = "openModel, fromBase64, proof, chipTalk: typeof Chip == 'function' && { Chip, flashed }";
+const { openModel, fromBase64, proof, chipTalk } = vm.runInContext(`${script}\n({ ${taken} })`, context);
+const bytes = Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)]));
+const backend = await openModel(config, bytes);
+
+// What the emulated chip prints when it is booted, and answers to lines.
+backend.talk = (lines) => {
+  const said = [""], chip = new chipTalk.Chip(chipTalk.flashed(bytes), (byte) => said.push(said.pop() + String.fromCharCode(byte)));
+  while (said.length <= lines.length || !said.at(-1).endsWith("\n> ")) {
+    chip.run(20000);
+    if (said.length <= lines.length && said.at(-1).endsWith("\n> ")) chip.type(lines[said.push("") - 2]);
+  }
+  return said;
+};
 const answers = [];
 for (const [method, ...given] of JSON.parse(process.argv[3] ? readFileSync(process.argv[3], "utf8") : "[]")) {
   const found = await backend[method](...given);

@@ -55,6 +55,15 @@ def test_stories_have_the_tokens_of_the_integer_reference(answers):
     assert "".join(found[-1]) == model.tokenizer.decode(told)
 
 
+def test_the_emulated_chip_tells_the_story_of_the_kernel(answers):
+    prompt, settings = "The cat", {"temperature": 0.8, "top_k": 7, "seed": 5, "length": 60}
+    lines = ["/temperature 0.8", "/top_k 7", "/seed 5", "/tokens 60", prompt]
+    _, (talk, answer) = answers("tinystories", ["talk", lines], ["predict", {"prompt": prompt}, settings])
+    assert "Tiny transformer: vocabulary 32" in talk[0]
+    story = talk[-1].replace("\r", "").partition(f"{prompt}\n")[2]
+    assert story.partition("\n[")[0].removeprefix(prompt) == answer["text"]
+
+
 def test_a_prompt_that_is_too_long_is_an_error_in_its_answer(answers):
     _, (answer,) = answers("tinystories", ["predict", {"prompt": "x" * 5000}, {}])
     assert answer == {"error": "the prompt has 5000 bytes; give at most 4000"}

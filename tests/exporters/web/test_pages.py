@@ -39,3 +39,7 @@ def test_a_page_is_played_by_the_keyboard_and_asks_nobody(found, workload):
 def test_a_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
     assert found[workload]["widths"] == {"light": 1280, "dark": 1280, "telephone": 390}
     assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
+
+
+def test_the_firmware_itself_boots_in_the_page_of_stories(found):
+    assert "Tiny transformer: vocabulary 32" in found["tinystories"]["played"]["chip"]

@@ -56,7 +56,14 @@ async function continued(page) {
   await tabTo(page, "button", "Continue");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
-  return { told: await within(page, "output").textContent() };
+  const told = await within(page, "output").textContent();
+  if (!await within(page, "details").count()) return { told };
+  await tabTo(page, "summary");
+  await page.keyboard.press("Enter");
+  await tabTo(page, "button", "Boot");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector("#panel pre").textContent.endsWith("\n> "));
+  return { told, chip: await within(page, "pre").textContent() };
 }
 
 async function chosen(page, run) {
@@ -76,7 +83,7 @@ for (const word of wanted) {
     await page.locator("#panel > *").first().waitFor();
     await chosen(page, run);
     result.played = await PLAYED[name](page);
-    result.alert = await within(page, "[role=alert]").textContent();
+    result.alert = (await within(page, "[role=alert]").allTextContents()).join("");
     if (await page.locator("#proof").count()) {
       await page.locator("#proof[data-difference]").waitFor();
       result.proof = { ...await page.locator("#proof").evaluate(proof => ({ ...proof.dataset })), said: await page.locator("#proof").textContent() };
