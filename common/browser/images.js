@@ -31,8 +31,8 @@ function imagesPanel(place, backend, about) {
       report.say("comparing");
       return backend.predict({ images: given.map(each => each.url) });
     });
-    if (!found) return images = given.slice(0, -1);
-    const rows = found.ranking, low = Math.min(...rows.map(each => each.low)), high = Math.max(...rows.map(each => each.high));
+    if (!found) return;
+    const rows = found.ranking, wrong = found.errors ?? [], low = Math.min(...rows.map(each => each.low)), high = Math.max(...rows.map(each => each.high));
     shown.replaceChildren(...rows.map((row, i) => {
       const { name, url } = given[row.image], told = `${shortNumber(row.score)} (95 %: ${shortNumber(row.low)} to ${shortNumber(row.high)})`;
       return element("li", {}, element("img", { src: url, alt: `rank ${i + 1}: ${name}` }),
@@ -40,7 +40,9 @@ function imagesPanel(place, backend, about) {
           element("meter", { min: low, max: high, value: row.score, "aria-label": `score of ${name}` })));
     }));
     report.say(`${rows.length} images, by ${about.attribute}, highest first`);
-    if (given.length == 2) await compare(given);
+    if (wrong.length) report.fail(wrong.map(each => `${given[each.image].name} is left out: ${each.error}`).join("; "));
+    images = given.filter((_, number) => !wrong.some(each => each.image == number));
+    if (images.length == 2) await compare(images);
   }
 
   async function compare([first, second]) {

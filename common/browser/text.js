@@ -4,7 +4,7 @@ const FIELD_NAMES = { length: "length", temperature: "temperature", top_k: "top 
 
 // `about`: settings with their defaults, `unit` of lengths, `prompt` to begin with, `fields` of a form with beginnings.
 function textPanel(place, backend, about) {
-  const report = reporting(), told = element("output", { class: "told", "aria-label": "continued text" });
+  const report = reporting(), told = element("output", { class: "told", "aria-label": "continued text", "aria-live": "off" });
   const prompt = Object.assign(element("textarea", { rows: 3, maxlength: about.longest_prompt }), { value: about.prompt });
   const inputs = Object.fromEntries(Object.entries(about.settings).map(([name, value]) =>
     [name, numberField(value, { min: 0, step: name == "temperature" ? 0.05 : 1 })]));
@@ -33,7 +33,7 @@ function textPanel(place, backend, about) {
         if (++pieces % 8 == 1) await new Promise(resolve => setTimeout(resolve));
       }
       const seconds = (performance.now() - began) / 1000;
-      report.say(`${pieces} pieces in ${shortNumber(seconds)} s`);
+      report.say(`complete: ${pieces} pieces in ${shortNumber(seconds)} s`);
     });
     if (running == mine) running = null;
     stop.disabled = running === null;

@@ -3,8 +3,9 @@
 const TOLERANCE_OF_NUMBERS = 1e-4;
 
 function fromBase64(text) {
-  const binary = atob(text);
-  return Uint8Array.from({ length: binary.length }, (_, i) => binary.charCodeAt(i));
+  const binary = atob(text), bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
 }
 
 // The largest difference between numbers of two answers, Infinity where anything else of the expected one is not there.

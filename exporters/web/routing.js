@@ -1,14 +1,16 @@
 // The routing policy: graph transformer, pointer decoder, and the search over starts and symmetries (models/routing).
 
 const SYMMETRIES = 8, MOST_STARTS = 200, MOST_CUSTOMERS = 200;
+const QUICK_STARTS = 20, MOST_TURNED = 40;  // with which a page answers at once
 
 async function openModel(config, files) {
   const tensors = readTensors(files["model.safetensors"]);
   return {
     predict: (input, settings) => answered(() => solve(tensors, config, checkedInstance(input), settings)),
     rivals: input => answered(() => {
-      const instance = checkedInstance(input);
-      return { savings: timed(() => finished(instance, savings(instance))), model: timed(() => solve(tensors, config, instance, {})) };
+      const instance = checkedInstance(input), nodes = instance.locs.length - 1;
+      const quick = { starts: Math.min(nodes, QUICK_STARTS), augment: nodes <= MOST_TURNED };
+      return { savings: timed(() => finished(instance, savings(instance))), model: timed(() => solve(tensors, config, instance, quick)) };
     }),
   };
 }

@@ -13,12 +13,17 @@ async function openModel(config, files) {
   async function ranking(images) {
     if (!count) throw new Unusable("this model has no references of known score; compare two images instead");
     references ??= config.references.map((_, i) => encode(tensors, config, pixels.subarray(i * each, (i + 1) * each)));
-    const known = config.references.map(units => units * config.unit), rows = [];
+    const known = config.references.map(units => units * config.unit), rows = [], errors = [];
     for (const [number, image] of images.entries()) {
-      const encoded = await encodedOf(image), { score, error } = placed(config, known, i => answers(tensors, encoded, references[i]));
-      rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error });
+      const encoded = await encodedOf(image).catch(error => ({ error }));
+      if (encoded.error && !(encoded.error instanceof Unusable)) throw encoded.error;
+      if (encoded.error) errors.push({ image: number, error: encoded.error.message });
+      else {
+        const { score, error } = placed(config, known, i => answers(tensors, encoded, references[i]));
+        rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error });
+      }
     }
-    return rows.sort((a, b) => b.score - a.score);
+    return { ranking: rows.sort((a, b) => b.score - a.score), ...(errors.length ? { errors } : {}) };
   }
 
   async function comparison({ first, second }) {
@@ -30,7 +35,7 @@ async function openModel(config, files) {
     square: middleSquare,
     predict: async input => {
       try {
-        return input.images ? { ranking: await ranking(input.images) } : await comparison(input);
+        return input.images ? await ranking(input.images) : await comparison(input);
       } catch (error) {
         return answered(() => { throw error; });
       }
