@@ -39,6 +39,11 @@ function routesPanel(place, backend, about) {
     solve();
   }
 
+  function scatter() {
+    customers = Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random);
+    changed(`${customers.length} customers`);
+  }
+
   function clicked(event) {
     if (!event.detail) return;
     const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
@@ -76,14 +81,18 @@ function routesPanel(place, backend, about) {
       labelled("vehicle's capacity", capacity),
       ...(about.milliseconds ? [labelled("milliseconds each", milliseconds)] : []),
       labelled("customers", count),
-      button("Place at random", () => { customers = Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random); changed(`${customers.length} customers`); }, { class: "main" }),
+      button("Place at random", scatter, { class: "main" }),
       button("Clear", () => { customers = []; changed("no customers"); })),
     element("p", { class: "note" }, "Click on the map to add a customer, who has a demand of 1 to 9; tours start at the square."),
     ...report.parts, element("div", { class: "board" }, map, drawn));
   draw();
 }
 
-const told = way => way.error ?? `${shortNumber(way.cost)}, ${way.routes.length} ${way.routes.length == 1 ? "route" : "routes"}${way.milliseconds === undefined ? "" : `, ${shortNumber(way.milliseconds)} ms`}`;
+function told({ error, cost, routes, milliseconds }) {
+  if (error) return error;
+  const time = milliseconds === undefined ? "" : `, ${shortNumber(milliseconds)} ms`;
+  return `${shortNumber(cost)}, ${routes.length} ${routes.length == 1 ? "route" : "routes"}${time}`;
+}
 
 function places(depot, customers) {
   return [

@@ -25,10 +25,11 @@ function signalsPanel(place, backend, about) {
     });
     if (!found) return;
     const last = found.signals.at(-1), names = Object.keys(last.probabilities);
+    const rows = found.signals.toReversed().map(each => [new Date(each.time).toISOString().slice(0, 16).replace("T", " "),
+      ...names.map(name => each.probabilities[name].toFixed(3)), each.signal]);
     drawn.append(candlePlot(found.candles, found.signals),
-      element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" }, table("Probabilities after each candle, the newest first", ["closed candle of", ...names, "signal"],
-        found.signals.toReversed().map(each => [new Date(each.time).toISOString().slice(0, 16).replace("T", " "),
-          ...names.map(name => each.probabilities[name].toFixed(3)), each.signal]))));
+      element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" },
+        table("Probabilities after each candle (UTC), the newest first", ["closed candle of", ...names, "signal"], rows)));
     report.say(`after the newest candle: ${last.signal}`);
   }
 
@@ -78,9 +79,10 @@ function candlePlot({ open, high, low, close, time }, signals) {
   for (let i = from; i < time.length; i++) {
     const x = (i - from + 0.5) * step, colour = close[i] >= open[i] ? "var(--good)" : "var(--bad)", signal = bySignal.get(time[i]);
     parts.push(element("line", { x1: x, x2: x, y1: y(high[i]), y2: y(low[i]), stroke: colour }),
-      element("rect", { x: x - step / 3, width: 2 * step / 3, y: Math.min(y(open[i]), y(close[i])), height: Math.max(Math.abs(y(open[i]) - y(close[i])), 1), fill: colour }));
-    if (signal) parts.push(element("path", { d: { LONG: `M${x - 4} ${height - 6}h8l-4 -9z`, SHORT: `M${x - 4} ${height - 15}h8l-4 9z`, NO_TRADE: `M${x - 3} ${height - 10}h6` }[signal],
-      fill: SIGNAL_COLOURS[signal], stroke: SIGNAL_COLOURS[signal] }));
+      element("rect", { x: x - step / 3, width: 2 * step / 3, fill: colour,
+        y: Math.min(y(open[i]), y(close[i])), height: Math.max(Math.abs(y(open[i]) - y(close[i])), 1) }));
+    const marks = { LONG: `M${x - 4} ${height - 6}h8l-4 -9z`, SHORT: `M${x - 4} ${height - 15}h8l-4 9z`, NO_TRADE: `M${x - 3} ${height - 10}h6` };
+    if (signal) parts.push(element("path", { d: marks[signal], fill: SIGNAL_COLOURS[signal], stroke: SIGNAL_COLOURS[signal] }));
   }
   const counts = Object.keys(SIGNAL_COLOURS).map(name => `${signals.filter(each => each.signal == name).length} ${name}`).join(", ");
   return element("figure", {}, element("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", width,

@@ -78,7 +78,10 @@ function chipPanel(place, backend, about, files) {
   }
 
   place.append(element("details", {}, element("summary", {}, "The firmware itself, on an emulated chip, slowly"),
-    element("p", { class: "note" }, "The emulator's flash holds what story.uf2 writes into that of a Raspberry Pi Pico. A line is a prompt; /temperature 0 makes it greedy, as /help tells."),
+    element("p", { class: "note" }, "The emulator's flash holds what story.uf2 writes into that of a Raspberry Pi Pico. " +
+      "A line is a prompt; /temperature 0 makes it greedy, as /help tells."),
     boot, screen,
-    element("form", { submit: event => { event.preventDefault(); chip.type(line.value); } }, labelled("a line for the chip", line), send), passed, ...report.parts));
+    element("form", { submit: event => { event.preventDefault(); chip.type(line.value); } },
+      labelled("a line for the chip", line), send),
+    passed, ...report.parts));
 }

@@ -119,8 +119,8 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
         expected.append(_asked("predict", asked, search, output=answer))
     return Packed(
         heading="Plan routes",
-        said="The policy builds tours that begin with up to 20 customers, of up to 40 customers under the 8 symmetries of "
-        "the square, and the shortest counts; beside it is the savings heuristic, which needs no training.",
+        said="The policy builds tours that begin with up to 20 customers, of up to 40 customers under the 8 symmetries "
+        "of the square, and the shortest counts; beside it is the savings heuristic, which needs no training.",
         panel="routes",
         kernels=["tensors.js", "routing.js"],
         config={"width": config.width, "heads": config.heads, "layers": config.layers},

@@ -34,7 +34,10 @@ function checkedCandles(config, { coin = config.coins.length == 1 ? config.coins
   if (COLUMNS.some(name => candles[name].length != count)) throw new Unusable("the columns must be of one length");
   if (count < config.candles_needed) throw new Unusable(`there are only ${count} candles; give ${config.candles_needed} or more`);
   const gap = candles.time.findIndex((time, i) => i && time - candles.time[i - 1] != step);
-  if (gap > 0) throw new Unusable(`there is a gap: the candle after ${candles.time[gap - 1]} ms is ${candles.time[gap]} ms, not ${candles.time[gap - 1] + step}; give candles without gaps`);
+  if (gap > 0) {
+    const [before, after] = candles.time.slice(gap - 1, gap + 1);
+    throw new Unusable(`there is a gap: the candle after ${before} ms is ${after} ms, not ${before + step}; give candles without gaps`);
+  }
   candles.time.forEach((time, i) => {
     const [open, high, low, close] = ["open", "high", "low", "close"].map(name => candles[name][i]), volume = candles.volume[i];
     const good = [open, high, low, close, volume].every(Number.isFinite) && low > 0 && volume >= 0;
