@@ -55,14 +55,17 @@ def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
     return {"method": method, "arguments": arguments, "output": output}
 
 
-def _weights(model: Model, leave_out: Sequence[str] = ()) -> bytes:
-    """Return the model's tensors as safetensors, those with fractions in 32 bits."""
-    tensors = {
-        name: (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
-        for name, tensor in model.state_dict().items()
-        if name not in leave_out
-    }
-    return safetensors.torch.save(tensors)
+def _weights(model: Model) -> bytes:
+    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need."""
+    return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in model.state_dict().items()})
+
+
+def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_floating_point():
+        return tensor.float()
+    least, most = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, 0)
+    types = (torch.uint8, torch.int16, torch.int32, torch.int64)
+    return tensor.to(next(each for each in types if torch.iinfo(each).min <= least and most <= torch.iinfo(each).max))
 
 
 def _refused(what: str, instead: str) -> UserError:
