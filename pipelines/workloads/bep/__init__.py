@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import TextInput, TextSettings
 from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
@@ -139,4 +141,11 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
+    inputs=Inputs(
+        input=TextInput,
+        settings=TextSettings,
+        read=lazily(f"{_package}.inputs:read"),
+        line=lazily(f"{_package}.inputs:line"),
+        completed=lazily(f"{_package}.inputs:completed"),
+    ),
 )
