@@ -136,25 +136,40 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
     assert pool.given == list(configs)  # without --resume, all
 
 
-def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool):
-    class OfParts(members.Config):
-        def content(self, manifest):
-            return manifest[self.model.toy]
+class OfParts(members.Config):
+    """The config of a member that learns from the part of the data which has its name."""
 
+    def content(self, manifest):
+        return manifest[self.model.toy]
+
+
+@pytest.fixture
+def of_parts():
+    """Configs of members whose training is done; of c it was not yet written down what it learnt from."""
     configs = {name: fanout._of_one_thread(OfParts(training=TRAINING, model={"toy": name})) for name in "abc"}
-    for name, facts in {
-        "a": {"content": 1},
-        "b": {"content": 2},
-        "c": {},
-    }.items():  # c: from before it was written down
+    for name, facts in {"a": {"content": 1}, "b": {"content": 2}, "c": {}}.items():
         run = Run("toy", "many").member(name)
         run.begin(configs[name], 1, facts)
         run.last.mkdir(parents=True)
         write_outcome(run, {"state": "done", "models": {}})
+    return configs
+
+
+def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool, of_parts):
     pool.outcomes = {"b": {"state": "done"}}
-    job = replace(job_of(configs, tmp_path, resume=True), manifest={"a": 1, "b": 3, "c": 4})
-    fanout.train_all(job, list(configs), FakeAccelerator())
+    job = replace(job_of(of_parts, tmp_path, resume=True), manifest={"a": 1, "b": 3, "c": 4})
+    fanout.train_all(job, list(of_parts), FakeAccelerator())
     assert pool.given == ["b"]
+
+
+def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_path, monkeypatch, of_parts):
+    monkeypatch.setattr(cli, "members", lambda *_: of_parts)
+    monkeypatch.setattr(cli, "_load_model", lambda folder, *_: folder)
+    run, accelerator = Run("toy", "many"), FakeAccelerator()
+    found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
+    assert found == {name: run.member(name).best for name in "ac"}
+    reason = "its data have changed since; go on with pipelines/train.py --resume"
+    assert accelerator.said[-1] == f"b is left out: stale {reason}"
 
 
 def test_only_chooses_members_in_their_own_order_and_names_an_unknown_one():
