@@ -201,5 +201,6 @@ WORKLOAD = Workload(
         input=ImagesInput,
         settings=ComparisonSettings,
         read=lazily(f"{_package}.inputs:read"),
+        served={"images": 64, "comparisons": 256},
     ),
 )
