@@ -128,7 +128,8 @@ class Workload:
     """
 
     config: type[BaseConfig]
-    prepare: Callable[..., Mapping[str, Any]]  # (config, folder) -> facts for the manifest
+    # (config, folder) -> facts for the manifest; (config, folder, earlier) if the data section `renews`
+    prepare: Callable[..., Mapping[str, Any]]
     task: Callable[..., Task]  # (config, folder, device)
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, models, folder, device, map_items)
     # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.

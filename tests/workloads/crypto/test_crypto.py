@@ -125,6 +125,49 @@ def test_resume_brings_back_the_damaged_model_of_a_member_that_is_done(trained, 
 
 
 @pytest.mark.slow
+def test_of_eight_coins_a_repaired_and_a_longer_one_are_trained_anew(tmp_path):
+    names = [f"{letter}USDT" for letter in "ABCDEFGH"]
+    for name in names:
+        write(tmp_path / "market", name, 1200)
+    words = [*(word for word in WORDS if "symbols" not in word and "epochs" not in word), "training.epochs=1"]
+    assert train(tmp_path, *words).returncode == 0
+    models = tmp_path / "runs/crypto/default/members"
+    before = {name: (models / name / "model/last/model.safetensors").stat().st_mtime_ns for name in names}
+    write(tmp_path / "market", "HUSDT", 1400)
+    file = tmp_path / "market/CUSDT-15m.csv"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:400] + lines[401:]))
+    refused(stage(tmp_path, "evaluate.py", "--workload", "crypto"), "train.py --resume takes in what has changed")
+    done = train(tmp_path, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "6 of 8 members are done" in done.stdout
+    after = {name: (models / name / "model/last/model.safetensors").stat().st_mtime_ns for name in names}
+    assert [name for name in names if after[name] != before[name]] == ["CUSDT", "HUSDT"]
+    assert "its data have changed: training begins anew" in (models / "HUSDT/train.log").read_text()
+    write(tmp_path / "market", "IUSDT", 1200)
+    done = train(tmp_path, "--resume")
+    assert "8 of 9 members are done" in done.stdout
+    assert stage(tmp_path, "evaluate.py", "--workload", "crypto").returncode == 0
+    assert train(tmp_path, "--name", "fresh", *words).returncode == 0
+    assert weights(tmp_path, "fresh") == weights(tmp_path)
+
+
+@pytest.mark.slow
+def test_two_cores_evaluate_as_one_does(trained):
+    folder, _ = trained
+    found = []
+    for name in ("one", "two"):
+        shutil.copytree(folder / "runs/crypto/default", folder / "runs/crypto" / name)
+        words = command("evaluate.py", "--workload", "crypto", "--name", name)
+        words = ["taskset", "-c", "0", *words] if name == "one" else words
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
+        summary = json.loads((folder / "runs/crypto" / name / "evaluations/test.json").read_text())
+        pages = [(folder / "runs/crypto" / name / "evaluations" / file).read_text() for file in summary["files"]]
+        found.append([{**summary, "seconds": 0}, pages])
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
 def test_resume_after_kill_9_gives_the_same_weights_and_leaves_no_process_behind(trained):
     folder, _ = trained
     words = ["--name", "killed", *WORDS]
