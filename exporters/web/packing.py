@@ -200,7 +200,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
     candles = _invented(model.candles_needed + 5, config.timeframe_ms)
     coin, newest = config.coins[0], candles["time"][-1]
-    found = model.predict(candles, coin, now=newest + config.timeframe_ms)[-1]
+    found = model.probabilities(candles, coin, now=newest + config.timeframe_ms)[-1]
     answer = dict(zip(pooled_experts.CLASSES, found.tolist(), strict=True))
     about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
     return Packed(

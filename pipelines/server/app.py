@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from common import browser
 from pipelines.server import bodies, completions, description
 from pipelines.server.answering import Answering
 from pipelines.server.guard import Guard
@@ -42,8 +43,10 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] = ("*",
         Route("/openapi.json", lambda request: Answer(description.openapi(runs))),
         Route("/docs", lambda request: HTMLResponse(description.page(runs))),
     ]
-    if PAGE.is_dir():
-        routes.append(Mount("/", StaticFiles(directory=PAGE, html=True)))
+    # Files of the page, and after them those that all pages share.
+    shared = StaticFiles(directory=browser.FOLDER)
+    routes += [Route(f"/{path.name}", shared) for path in sorted(browser.FOLDER.glob("*.[cj]s*"))]
+    routes.append(Mount("/", StaticFiles(directory=PAGE, html=True)))
     middleware = [
         Middleware(Guard, limits=limits, metrics=server.metrics),
         Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
@@ -123,13 +126,13 @@ class Server:
 
 def described(run: Answering) -> dict[str, Any]:
     """Return what is known of a run."""
-    first = next(iter(run.trained.models.values()))
-    config = {key: value for key, value in vars(first.config).items() if isinstance(value, bool | int | float | str)}
+    models = list(run.trained.models.values())
+    facts = run.trained.inputs.about(models) if run.trained.inputs.about else {}
     about = {
-        "family": first.family,
-        "config": {key: value for key, value in config.items() if not isinstance(value, str) or len(value) <= 200},
-        "parameters": sum(p.numel() for p in first.parameters()),
+        "family": models[0].family,
+        "parameters": sum(p.numel() for p in models[0].parameters()),
         "models": list(run.trained.models),
         "streams": run.streams,
+        **facts,
     }
     return {"name": run.name, "workload": run.trained.workload, "model": about, "verdict": run.verdict}

@@ -16,8 +16,8 @@ from pipelines.server.sent import Answer
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
-    b"content-security-policy": b"default-src 'self'; img-src 'self' data: blob:; "
-    b"script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    b"content-security-policy": b"default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    b"frame-ancestors 'none'",
 }
 OPEN = ("/health", "/docs", "/openapi.json")  # without a token, as are the files of the page
 

@@ -169,10 +169,10 @@ def _candles(number: int, model: Mapping[str, Any]) -> dict[str, Any]:
     close = 100 * np.exp(np.cumsum(generator.normal(0, 0.004, 300)))
     first = np.concatenate([[100.0], close[:-1]])
     columns = {"open": first, "high": np.maximum(first, close), "low": np.minimum(first, close), "close": close}
-    step = model["config"]["timeframe_ms"]
+    step = model["timeframe_ms"]
     time_ms = (1_700_000_000_000 // step + np.arange(300)) * step
     values = {name: column.tolist() for name, column in {"time": time_ms, **columns, "volume": close}.items()}
-    return {"coin": model["models"][0] if len(model["models"]) > 1 else None, "candles": values}
+    return {"coin": model["coins"][number % len(model["coins"])], "candles": values}
 
 
 def _pair(number: int, model: Mapping[str, Any]) -> dict[str, Any]:

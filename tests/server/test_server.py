@@ -18,6 +18,7 @@ from tests.models.comparator.test_interface import brightness
 from tests.models.routing.policies import make_policy
 from tests.models.test_char_mixture import mixture, wording
 from tests.models.test_prediction import SQUARE, columns, png, stories
+from tests.models.test_signal_models import NEEDED
 from tests.models.test_signal_models import make as make_signals
 from tests.server import load
 from tests.server.client import Client
@@ -181,6 +182,20 @@ def test_the_description_is_whole_and_the_page_of_it_needs_nothing_else(port):
     status, page = ask(port, "/docs")
     assert "POST /runs/lmol/small/predict" in page
     assert not re.search("(src|href)=.?https?:", page)
+
+
+def test_the_page_and_what_it_needs_are_there_and_nothing_else(port):
+    status, page = ask(port, "/")
+    assert (status, "<title>" in page) == (200, True)
+    for name in re.findall(r'(?:src|href)="([^":]+)"', page):
+        assert ask(port, f"/{name}")[0] == 200, name
+    for path in ("/__init__.py", "/../app.py", "/%2e%2e/app.py", "/app.py"):
+        assert ask(port, path)[0] == 404
+    facts = {run["workload"]: run["model"] for run in ask(port, "/runs")[1]}
+    assert facts["crypto"]["coins"] == ["AUSDT"]
+    assert facts["crypto"]["candles_needed"] == NEEDED
+    assert facts["lmol"]["attribute"] == "score"
+    assert facts["bep"]["fields"]["projectScope"] == "The scope of the works includes "
 
 
 def test_requests_that_arrive_together_are_answered_together_and_none_is_lost(port):

@@ -202,5 +202,6 @@ WORKLOAD = Workload(
         settings=ComparisonSettings,
         read=lazily(f"{_package}.inputs:read"),
         served={"images": 64, "comparisons": 256},
+        about=lazily(f"{_package}.inputs:about"),
     ),
 )

@@ -128,7 +128,7 @@ def test_signals_have_the_probabilities_of_the_experts(answers):
     flat = {**candles, "volume": [5.0] * 500}  # of no deviation
     model, found = answers("crypto", *(["signals", {"candles": each}, 60] for each in (candles, flat)))
     for each, answer in zip((candles, flat), found, strict=True):
-        expected = model.predict(each, now=each["time"][-1] + step)[-60:]
+        expected = model.probabilities(each, now=each["time"][-1] + step)[-60:]
         assert [row["time"] for row in answer] == each["time"][-60:]
         told = torch.tensor([list(row["probabilities"].values()) for row in answer])
         torch.testing.assert_close(told, expected, rtol=0, atol=LEAST)
