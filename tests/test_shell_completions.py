@@ -25,6 +25,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("accelerate launch pipelines/train.py --workload cvrp data.c", ["data.capacity=", "data.customers="]),
         ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
+        ("python pipelines/predict.py --workload bep pro", ["prompt="]),
         ("python -m exporters ", ["rp2040", "safetensors"]),
         ("python pipelines/train.py --workload cvpr model.", [""]),
         ("python other.py --workload ", [""]),

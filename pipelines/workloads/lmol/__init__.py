@@ -201,5 +201,7 @@ WORKLOAD = Workload(
         input=ImagesInput,
         settings=ComparisonSettings,
         read=lazily(f"{_package}.inputs:read"),
+        served={"images": 64, "comparisons": 256},
+        about=lazily(f"{_package}.inputs:about"),
     ),
 )
