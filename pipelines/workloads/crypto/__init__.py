@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import CandlesInput, SignalSettings
 from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
@@ -172,4 +174,9 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/log_loss"),
+    inputs=Inputs(
+        input=CandlesInput,
+        settings=SignalSettings,
+        read=lazily(f"{_package}.inputs:read"),
+    ),
 )

@@ -257,11 +257,26 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
         part = slice(None, coin.time.tolist().index(last) + 1)
         served = {name: getattr(coin, name)[part][-99 - model.candles_needed :] for name in COLUMNS}
         times = served["time"].tolist()
-        probabilities = model.predict(served, now=last + coin.timeframe_ms)
+        probabilities = model.probabilities(served, now=last + coin.timeframe_ms)
         assert len(probabilities) == 100
         for time_ms, row in zip(times[-100:], probabilities.tolist(), strict=True):
             expected = [float(wanted[time_ms][name]) for name in ("SHORT", "NO_TRADE", "LONG")]
             assert row == pytest.approx(expected, abs=1e-6)
+
+    cut = folder / "cut"
+    cut.mkdir()
+    for symbol in COINS:  # later candles have no label yet
+        lines = (folder / f"market/{symbol}-15m.csv").read_text().splitlines(keepends=True)
+        (cut / f"{symbol}-15m.csv").write_text("".join(line for line in lines if int(line.split(",")[0]) <= last))
+    done = stage(folder, "predict.py", "--workload", "crypto", "cut", "now=newest")
+    assert done.returncode == 1  # of the third coin there is no model
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each.get("coin") for each in found] == ["AUSDT", None, "EUSDT"]
+    assert "there are models of AUSDT, EUSDT" in found[1]["error"]
+    for answer in (found[0], found[2]):
+        (row,) = (row for row in rows if row["symbol"] == answer["coin"] and int(row["time_ms"]) == answer["time"])
+        expected = {name: float(row[name]) for name in ("SHORT", "NO_TRADE", "LONG")}
+        assert answer["probabilities"] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.slow
