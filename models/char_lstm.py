@@ -97,6 +97,7 @@ class CharLSTM(io.Model):
     """
 
     family = "char_lstm"
+    pipeline_tag = "text-generation"
 
     def __init__(self, config: CharLSTMConfig):
         super().__init__()

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from common.files import write_whole
 from common.foreign_text import printable
-from models import limits
+from models import hub, limits
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -58,6 +58,7 @@ class Model(nn.Module):
     """A model of one of the families, as far as saving and exporting it needs to know it."""
 
     family: str  # a key of FAMILIES
+    pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
     config: Any  # a dataclass with all that the family's `build` needs
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
@@ -99,13 +100,20 @@ def save(
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
+def load(folder: str | Path, device: str | torch.device = "cpu", revision: str | None = None) -> Model:
     """The model that `save` wrote, bit for bit, in eval mode.
+
+    Where there is no such folder, "owner/name" is a repository of Hugging Face's hub, at its branch, tag or commit
+    `revision`.
 
     Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, weights that do not
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
+    if hub.NAME.fullmatch(str(folder)) and not Path(folder).exists():
+        folder = hub.download(str(folder), (CONFIG, WEIGHTS), revision)
+    elif revision is not None:
+        raise ValueError(f"revision {revision!r} is for models on the hub, not for the folder {folder}; leave it out")
     folder = Path(folder)
     told = described(folder)
     family = _module(told["family"])

@@ -35,6 +35,7 @@ class TinyTransformer(Model):
     """A tiny transformer that tells stories: byte-pair tokens in, logits of the next token out."""
 
     family = "tiny_transformer"
+    pipeline_tag = "text-generation"
     _no_split_modules = ("Block",)
     config: TinyTransformerConfig
 

@@ -33,6 +33,7 @@ class Ranked(NamedTuple):
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
+    pipeline_tag = "image-classification"
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
 
     config: Question

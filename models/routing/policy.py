@@ -46,6 +46,7 @@ class RoutingPolicy(io.Model):
     """
 
     family = "routing"
+    pipeline_tag = "reinforcement-learning"
     _no_split_modules = ("EncoderLayer",)
 
     def __init__(self, config: RoutingConfig):
