@@ -10,11 +10,17 @@ from common.foreign_text import printable
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")  # owner/name
 
 
-def download(name: str, files: Sequence[str], revision: str | None = None) -> Path:
-    """Return a folder with `files` of a repository, from the library's cache where they are unchanged.
+def located(folder: str | Path, files: Sequence[str], revision: str | None = None) -> Path:
+    """Return a folder; where there is none and its name can be owner/name, one with `files` of that repository.
 
-    `revision` is a branch, a tag or a commit. Raises ValueError, in one line, if they cannot be had.
+    They come from the library's cache if they are unchanged. `revision` is a branch, a tag or a commit. Raises
+    ValueError, in one line, if they cannot be had, and for a revision of what is no repository.
     """
+    name = str(folder)
+    if Path(folder).exists() or not NAME.fullmatch(name):
+        if revision is not None:
+            raise ValueError(f"revision {revision!r} is for models on the hub, not for the folder {name}; leave it out")
+        return Path(folder)
     from huggingface_hub import snapshot_download
 
     with explained(f"{name!r} is no folder here, and cannot be had from the hub"):
