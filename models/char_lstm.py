@@ -98,6 +98,7 @@ class CharLSTM(io.Model):
     """
 
     family = "char_lstm"
+    pipeline_tag = "text-generation"
     input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):

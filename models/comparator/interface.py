@@ -43,6 +43,7 @@ class Picture(NamedTuple):
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
+    pipeline_tag = "image-classification"
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
 
