@@ -4,10 +4,10 @@
     python pipelines/ask.py my_images/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
     python pipelines/ask.py my_images/answers.csv --model runs/lmol/mine/model/best --ranking ranking.csv
 
-SOURCE is a folder of images about which nothing was asked yet, or a CSV of answers beside such images: img1,img2,label or
-winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and ask
-again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where scores lie before people
-are heard; without one, how alike images look does.
+SOURCE is a folder of images about which nothing was asked yet, or a CSV of answers beside such images: img1,img2,label
+or winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and
+ask again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where scores lie before
+people are heard; without one, how alike images look does.
 """
 
 import argparse

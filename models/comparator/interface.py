@@ -1,6 +1,7 @@
 """The interface of comparators: encoding images once, comparing encodings, scoring and ranking images."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,14 @@ class Ranked(NamedTuple):
     score: float
     low: float
     high: float
+
+
+class Ranking(list[Ranked]):
+    """Ranked images, highest score first, and those that could not be read, with the reason, by name."""
+
+    def __init__(self, rows: Iterable[Ranked], refused: Mapping[str, str]):
+        super().__init__(rows)
+        self.refused = refused
 
 
 class Comparator(io.Model):
@@ -191,18 +200,26 @@ class Comparator(io.Model):
         write_whole(folder / DESCRIPTION, (json.dumps(self.describe(), indent=1, allow_nan=False) + "\n").encode())
         return [DESCRIPTION]
 
-    def rank(self, folder: str | Path, budget: int = 32) -> list[Ranked]:
+    def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
         """Return the images in a folder, highest score first, with 95 % intervals.
 
-        Raises ValueError if there are no images, and for the first image that cannot be read.
+        Images that cannot be read are set aside, in `refused`. Raises ValueError if none can be read.
         """
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
-        scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget)
-        found = zip(paths, scores.tolist(), (Z95 * errors).tolist(), strict=True)
+        images, refused = {}, {}
+        for path in paths:
+            try:
+                images[path] = self.read(path)
+            except ValueError as error:
+                refused[path.name] = str(error)
+        if not images:
+            raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {refused[paths[0].name]}")
+        scores, errors = self.score(torch.stack(list(images.values())), budget)
+        found = zip(images, scores.tolist(), (Z95 * errors).tolist(), strict=True)
         rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
-        return sorted(rows, key=lambda row: -row.score)
+        return Ranking(sorted(rows, key=lambda row: -row.score), refused)
 
     def read(self, image: Tensor | str | Path) -> Tensor:
         """Return an image file as (C, S, S) uint8, made as the training images were; a tensor is returned unchanged."""

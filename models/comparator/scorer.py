@@ -81,8 +81,8 @@ class Scorer(Comparator):
 
     def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
         """Take the scale that was learned: there are no references to compare."""
-        discrimination = math.exp(float(self.log_discrimination)) / self.standard[1]
-        learned = ranking.Davidson(discrimination, float(self.tie))
+        discrimination = math.exp(float(self.log_discrimination.detach())) / self.standard[1]
+        learned = ranking.Davidson(discrimination, float(self.tie.detach()))
         self._keep(ranking.Scale(learned, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))
 
     @torch.no_grad()

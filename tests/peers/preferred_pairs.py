@@ -2,9 +2,9 @@
 
     python tests/peers/preferred_pairs.py [CROPS] [SIMULATIONS]
 
-Someone who knows the scores of the embedded photos, spoilt in four ways, answers, and slips in one answer of twenty. Each
-way of choosing and of scoring asks on until the rank correlation with the scores is 0.95, which full scores have as 1.
-The last line is JSON: the mean numbers of pairs.
+Someone who knows the scores of the embedded photos, spoilt in four ways, answers, and slips in one answer of twenty.
+Each way of choosing and of scoring asks on until the rank correlation with the scores is 0.95; that of full scores is
+1. The last line is JSON: the mean numbers of pairs.
 """
 
 import json
@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-sys.path[0] = str(Path(__file__).resolve().parents[2])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from pipelines.workloads.lmol import Data, sources
 from pipelines.workloads.lmol.one_image import texture_features

@@ -92,10 +92,10 @@ class Data(LoadedData):
 class Model(Section):
     """The comparator."""
 
-    kind: Literal["siamese", "cross", "llava"] = Field(
+    kind: Literal["siamese", "cross", "llava", "scorer"] = Field(
         "siamese",
         description="siamese: a small convolutional network; cross: attention between frozen features; "
-        "llava: a vision-language model",
+        "llava: a vision-language model; scorer: a network that sees one image and learns from a comparator",
     )
     width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
     layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
@@ -110,7 +110,8 @@ class Model(Section):
         None,
         description="folder or hub id of a pretrained model; cross: a CLIP, SigLIP or DINOv2, or a model with such a "
         "vision tower, which computes the features, null: a dictionary of patches of training images; llava: the model "
-        "that adapters are trained on, which may be the model folder of a run, null: built from the config",
+        "that adapters are trained on, which may be the model folder of a run, null: built from the config; scorer: "
+        "the model folder of the comparator whose answers it learns, null: it learns from scores and labels alone",
     )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",
@@ -128,12 +129,12 @@ class Model(Section):
     @model_validator(mode="after")
     def _only_what_the_kind_has(self) -> "Model":
         kinds = {
-            "base": ("cross", "llava"),
+            "base": ("cross", "llava", "scorer"),
             "lora": ("llava",),
             "pool": ("llava",),
             "four_bit": ("llava",),
             "heads": ("cross", "llava"),
-            "texture": ("siamese",),
+            "texture": ("siamese", "scorer"),
             "preset": ("llava",),
         }
         given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
@@ -204,7 +205,7 @@ class Config(BaseConfig):
     @property
     def texture(self) -> bool:
         """True if the model judges images by fine detail; training images are then also turned and mirrored."""
-        return self.model.kind == "siamese" and self.fine
+        return self.model.kind in ("siamese", "scorer") and self.fine
 
     @property
     def shift(self) -> int:

@@ -71,7 +71,11 @@ def told(source: Path, model: Path | None) -> Told:
     notes = [
         f"{len(answers):,} answers about {len(np.unique(answers[:, :2])):,} of {len(names):,} images",
         *(listed.notes if listed else []),
-        *([f"{len(pairs) - len(answers):,} answers name images that cannot be used"] if len(pairs) > len(answers) else []),
+        *(
+            [f"{len(pairs) - len(answers):,} answers name images that cannot be used"]
+            if len(pairs) > len(answers)
+            else []
+        ),
         *(f"set aside: {each}" for each in aside),
     ]
     return Told(names, answers, fit(answers, prior), notes)
@@ -87,7 +91,9 @@ def _comparator(folder: Path) -> Comparator:
     return found
 
 
-def _read(folder: Path, files: Sequence[Path], model: Comparator | None) -> tuple[list[str], list[np.ndarray], list[str]]:
+def _read(
+    folder: Path, files: Sequence[Path], model: Comparator | None
+) -> tuple[list[str], list[np.ndarray], list[str]]:
     """Return names and squares (C, S, S) or (S, S, 3) of the images that can be read, and why others cannot."""
     names, squares, aside = [], [], []
     for path in files:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from models.comparator.scorer import Scorer
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
@@ -28,7 +29,7 @@ from pipelines.workloads.lmol.pair_figures import (
     transitivity,
 )
 from pipelines.workloads.lmol.pictures import mistakes, strip
-from pipelines.workloads.lmol.score_figures import Placed, agreement, place, score_figures, scores_csv
+from pipelines.workloads.lmol.score_figures import Placed, agreement, correlation, place, score_figures, scores_csv
 
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
@@ -72,6 +73,7 @@ def evaluate(
         **_score_summary(found, config.evaluation.comparisons),
         **_against_one_image(found, others),
         **found.triples,
+        **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
         "family": families,
         **_data_summary(comparisons),
         **answers.cost(),
@@ -169,6 +171,28 @@ def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
     found = agreement(scores, placed.known)
     names = {"MAE": "mae", "RMSE": "rmse", "Pearson": "pearson", "Spearman": "spearman"}
     return {name: float(found[key]) if np.isfinite(found[key]) else None for name, key in names.items()}
+
+
+def _against_teacher(model: nn.Module, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Any]:
+    """Return what a scorer loses and gains against its teacher, which compares each test image."""
+    teacher = getattr(model, "teacher", None)
+    if not isinstance(model, Scorer) or teacher is None:
+        return {}
+    images = data.Images(comparisons.images, placed.images)[torch.arange(len(placed.images))]
+    wide = model.scoring.scores(*model.place(images))[1] > model.widest.cpu()
+    seconds, pearson = [], []
+    for scorer in (model, teacher):
+        began = time.perf_counter()
+        scores = scorer.score(images, budget)[0]
+        seconds.append(time.perf_counter() - began)
+        pearson.append(float(correlation(scores.numpy(), placed.known)))
+    return {
+        "passes_per_image": 1 + float(wide.double().mean()),
+        "pearson_with_comparisons": pearson[0],
+        "pearson_lost": pearson[1] - pearson[0],
+        "images_per_s": len(images) / seconds[0],
+        "times_faster": seconds[1] / seconds[0],
+    }
 
 
 def _data_summary(comparisons: Comparisons) -> dict[str, Any]:

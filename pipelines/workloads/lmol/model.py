@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from common.errors import UserError
-from models import reliability
+from models import io, reliability
 from models.comparator import build
 from models.comparator.interface import Comparator
 from models.comparator.scorer import Scorer
@@ -24,10 +25,14 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     with explained():
         if model.kind == "llava":
             built: Comparator = _llava(config, question)
-        elif model.kind in ("siamese", "scorer"):
+        elif model.kind == "scorer":
+            built = scorer_for(config, comparisons, model.base)
+        elif model.kind == "siamese":
             built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
             built = build({"kind": model.kind, "layers": 2, "base": model.base or "", **question, **_given(config)})
+    if model.kind == "scorer":
+        return built
     built.reference_images.copy_(data.Images(comparisons.images, references.numpy())[torch.arange(len(references))])
     scores = torch.from_numpy(comparisons.scores)
     built.reference_scores.copy_(scores[references])
@@ -35,11 +40,19 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     return built
 
 
-def scorer_for(config: "Config", comparisons: data.Comparisons) -> Scorer:
-    """Return an untrained scorer with the encoder of a siamese comparator for these images."""
-    sizes = _convolutional(config, comparisons)
-    found = build({"kind": "scorer", **_question(comparisons), "references": 0, **sizes})
+def scorer_for(config: "Config", comparisons: data.Comparisons, base: str | None = None) -> Scorer:
+    """Return an untrained scorer with the encoder of a siamese comparator for these images.
+
+    The comparator in the model folder `base` becomes its teacher. Raises ValueError for one that does not fit.
+    """
+    fields = {**_question(comparisons), "references": 0, **_convolutional(config, comparisons)}
+    teacher = io.load(base) if base else None
+    if teacher is not None:
+        fields["teacher"] = {"family": teacher.family, "config": asdict(teacher.config)}
+    found = build({"kind": "scorer", **fields})
     assert isinstance(found, Scorer)
+    if teacher is not None and found.teacher is not None:
+        found.teacher.load_state_dict(teacher.state_dict())
     found.prior.copy_(prior(comparisons))
     return found
 

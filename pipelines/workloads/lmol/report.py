@@ -121,8 +121,8 @@ def _against_one_image(summary: Mapping[str, Any]) -> str:
     better = summary["rmse"] < rival["RMSE"]
     return (
         f"Comparing images {'is better' if better else 'is no better'} than looking at each alone: the scores' root "
-        f"mean square error is {shown(summary['rmse'])}, that of the best predictor from one image, {rival['predictor']}, "
-        f"{shown(rival['RMSE'])}."
+        f"mean square error is {shown(summary['rmse'])}, that of the best predictor from one image "
+        f"({rival['predictor']}) {shown(rival['RMSE'])}."
     )
 
 

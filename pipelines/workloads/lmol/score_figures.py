@@ -49,9 +49,22 @@ def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: in
 
     how: dict[str, Any] = {"theta": comparisons.theta * comparisons.unit, "budget": budget}
     prior = quantiles(torch.from_numpy(comparisons.scores[comparisons.parts["train"]]).double() * comparisons.unit)
+    told = answers.estimates(numbers[:count])
+    if told is not None:
+        scale = ranking.Scale(ranking.Davidson(1.0, 0.0), prior, Reliability(0.0, 1.0, 0.0, 1.0))
+        return _placed(comparisons, scale, *told, known)
     scale = ranking.fit_scale(log_odds, torch.arange(len(measured)) + count, measured, **how, seed=seed, prior=prior)
     estimates, information = ranking.place(scale, log_odds, count, torch.arange(count, len(numbers)), measured, **how)
-    unseen, mine = slice(len(test), count), slice(0, len(test))
+    return _placed(comparisons, scale, estimates, information, known)
+
+
+def _placed(
+    comparisons: Comparisons, scale: ranking.Scale, estimates: Tensor, information: Tensor, known: Tensor
+) -> Placed:
+    """Return the scores of the test images, whose estimates come first, relying on those of the validation images."""
+    test = comparisons.parts["test"]
+    unseen, mine = slice(len(test), len(estimates)), slice(0, len(test))
+    known = known[: len(estimates)]
     scale = scale.relying(estimates[unseen], information[unseen], known[unseen])
     scores, errors = scale.scores(estimates[mine], information[mine])
     return Placed(test, scores.numpy(), errors.numpy(), known[mine].numpy(), scale.reliability)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from common.random import derive_key
 from models.comparator.cross import DictionaryCross
 from models.comparator.interface import AT_ONCE
+from models.comparator.scorer import Scorer
 from models.ranking import SWAPPED
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data
@@ -22,6 +23,7 @@ from pipelines.workloads.lmol.model import explained, make_model
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
+COMPARED = 0.05  # most images that a scorer leaves to comparisons, as a share
 SCORED = 200  # validation images by which the reliability of scores is measured
 
 
@@ -54,7 +56,11 @@ class ComparisonTask(Task):
             encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
         moved = {"shift": config.shift, "turn": config.texture, "key": derive_key(config.seed, "lmol", "moves")}
         targets = self._targets(used[parts["train"][:, :2]])
-        self.train = Pairs(images, parts["train"], encoded, targets=targets, **moved, workers=workers)
+        known = None
+        if isinstance(self.model, Scorer):
+            targets = self._taught(self.model, stored, parts["train"], targets)
+            known = self._standardised(self.model, used).to(home)
+        self.train = Pairs(images, parts["train"], encoded, known, targets, **moved, workers=workers)
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
         self.notes = self._notes(len(used), time.perf_counter() - began)
@@ -88,6 +94,24 @@ class ComparisonTask(Task):
         first, second = (torch.special.ndtr((sign * difference - near) / spread) for sign in (1, -1))
         return torch.stack([first, second, 1 - first - second], 1).clamp_min(0).float()
 
+    def _taught(self, model: Scorer, images: data.Images, rows: Tensor, targets: Tensor | None) -> Tensor | None:
+        """Return probabilities (P, 3) of the answers to pairs: the teacher's answers and the labels, half each."""
+        if model.teacher is None:
+            return targets
+        teacher = model.teacher.eval()
+        encoded = teacher.encode_all(images[torch.arange(len(images))])
+        with torch.no_grad():
+            pairs = zip(*(side.to(encoded.device).split(AT_ONCE) for side in (rows[:, 0], rows[:, 1])), strict=True)
+            answers = torch.cat([teacher.both_orders(encoded, *pair).cpu() for pair in pairs])
+        # As frequent as among the training pairs, which the loss expects of its targets.
+        answers = (answers.log() + self._prior(rows[:, 2])).softmax(1)
+        return (answers + (F.one_hot(rows[:, 2], 3) if targets is None else targets)) / 2
+
+    def _standardised(self, model: Scorer, used: Tensor) -> Tensor:
+        """Return the scores (N,) of the images `used`, in standard deviations of the training scores."""
+        centre, spread = model.standard
+        return (torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit - centre).float() / spread
+
     def _notes(self, images: int, seconds: float) -> list[str]:
         found = self.comparisons
         notes = [
@@ -107,6 +131,8 @@ class ComparisonTask(Task):
         The logits are adjusted to the frequencies of the training pairs inside the loss only (Menon et al. 2021), so
         that the model's own logits are right for unselected pairs.
         """
+        if "known" in batch:
+            return self._scorer_loss(model, batch)
         one, other = logits_of_orders(model, batch)
         nats = cross_entropy(one + self.prior, other + self.prior, batch.get("target", batch["label"]))
         difference = one.log_softmax(-1) - other.log_softmax(-1)
@@ -115,6 +141,21 @@ class ComparisonTask(Task):
         value = nats + self.config.training.consistency * divergence
         metrics = {"nats": nats.sum(), "divergence": divergence.sum(), "accuracy": right.float().sum()}
         return Loss(value.sum(), len(nats), metrics)
+
+    def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """Return cross-entropy of the answers plus the loss of the two images' scores; sums over pairs.
+
+        The two orders of a pair give the same answer.
+        """
+        first, second = batch["first"], batch["second"]
+        given = {"numbers": batch["numbers"], "with_encodings": True}
+        logits, encoded = model(batch.get("images"), first, second, **given)
+        nats = F.cross_entropy(logits + self.prior, batch.get("target", batch["label"]), reduction="none")
+        off = self.model.score_loss(encoded, batch["known"])
+        wrong = (off[first] + off[second]) / 2
+        right = logits.argmax(-1) == batch["label"]
+        metrics = {"nats": nats.sum(), "score_loss": wrong.sum(), "accuracy": right.float().sum()}
+        return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return, per pair, cross-entropy in nats, accuracy of the mean over both orders, and agreement of both."""
@@ -129,8 +170,6 @@ class ComparisonTask(Task):
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the scale that turns answers into scores, and measure on validation images how reliable these are."""
         found, model = self.comparisons, self.model
-        if not len(found.references):
-            return {}
         rows = torch.as_tensor(found.parts["validation"])
         rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
         images = data.Images(found.images, rows.numpy())[torch.arange(len(rows))]
@@ -138,6 +177,10 @@ class ComparisonTask(Task):
         model.fit_scale(comparisons, self.config.seed)
         known = torch.from_numpy(found.scores)[rows] * float(found.unit)
         scores, errors = model.rely(images, known, comparisons)
+        if isinstance(model, Scorer) and model.teacher is not None:
+            # One image in so many at most is compared, and only if that makes its interval narrower.
+            compared = model.teacher.score(images[: len(images) // 4], comparisons)[1].mean()
+            model.widest.copy_(torch.maximum(errors.quantile(1 - COMPARED), compared))
         return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
 
 

@@ -129,12 +129,16 @@ def test_a_folder_is_ranked_with_intervals(tmp_path):
     torch.testing.assert_close(model.compare(light, dark), model.compare(dark, light)[list(SWAPPED)])
 
 
-def test_a_folder_without_images_or_with_a_broken_one_is_refused(tmp_path):
+def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_path):
     with pytest.raises(ValueError, match="holds no images"):
         brightness().rank(tmp_path)
     (tmp_path / "torn.png").write_bytes(b"not a picture")
-    with pytest.raises(ValueError, match=r"torn\.png"):
+    with pytest.raises(ValueError, match=r"none of the 1 images .*torn\.png"):
         brightness().rank(tmp_path)
+    Image.new("RGB", (40, 30)).save(tmp_path / "dark.png")
+    found = brightness().rank(tmp_path)
+    assert [row.name for row in found] == ["dark.png"]
+    assert list(found.refused) == ["torn.png"]
 
 
 def test_a_model_without_references_cannot_rank():

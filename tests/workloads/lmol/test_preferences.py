@@ -1,7 +1,5 @@
 """Scores from people's answers: the fit, its intervals, what images that are alike tell, and which pairs tell most."""
 
-import csv
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,6 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
+from common.foreign_text import from_csv
 from pipelines.workloads.lmol.preferences import TIE_VARIANCE, Prior, fit, likeliest_prior, next_pairs
 from tests import stages
 
@@ -110,7 +109,7 @@ def test_the_command_begins_ranks_and_asks_on(tmp_path):
     done = stages.stage(tmp_path, "ask.py", ".", "--pairs", "20", "--next", "next.csv")
     assert done.returncode == 0, done.stderr
     assert "torn.png" in done.stdout
-    rows = list(csv.DictReader((tmp_path / "next.csv").open()))
+    rows = from_csv((tmp_path / "next.csv").read_text())
     assert len(rows) == 20
     assert {row["label"] for row in rows} == {""}
     lines = [f"{row['img1']},{row['img2']},{'First' if row['img1'] > row['img2'] else 'Second'}" for row in rows]
@@ -119,7 +118,7 @@ def test_the_command_begins_ranks_and_asks_on(tmp_path):
     done = stages.stage(tmp_path, "ask.py", *words)
     assert done.returncode == 0, done.stderr
     assert "1 pairs have no label yet" in done.stdout
-    ranking = list(csv.DictReader((tmp_path / "ranking.csv").open()))
+    ranking = from_csv((tmp_path / "ranking.csv").read_text())
     assert spearmanr([int(row["image"][:2]) for row in ranking], range(12)).statistic < -0.8
     assert all(float(row["low"]) < float(row["score"]) < float(row["high"]) for row in ranking)
     stages.refused(stages.stage(tmp_path, "ask.py", "none", "--next", "x.csv"), "there is no such file or folder")
