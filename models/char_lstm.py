@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import io, sampling
+from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT, TextInput, TextSettings
 from models.io import config_from
+from models.prediction import asked
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
 PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
@@ -25,7 +27,6 @@ PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
 }
-LONGEST_PROMPT, LONGEST_DOCUMENT = 10_000, 1_000_000  # characters
 
 State = tuple[Tensor, Tensor]
 
@@ -97,6 +98,7 @@ class CharLSTM(io.Model):
     """
 
     family = "char_lstm"
+    input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):
         super().__init__()
@@ -153,9 +155,39 @@ class CharLSTM(io.Model):
         arguments. Raises ValueError for an empty prompt, for one of more than 10,000 characters or a document of more
         than a million, and for settings out of range.
         """
-        return "".join(self.stream(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
+        return "".join(self.characters_of(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
 
-    def stream(
+    def prepared(self, given: TextInput, settings: TextSettings) -> TextInput:
+        """Return the input. Raises ValueError for one without a prompt."""
+        if not given.prompt:
+            raise ValueError("prompt is missing or empty; give the text to be completed, 1 character or more")
+        return given
+
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
+        """Return what follows each prompt, as `text`, without the prompt."""
+        return [
+            {
+                **({"field": given.field} if given.field is not None else {}),
+                "prompt": given.prompt,
+                "text": "".join(self._continued(given, settings)),
+            }
+            for given in prepared
+        ]
+
+    def stream(self, given: Mapping[str, Any] | TextInput, **settings: Any) -> Iterator[str]:
+        """Iterate over the characters of the `text` that `predict` answers, each as soon as it is certain.
+
+        Raises ValueError for an input or settings that cannot be used, when called.
+        """
+        text, chosen = asked(self, given, settings)
+        return self._continued(self.prepared(text, chosen), chosen)
+
+    def _continued(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
+        choice = settings.model_dump(include={"temperature", "top_k", "top_p", "stop"})
+        seed, document = settings.seed + given.item, given.document
+        return self.characters_of(given.prompt, settings.length, **choice, seed=seed, document=document)
+
+    def characters_of(
         self,
         prompt: str,
         max_characters: int = 200,

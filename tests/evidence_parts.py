@@ -129,6 +129,10 @@ PARTS = {
         ["python tests/peers/known_processes.py 3"],
         {key: printed(key) for key in ("AR", "REGIME", "LAG")},
     ),
+    "fitted-power": Part(
+        ["python tests/peers/known_processes.py 20 WEAK"],
+        {"WEAK": printed("WEAK"), "predictive": matched(r'"predictive": ([\d.]+)', at_least=0.7)},
+    ),
     "legacy": Part(
         ["python tests/peers/against_legacy.py 60"],
         {key: printed(key) for key in ("default", "legacy")}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from common import text
 from common.foreign_text import to_csv
 from models.char_lstm import CharLSTM
-from pipelines.workloads.bep.cleaning import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
+from pipelines.workloads.bep.masking import EMAILS, TELEPHONES, URLS
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

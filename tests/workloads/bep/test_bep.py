@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from common.foreign_text import from_csv
 from models import io
 from pipelines.workloads.bep.fields import FIELDS
 from tests.report.pages import checked
@@ -101,6 +102,15 @@ def test_the_report_shows_every_field(trained):
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
     assert headings[0] == f"{outcome} the strongest alternative: {found['strongest_baseline']}"
     assert headings[1:3] == ["Evaluation: test", "Evaluation: validation"]
+
+
+def test_predictions_are_the_completions_of_the_evaluation(trained, tmp_path):
+    (tmp_path / "form.json").write_text(json.dumps(dict.fromkeys(FIELDS, "")))
+    done = bep(trained, "predict.py", str(tmp_path / "form.json"), "length=12", "temperature=0.8")
+    assert done.returncode == 0, done.stderr
+    found = {answer["field"]: answer["text"] for answer in map(json.loads, done.stdout.splitlines())}
+    rows = from_csv((trained / "runs/bep/default/evaluations/test.completions.csv").read_text())
+    assert found == {row["field"]: row["completion"] for row in rows if row["temperature"] == "0.8"}
 
 
 def test_an_exported_model_completes_as_the_run_does(trained):
