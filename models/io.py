@@ -137,7 +137,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     """
     folder = hub.located(folder, (CONFIG, WEIGHTS), revision)
     told = described(folder)
-    family = _module(told["family"])
+    family = module_of(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(told, sort_keys=True)):
@@ -253,7 +253,7 @@ def _json(data: bytes) -> Any:
     return parsed
 
 
-def _module(family: str) -> ModuleType:
+def module_of(family: str) -> ModuleType:
     """The module that builds the family's models. Raises ValueError for a file that is missing or builds none."""
     where = FAMILIES[family]
     if not where.endswith(".py"):
