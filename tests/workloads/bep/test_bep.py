@@ -31,6 +31,7 @@ TINY = [
     "training.checkpoint_steps=3",
     "evaluation.characters=12",
     "evaluation.starts=8",
+    "evaluation.typed=60",
 ]
 
 
