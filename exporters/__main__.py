@@ -8,7 +8,7 @@
 The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
 folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
 `export(run, model_folder, out) -> str`, which returns a line that says what was written. Of a run with many models
-each goes to a folder of its own.
+each goes to a folder of its own, unless the format has `export_together(run, {member: model_folder}, out)`.
 """
 
 import functools
@@ -76,7 +76,8 @@ def export(name: str, run: Path, which: str, out: Path | None, merged: bool = Fa
         near = nearest(run.name, [path.name for path in run.parent.glob("*") if path.is_dir()])
         hint = f"did you mean {run.parent / near[0]}?" if near else "give a run's folder, as in runs/cvrp/default"
         raise ValueError(f"no run at {run}; {hint}")
-    exporter = importlib.import_module(f"exporters.to_{name}").export
+    module = importlib.import_module(f"exporters.to_{name}")
+    exporter = module.export
     if merged:
         if "merged" not in inspect.signature(exporter).parameters:
             raise ValueError(f"the format {name} has nothing to merge; leave --merged out")
@@ -88,7 +89,11 @@ def export(name: str, run: Path, which: str, out: Path | None, merged: bool = Fa
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    lines = [exporter(member, member / "model" / which, out / member.name) for member in trained]
+    folders = {member: member / "model" / which for member in trained}
+    if hasattr(module, "export_together"):
+        lines = [module.export_together(run, folders, out)]
+    else:
+        lines = [exporter(member, folder, out / member.name) for member, folder in folders.items()]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
 

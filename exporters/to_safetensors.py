@@ -30,9 +30,7 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
     provenance = _read_object(run / "provenance.json") or {}
     if out.resolve() == model_folder.resolve():
         raise ValueError(f"--out {out} is the model's own folder; give another")
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
+    require_finite(model, model_folder)
     manifest.begin(out)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = _measured(run)
@@ -60,6 +58,13 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
         },
     )
     return f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
+
+
+def require_finite(model: io.Model, model_folder: Path) -> None:
+    """Raise ValueError, with a parameter's name, for weights that are not numbers."""
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
 
 
 def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:

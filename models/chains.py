@@ -29,10 +29,10 @@ CONTEXTS = STORED + len(OWN_ORDERS)
 CHAINS = tuple(
     range(begin, end) for begin, end in itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))
 )
-# What each chain begins with: a context of the first chain, or the uniform distribution, or the network's.
-UNIFORM, NETWORK = -1, -2
-BASES = (UNIFORM, 1, 3, NETWORK)
-_BEFORE = np.array([each for levels, base in zip(CHAINS, BASES, strict=True) for each in (base, *levels[:-1])])
+BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
+UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
+_BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
+_BEFORE = np.array([each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])])
 WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
 LONGEST_HEADING = 80  # characters
 # What a count is lowered by: of 1, 2 and more. Those of characters hardly differ from text to text.

@@ -17,19 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import io, sampling
+from models.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
+from models.characters import MASKS as MASKS
+from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT, TextInput, TextSettings
 from models.io import config_from
 from models.lstm_steps import Steps
+from models.prediction import asked
 
-SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
-PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
-# In prepared text these private-use characters stand for masked parts, so that no text can spell a special token.
-MASKS = {"\ue000": 3, "\ue001": 4, "\ue002": 5}
 PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
 }
 COPIED = 50  # characters from which a piece of training text counts as copied
-LONGEST_PROMPT, LONGEST_DOCUMENT = 10_000, 1_000_000  # characters
 
 State = tuple[Tensor, Tensor]
 
@@ -46,51 +45,6 @@ class Standing:
         """Return where several texts stand, each given as a row of a standing."""
         states = torch.stack([each.state[:, :, row] for each, row in places], 2)
         return cls(states, np.stack([each.ends[row] for each, row in places]))
-
-
-class Characters:
-    """Convert text to token ids and back: first the special tokens, then the characters of `vocabulary` in order.
-
-    The name of a special token in a text is read as plain characters: nothing that a user types can become <end>. With
-    `lower_case`, text is lower-cased before it is encoded. Raises ValueError unless `vocabulary` is a sequence of
-    different single characters.
-    """
-
-    def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
-        wrong = [each for each in vocabulary if not isinstance(each, str) or len(each) != 1 or each in MASKS]
-        if wrong or len(set(vocabulary)) != len(vocabulary):
-            raise ValueError(
-                "a vocabulary consists of different single characters without U+E000 to U+E002, which stand for masked "
-                f"text (given {wrong[0]!r})"
-                if wrong
-                else "a vocabulary consists of different single characters; one of those given occurs twice"
-            )
-        self.vocabulary, self.lower_case = tuple(vocabulary), lower_case
-        self.ids = {character: number for number, character in enumerate(vocabulary, len(SPECIAL_TOKENS))} | MASKS
-        # A character that the model does not know is shown as the replacement character.
-        self.texts = ("", "\ufffd", "", *SPECIAL_TOKENS[3:], *vocabulary)
-        self.by_id = ("\0", "\ufffd", "\0", *MASKS, *vocabulary)
-
-    def __len__(self) -> int:
-        """Return the number of tokens, V."""
-        return len(self.texts)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>, unknown ones <unk>."""
-        text = text.lower() if self.lower_case else text
-        return [self.ids.get(character, UNKNOWN) for character in text]
-
-    def signs(self, ids: Iterable[int]) -> str:
-        """Return a character for each id, from which `encode` makes the id again; <pad> and <end> are NUL."""
-        return "".join(map(self.by_id.__getitem__, ids))
-
-    def shown(self, signs: str) -> str:
-        """Return a text of `signs` with the names of masks."""
-        return "".join(self.texts[MASKS[sign]] if sign in MASKS else sign for sign in signs)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return readable text: masks as their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
-        return "".join(self.texts[number] for number in ids)
 
 
 @dataclass(frozen=True)
@@ -124,6 +78,7 @@ class CharLSTM(io.Model):
     """
 
     family = "char_lstm"
+    input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):
         super().__init__()
@@ -183,9 +138,39 @@ class CharLSTM(io.Model):
         arguments. Raises ValueError for an empty prompt, for one of more than 10,000 characters or a document of more
         than a million, and for settings out of range.
         """
-        return "".join(self.stream(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
+        return "".join(self.characters_of(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
 
-    def stream(
+    def prepared(self, given: TextInput, settings: TextSettings) -> TextInput:
+        """Return the input. Raises ValueError for one without a prompt."""
+        if not given.prompt:
+            raise ValueError("prompt is missing or empty; give the text to be completed, 1 character or more")
+        return given
+
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
+        """Return what follows each prompt, as `text`, without the prompt."""
+        return [
+            {
+                **({"field": given.field} if given.field is not None else {}),
+                "prompt": given.prompt,
+                "text": "".join(self._continued(given, settings)),
+            }
+            for given in prepared
+        ]
+
+    def stream(self, given: Mapping[str, Any] | TextInput, **settings: Any) -> Iterator[str]:
+        """Iterate over the characters of the `text` that `predict` answers, each as soon as it is certain.
+
+        Raises ValueError for an input or settings that cannot be used, when called.
+        """
+        text, chosen = asked(self, given, settings)
+        return self._continued(self.prepared(text, chosen), chosen)
+
+    def _continued(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
+        choice = settings.model_dump(include={"temperature", "top_k", "top_p", "stop"})
+        seed, document = settings.seed + given.item, given.document
+        return self.characters_of(given.prompt, settings.length, **choice, seed=seed, document=document)
+
+    def characters_of(
         self,
         prompt: str,
         max_characters: int = 200,

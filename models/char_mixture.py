@@ -24,12 +24,11 @@ from models import chains
 from models.char_lstm import (
     COPIED,
     END,
-    LONGEST_DOCUMENT,
-    LONGEST_PROMPT,
     CharLSTM,
     CharLSTMConfig,
     State,
 )
+from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT
 from models.io import config_from
 from models.mixture_reader import MixtureReader
 from models.passages import Passages

@@ -23,7 +23,7 @@ import sys
 import types
 import typing
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
@@ -33,9 +33,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from common.config import Section
 from common.files import write_whole
 from common.foreign_text import printable
 from models import limits
+from models.inputs import Input
+from models.prediction import AT_ONCE, predictions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -62,6 +65,31 @@ class Model(nn.Module):
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
     _no_split_modules: Sequence[str] = ()
+    input_type: type[Input]  # what `predict` answers, and its settings; a family without them has no predictions
+    settings_type: type[Section]
+
+    def predict(
+        self, inputs: Iterable[Mapping[str, Any] | Input], at_once: int = AT_ONCE, **settings: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Yield an answer to each input, in their order; both can be written as JSON.
+
+        An input that cannot be used has {"error": what is wrong} in the place of its answer. Up to `at_once` inputs are
+        read before the first of their answers is given; that changes answers by rounding only. Inputs are described by
+        `input_type`, settings by `settings_type`. Raises ValueError for settings that are unknown or out of range.
+        """
+        return predictions(self, inputs, at_once, settings)
+
+    def takes(self, given: Any) -> bool:
+        """Return whether an input, an `input_type`, is for this one of several models of a run."""
+        return True
+
+    def prepared(self, given: Any, settings: Any) -> Any:
+        """Return what `answers` takes of an input. Raises ValueError for one that cannot be used."""
+        return given
+
+    def answers(self, prepared: Sequence[Any], settings: Any) -> Iterable[dict[str, Any]]:
+        """Return the answers to one or more inputs together."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Raise ValueError if stored values are such that no model of the family can have them."""

@@ -7,13 +7,19 @@ from common.random import derive_key, uniform
 
 
 def choose(
-    logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, number: int = 0
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    number: int = 0,
+    items: Tensor | None = None,
 ) -> Tensor:
     """Return next tokens (B,) int64 from `logits` (B, V): the likeliest at temperature 0, else drawn at random.
 
     `top_k` keeps only that many of the likeliest tokens (0: all); `top_p` keeps the smallest set of the likeliest that
-    has this share of the probability (Holtzman et al. 2020). The draw of row i is a pure function of (seed, number, i).
-    Raises ValueError for settings out of range.
+    has this share of the probability (Holtzman et al. 2020). The draw of a row is a pure function of (seed, number, its
+    item); the `items` (B,) int64 are 0 to B - 1 if not given. Raises ValueError for settings out of range.
     """
     if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
         raise ValueError(
@@ -32,7 +38,7 @@ def choose(
     before = probabilities.cumsum(-1) - probabilities
     probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
     cumulative = probabilities.cumsum(-1)
-    rows = torch.arange(len(logits))
-    draw = uniform(derive_key(seed, "sampling", number), rows, 1).double()  # (B, 1)
+    items = torch.arange(len(logits)) if items is None else items.cpu()
+    draw = uniform(derive_key(seed, "sampling", number), items, 1).double()  # (B, 1)
     place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
     return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)

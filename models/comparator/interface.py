@@ -1,6 +1,7 @@
 """The interface of comparators: encoding images once, comparing encodings, scoring and ranking images."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from common import noise
 from common.statistics import Z95
 from models import io, ranking
 from models.comparator.config import Question
+from models.inputs import ComparisonSettings, ImagesInput
 from models.io import write_whole
 from models.ranking import SWAPPED
 
@@ -30,9 +32,18 @@ class Ranked(NamedTuple):
     high: float
 
 
+class Picture(NamedTuple):
+    """An image of an input."""
+
+    name: str | int  # of its file, or its number in the input
+    pixels: Tensor | None  # (C, S, S) uint8; None if it cannot be used
+    error: str = ""
+
+
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
+    input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
 
     config: Question
@@ -155,6 +166,51 @@ class Comparator(io.Model):
         write_whole(folder / DESCRIPTION, (json.dumps(self.describe(), indent=1, allow_nan=False) + "\n").encode())
         return [DESCRIPTION]
 
+    def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
+        """Return the input with its images. Raises ValueError where two are to be compared and one cannot be used."""
+        images = given.images or (given.first, given.second)
+        pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
+        if given.images is None and any(each.pixels is None for each in pictures):
+            raise ValueError("; ".join(each.error for each in pictures if each.error))
+        return given, pictures
+
+    def _picture(self, number: int, image: Path | bytes) -> Picture:
+        name = str(image) if isinstance(image, Path) else number
+        try:
+            return Picture(name, self.read(image))
+        except ValueError as error:
+            return Picture(name, None, str(error))
+
+    def answers(
+        self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
+    ) -> list[dict[str, Any]]:
+        """Return the ranking of images, the highest score first, or the probabilities of the answers about two."""
+        pairs = [pictures for given, pictures in prepared if given.images is None]
+        found = iter(self._compared(pairs)) if pairs else iter(())
+        return [
+            next(found) if given.images is None else self._ranked(pictures, settings.comparisons)
+            for given, pictures in prepared
+        ]
+
+    def _compared(self, pairs: Sequence[Sequence[Picture]]) -> list[dict[str, Any]]:
+        encoded = self.encode_all(
+            torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
+        )
+        first = torch.arange(0, len(encoded), 2, device=encoded.device)
+        answers = self.both_orders(encoded, first, first + 1).tolist()
+        return [dict(zip(("first_is_higher", "second_is_higher", "tie"), row, strict=True)) for row in answers]
+
+    def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Any]:
+        usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
+        rows: list[dict[str, Any]] = []
+        if usable:
+            scores, errors = self.score(torch.stack(list(usable.values())), budget)
+            for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
+                rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
+        wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
+        ranking = sorted(rows, key=lambda row: -row["score"])
+        return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
+
     def rank(self, folder: str | Path, budget: int = 32) -> list[Ranked]:
         """Return the images in a folder, highest score first, with 95 % intervals.
 
@@ -163,22 +219,25 @@ class Comparator(io.Model):
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
-        scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget)
-        found = zip(paths, scores.tolist(), (Z95 * errors).tolist(), strict=True)
-        rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
-        return sorted(rows, key=lambda row: -row.score)
+        (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
+        if "errors" in found:
+            raise ValueError(found["errors"][0]["error"])
+        return [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
 
-    def read(self, image: Tensor | str | Path) -> Tensor:
-        """Return an image file as (C, S, S) uint8, made as the training images were; a tensor is returned unchanged."""
+    def read(self, image: Tensor | str | Path | bytes) -> Tensor:
+        """Return an image file, or what it holds, as (C, S, S) uint8, made as the training images were.
+
+        A tensor is returned unchanged.
+        """
         if isinstance(image, Tensor):
             return image
         from models import images
 
         config = self.config
         try:
-            square = images.decode(Path(image), config.size, MOST_PIXELS)
+            square = images.decode(image if isinstance(image, bytes) else Path(image), config.size, MOST_PIXELS)
         except ValueError as error:
-            raise ValueError(f"{image}: {error}") from error
+            raise ValueError(f"{'image' if isinstance(image, bytes) else image}: {error}") from error
         found = torch.from_numpy(square.copy()).movedim(-1, 0)
         grey = torch.tensor([0.299, 0.587, 0.114])  # the weights by which PIL converts to grey
         return found if config.channels == 3 else (found * grey[:, None, None]).sum(0, keepdim=True).round().byte()

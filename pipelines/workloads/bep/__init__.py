@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import TextInput, TextSettings
 from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
@@ -16,10 +18,13 @@ class Data(LoadedData):
     """The documents, and how they are cleaned and divided."""
 
     sources: str | None = Field(
-        None, description="a folder of txt, md, docx and pdf files, or one such file; null: the embedded documents"
+        None, description="a folder of txt, md, pdf and Word files, or one such file; null: the embedded documents"
     )
     skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
-    mask: bool = Field(True, description="mask e-mail addresses, telephone numbers and URLs")
+    mask: bool = Field(
+        True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, keys and passwords"
+    )
+    mask_names: bool = Field(True, description="mask names of persons in your documents; the embedded ones name nobody")
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
     duplicates: float = Field(
         0.8, gt=0, le=1, description="Jaccard similarity from which documents are one family, which is never split"
@@ -131,7 +136,7 @@ class EvaluationSettings(Section):
     starts: int = Field(512, ge=1, description="random places from which the loss is measured by characters read")
     characters: int = Field(200, ge=1, description="largest length of a completion")
     typed: int = Field(
-        3000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
+        1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
     )
     temperatures: tuple[float, ...] = Field(
         (0.5, 0.8), min_length=1, description="sampling temperatures of the completions; 0: greedy"
@@ -160,4 +165,11 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
+    inputs=Inputs(
+        input=TextInput,
+        settings=TextSettings,
+        read=lazily(f"{_package}.inputs:read"),
+        line=lazily(f"{_package}.inputs:line"),
+        completed=lazily(f"{_package}.inputs:completed"),
+    ),
 )

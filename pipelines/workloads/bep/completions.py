@@ -8,8 +8,8 @@ from common import text
 from common.foreign_text import to_csv
 from models.char_lstm import COPIED, CharLSTM
 from models.char_mixture import CharMixture
-from pipelines.workloads.bep.cleaning import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
+from pipelines.workloads.bep.masking import EMAILS, TELEPHONES, URLS
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

@@ -156,7 +156,8 @@ def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[s
 
 def _prose(document: Document, data: "Data") -> Cleaned:
     """Return the document's text as it is trained on. Raises UserError if nothing is left of it."""
-    cleaned = clean(document.text, data.mask, wrapped=document.pages is not None)
+    names = data.mask_names and data.sources is not None
+    cleaned = clean(document.text, data.mask, wrapped=document.pages is not None, names=names)
     if not cleaned.text:
         raise UserError("has no text besides page headers, footers and tables of contents")
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned

@@ -81,11 +81,11 @@ def _predict(
 ) -> Evaluation:
     """Predict every character of the documents once, with the model and with the baselines."""
     began = time.perf_counter()
-    starts, numbers, characters = _blocks([len(each.tokens) for each in documents])
+    starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
     if isinstance(model, CharMixture):
-        own = {"mixture, frozen": _read(model, documents, False), "mixture, adapting": _read(model, documents, True)}
+        own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
         found = {**own, LSTM: network}
     else:
         own = found = {config.model.resolved: network}
@@ -124,7 +124,7 @@ def _predict(
     return Evaluation(split, summary, table, examples, files)
 
 
-def _read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
+def read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
     """Return nats, top_1 and top_5, each (N,) over the characters, of documents that are read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
@@ -230,7 +230,7 @@ def _text(model: CharLSTM, documents: Sequence["data.Text"]) -> str:
     return "\n".join(model.characters.decode(each.tokens.tolist()) for each in documents)
 
 
-def _blocks(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def blocks_of(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the concatenated documents into blocks of 500 characters, a document's last one shorter.
 
     Returns where each block starts, the number of its document, and its characters.

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
 NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
+IMPORTANT = 10  # parts of a window that are shown
 PRIOR = "prior"
 COIN = """
 <details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; accuracy {{ page.figures.accuracy | shown }}, always the
@@ -161,14 +162,22 @@ def _coin(page: Page, logged: Logged) -> Markup:
     traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
     traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})
     folds = [
-        {name.replace("_", " "): _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
+        {name: _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
     ]
-    predictors = [{key.replace("_", " "): value for key, value in row.items()} for row in page["predictors"]]
-    rows = {"predictors": predictors, "trading": traded, "folds": folds}
-    tables = Markup("").join(table(rows[name], f"{name} of {page['symbol']}") for name in rows)
+    rows = {
+        "predictors": page["predictors"],
+        "trading": traded,
+        "other fees per side, with the same trades,": page["backtest"]["fee_sensitivity"],
+        "months": page["months"],
+        "volatility before a window, in thirds,": page["regimes"],
+        "nats that are lost where a part of the windows is mixed up,": page["importance"][:IMPORTANT],
+        "folds": folds,
+    }
+    named = {name: [{key.replace("_", " "): row[key] for key in row} for row in rows[name]] for name in rows}
+    tables = Markup("").join(table(named[name], f"{name} of {page['symbol']}") for name in named)
     pictures = [
-        *(svg(draw(page, logged)) for draw in (_calibration, _account, _training)),
+        *(svg(draw(page, logged)) for draw in (_calibration, _account, _drawdown, _training)),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
     return fragment(COIN, page=page, pictures=panels(pictures), tables=tables)
@@ -206,17 +215,30 @@ def _calibration(page: Page, logged: Logged) -> Figure:
 
 def _account(page: Page, logged: Logged) -> Figure:
     figure, axis = _panel("account on the test, costs paid", "", "account, multiples of its start")
-    curve = page["equity"]
-    for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
-        points = thinned(np.column_stack([curve["time_ms"], curve[name]]), ACCOUNT_POINTS)
-        axis.plot(points[:, 0].astype("datetime64[ms]"), points[:, 1], linewidth=1, label=label)
-    values = [value for name in ("model", "buy_and_hold") for value in curve[name]]
+    values = _plot_accounts(axis, page, lambda account: account)
     if min(values) > 0 and max(values) > 4 * min(values):
         axis.set_yscale("log")
     axis.axhline(1, color="black", linewidth=0.5)
+    return figure
+
+
+def _drawdown(page: Page, logged: Logged) -> Figure:
+    figure, axis = _panel("drawdown", "", "account below its peak, %")
+    _plot_accounts(axis, page, lambda account: 100 * (account / np.maximum.accumulate(account) - 1))
+    return figure
+
+
+def _plot_accounts(axis: Axes, page: Page, shown: Callable[[np.ndarray], np.ndarray]) -> list[float]:
+    """Plot what is `shown` of the accounts of the model and of buy-and-hold, and return all of it."""
+    curve, values = page["equity"], []
+    for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
+        found = shown(np.array(curve[name]))
+        points = thinned(np.column_stack([curve["time_ms"], found]), ACCOUNT_POINTS)
+        axis.plot(points[:, 0].astype("datetime64[ms]"), points[:, 1], linewidth=1, label=label)
+        values += found.tolist()
     axis.legend(fontsize=8)
     axis.xaxis.set_major_formatter(ConciseDateFormatter(axis.xaxis.get_major_locator()))
-    return figure
+    return values
 
 
 def _training(page: Page, logged: Logged) -> Figure:

@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import ComparisonSettings, ImagesInput
 from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
@@ -195,4 +197,9 @@ WORKLOAD = Workload(
     report=lazily(f"{_package}.report:sections"),
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.
     metric=Metric("val/accuracy", maximise=True),
+    inputs=Inputs(
+        input=ImagesInput,
+        settings=ComparisonSettings,
+        read=lazily(f"{_package}.inputs:read"),
+    ),
 )

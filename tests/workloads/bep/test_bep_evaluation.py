@@ -32,14 +32,21 @@ def corpus(**parts):
     return data.Corpus(vocabulary=tuple(VOCABULARY), parts=found, facts={})
 
 
-class Uniform(CharLSTM):
+class Foreseeing(CharLSTM):
+    """Goes on token by token as `forward` does."""
+
+    def steps(self):
+        return lambda tokens, state: (torch.log_softmax(self(tokens[:, None])[0][:, 0], -1), state)
+
+
+class Uniform(Foreseeing):
     """Knows nothing: every token is as likely as another."""
 
     def forward(self, tokens, state=None):
         return torch.zeros((*tokens.shape, len(self.characters))), state
 
 
-class Oracle(CharLSTM):
+class Oracle(Foreseeing):
     """Knows the whole text by heart, as long as it has read some of it."""
 
     def forward(self, tokens, state=None):

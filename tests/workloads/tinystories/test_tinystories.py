@@ -72,6 +72,15 @@ def test_the_model_stands_beside_its_baselines(trained):
     assert found["bits_per_character"] not in validated.values()
 
 
+def test_predictions_are_the_stories_of_the_evaluation(trained, tmp_path):
+    (tmp_path / "two.jsonl").write_text('{"prompt": ""}\n{"prompt": ""}\n')
+    done = stage(trained, "predict.py", *STORIES, str(tmp_path / "two.jsonl"), "length=20")
+    assert done.returncode == 0, done.stderr
+    told = [answer["text"] for answer in map(json.loads, done.stdout.splitlines())]
+    samples = (trained / "runs/tinystories/default/evaluations/held_out.samples.txt").read_text()
+    assert "\n\n".join(told) + "\n" == samples
+
+
 def test_the_report_shows_stories_and_the_runs(trained):
     page = (trained / "runs/tinystories/default/report.html").read_text()
     assert "Stories it tells" in page
