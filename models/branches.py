@@ -21,12 +21,14 @@ class Branch:
 
     __slots__ = ("children", "expected", "likely", "log_prob", "parent", "place", "token")
 
+    place: tuple[Standing, int]  # known with `expected`
+
     def __init__(self, parent: "Branch | None", token: int, log_prob: float):
-        self.parent, self.token, self.log_prob = parent, token, log_prob  # of the whole way from the first root
+        self.parent = self if parent is None else parent  # the root is its own
+        self.token, self.log_prob = token, log_prob  # of the whole way from the first root
         self.children: dict[int, Branch] = {}
         self.expected: np.ndarray | None = None  # log-probabilities (V,) of the next token
         self.likely: list[int] = []  # the likeliest of them
-        self.place: tuple[Standing, int] | None = None
 
     def child(self, token: int) -> "Branch":
         """Return the branch with a token more; what is expected must be known."""
@@ -49,7 +51,7 @@ class Branches:
         """Go on to a token, and forget what else might have followed."""
         self.root = self.root.child(token)
         self.expand([self.root])
-        self.root.parent = None
+        self.root.parent = self.root
 
     def expand(self, branches: Sequence[Branch]) -> None:
         """Find out what is expected after some branches; what is expected after their parents must be known."""
@@ -91,18 +93,6 @@ class Branches:
                     if token not in self.last and cost <= -LEAST:
                         heapq.heappush(heap, (cost, number, child))
                         number += 1
-
-    def likeliest(self, branch: Branch, most: int, ends: str) -> Branch:
-        """Return where the likeliest tokens after a branch lead: up to one that `ends` has, or `most` tokens."""
-        for _ in range(most):
-            self.expand([branch])
-            further = branch.child(branch.likely[0])
-            if further.token == END:
-                break
-            branch = further
-            if self.model.characters.by_id[branch.token] in ends:
-                break
-        return branch
 
     def walk(self) -> Iterator[tuple[Branch, int]]:
         """Yield all branches below the root with their depth, each after its parent."""

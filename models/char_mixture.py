@@ -79,11 +79,16 @@ class Examples:
 class CharMixture(CharLSTM):
     """An LSTM whose predictions are mixed with those of counted contexts.
 
-    `model.complete("The information manager is ", document=text_before)` counts the text before it, too.
+    `model.complete("The information manager is ", document=text_before)` counts the text before it, too, and
+    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with where they stand in documents.
+
+    Privacy: the tensor `text` has training documents word for word, as many characters as `model.stored_characters`
+    allowed, and the config their names. Whoever has the model can read them; keep it where the documents may be kept.
     """
 
     family = "char_mixture"
     config: CharMixtureConfig
+    text: Tensor  # (characters,) int16, the stored documents one after the other
     common: Tensor  # (2, F)
     by_length: Tensor  # (2, contexts of the first chain x entropies, F)
     by_lengths: Tensor  # (2, contexts of the other chains, F)

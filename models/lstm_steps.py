@@ -17,7 +17,7 @@ class Steps:
     def __init__(self, model: "CharLSTM"):
         lstm, tokens = model.lstm, torch.arange(len(model.characters), device=model.output.weight.device)
         layers = range(lstm.num_layers)
-        of_tokens = model.channels(tokens) @ lstm.weight_ih_l0.T  # (V, 4 H)
+        of_tokens = F.linear(model.channels(tokens), lstm.weight_ih_l0)  # (V, 4 H)
         self.inputs = [_cpu(each) for each in (of_tokens, *(getattr(lstm, f"weight_ih_l{n}").T for n in layers[1:]))]
         self.biases = [_cpu(getattr(lstm, f"bias_ih_l{n}") + getattr(lstm, f"bias_hh_l{n}")) for n in layers]
         self.recurrent = [_cpu(getattr(lstm, f"weight_hh_l{n}").T) for n in layers]

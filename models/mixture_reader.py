@@ -1,5 +1,6 @@
 """What a mixture of an LSTM and counted contexts has read, and what it expects next."""
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class MixtureReader(Reader):
 
     def fork(self) -> "MixtureReader":
         """Return a reader of the same text that goes on by itself."""
-        own = super().fork()
+        own = copy.copy(self)
         own.recent = list(self.recent)
         return own
 

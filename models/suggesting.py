@@ -15,8 +15,6 @@ from models.passages import Passage, Passages
 GROWN = 48  # branches that grow for a choice of suggestions
 MOST_PASSAGES = 12
 LEAST = math.log(1e-3)  # log-probability of what is thought of
-LONGEST = 120  # characters that are written after a choice
-ENDS = ".!?\n"
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,8 @@ class Suggester:
         return chosen
 
     def suggest(self, num: int) -> list[Suggestion]:
-        """Return up to `num` suggestions that end with a sentence or where a slot is open."""
-        return [self._completed(choice) for choice in self.choices(num)]
+        """Return up to `num` suggestions: sentences of documents, and words that the model writes."""
+        return [self._shown(choice) for choice in self.choices(num)]
 
     def _saved(self) -> dict[Branch, float]:
         """Return the keys that accepting a word is expected to save, at the branch that ends it; at others none."""
@@ -91,13 +89,8 @@ class Suggester:
                 begins[branch], saved[branch] = depth, math.exp(log_prob) * (depth - begins[branch] - 1)
         return saved
 
-    def _completed(self, choice: Choice) -> Suggestion:
-        """Return a choice up to the end of the sentence."""
-        passage = choice.passage
-        if passage:
-            (branch,) = self.branches.follow([choice.tokens])
-        else:
-            branch = self.branches.likeliest(choice.branch, LONGEST, ENDS)
+    def _shown(self, choice: Choice) -> Suggestion:
+        passage, (branch,) = choice.passage, self.branches.follow([choice.tokens])
         way = self.branches.way(branch)
         likelihood = math.exp((branch.log_prob - self.branches.root.log_prob) / len(way))
         text = self.characters.shown(passage.whole if passage else self.characters.signs(way)).rstrip("\n")

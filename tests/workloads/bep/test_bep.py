@@ -32,7 +32,7 @@ TINY = [
     "training.checkpoint_steps=3",
     "evaluation.characters=12",
     "evaluation.starts=8",
-    "evaluation.typed=60",
+    "evaluation.typed=0",
 ]
 
 
@@ -94,8 +94,11 @@ def test_the_report_shows_every_field(trained):
     page = (run / "report.html").read_text()
     with (run / "evaluations/test.completions.csv").open(newline="") as file:
         assert [row["field"] for row in csv.DictReader(file)] == 2 * list(FIELDS)
+    with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
+        suggested = {row["field"] for row in csv.DictReader(file)}
+    assert suggested
     for name in FIELDS:
-        assert page.count(f"<b>{name}</b>") == 2
+        assert page.count(f"<b>{name}</b>") == 2 + (name in suggested)
     assert "characters read since the zero state" in page
     headings = checked(page).headings()
     found = json.loads((run / "evaluations/test.json").read_text())
