@@ -18,7 +18,8 @@ from markupsafe import Markup, escape
 from common import browser
 from common.files import write_whole
 from exporters import manifest
-from exporters.to_safetensors import require_finite, title
+from exporters.cards import title
+from exporters.to_safetensors import require_finite
 from exporters.web.packing import pack
 from models import io
 

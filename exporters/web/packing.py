@@ -12,7 +12,7 @@ import torch
 from common.errors import UserError
 from exporters import to_rp2040
 from exporters.rp2040 import layout, settings
-from models import candle_features, chains, char_lstm, char_mixture, pooled_experts
+from models import candle_features, chains, char_lstm, char_mixture, mixture_reader, pooled_experts
 from models.char_lstm import CharLSTM
 from models.char_mixture import CharMixture
 from models.comparator.siamese import Siamese
@@ -161,7 +161,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
         about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
-        files={WEIGHTS: _weights(model)},
+        files={WEIGHTS: _weights(model, ("text",))},  # stored documents are not for everyone who gets a page
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
             _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output=likely),
@@ -189,7 +189,7 @@ def _constants() -> dict[str, Any]:
         "kinds_borders": chains.KINDS,
         "least": chains.LEAST,
         "reach": chains.REACH,
-        "at_once": char_mixture.AT_ONCE,
+        "at_once": mixture_reader.AT_ONCE,
         "entropies": char_mixture.ENTROPIES,
         "fine_entropies": char_mixture.FINE_ENTROPIES,
         "lengths": char_mixture.LENGTHS,
@@ -277,8 +277,8 @@ def _images(model: Siamese, run: Path) -> Packed:
             **{name: getattr(config, name) for name in ("channels", "size", "layers", "theta", "unit")},
             "references": references,
             "fitted": model.fitted.tolist(),
+            "prior": model.prior.tolist(),
             "budget": BUDGET,
-            "error_factor": float(model.standard_error_factor),
         },
         about={"attribute": config.attribute},
         files={WEIGHTS: _weights(model)},
