@@ -143,7 +143,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     first, *others = characters.encode(document)
     reader = model.reader(first)
     reader.skim(np.array(others))
-    likely = next(model.predict([{"prompt": prompt}], length=40, temperature=0))
+    likely = next(model.predict([{"prompt": prompt}], length=40, temperature=0))["text"]
     given = {"length": 200, "temperature": 0.5, "seed": 0}
     mixture = isinstance(model, CharMixture)
     described = {
@@ -165,7 +165,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         files={WEIGHTS: _weights(model, ("text",))},  # stored documents are not for everyone who gets a page
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
-            _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output=likely),
+            _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output={"text": likely}),
         ],
     )
 
