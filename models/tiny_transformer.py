@@ -38,6 +38,7 @@ class TinyTransformer(Model):
     """A tiny transformer that tells stories: byte-pair tokens in, logits of the next token out."""
 
     family = "tiny_transformer"
+    pipeline_tag = "text-generation"
     input_type, settings_type = StoryInput, StorySettings
     _no_split_modules = ("Block",)
     config: TinyTransformerConfig

@@ -26,7 +26,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
         ("python pipelines/predict.py --workload bep pro", ["prompt="]),
-        ("python -m exporters ", ["rp2040", "safetensors"]),
+        (
+            "python -m exporters ",
+            sorted(path.stem.removeprefix("to_") for path in (ROOT / "exporters").glob("to_*.py")),
+        ),
         ("python pipelines/train.py --workload cvpr model.", [""]),
         ("python other.py --workload ", [""]),
     ],

@@ -47,6 +47,7 @@ class RoutingPolicy(io.Model):
     """
 
     family = "routing"
+    pipeline_tag = "reinforcement-learning"
     input_type, settings_type = RoutingInput, RoutingSettings
     _no_split_modules = ("EncoderLayer",)
 
