@@ -80,6 +80,7 @@ PHOTOS = (
     " training.steps=1200 hardware.threads=1"
 )
 TOLD = "runs/tinystories/evidence/exports/rp2040/story.uf2"
+SERVED = ("tinystories", "bep", "crypto", "lmol")
 RL4CO = "runs/evidence/rl4co/bin/"  # an environment of its own
 PARTS = {
     "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
@@ -172,6 +173,12 @@ PARTS = {
     "one-model": Part(
         ["python tests/engine/one_model.py"],
         {"differences": Figure(lambda output: json.loads(output.splitlines()[-1]))},
+    ),
+    "serve": Part(  # on the runs of `make pictures`, and the model that comes with the project
+        [f"python tests/server/load.py cvrp/cvrp-20 {' '.join(f'{name}/picture' for name in SERVED)}"],
+        {"p95": printed("p95"), "lost": printed("lost", at_most=0), "mutated": printed("mutated")}
+        | {"growth_percent": matched(r'"growth_percent": ([-\d.e]+)', at_most=5)},
+        needs="runs/tinystories/picture/model/best",
     ),
     "exhaustive": Part(["python -m pytest -m exhaustive"], {"passed": matched(r"(\d+) passed", at_least=1)}),
     "properties": Part(
