@@ -78,6 +78,7 @@ class CharLSTM(io.Model):
     """
 
     family = "char_lstm"
+    pipeline_tag = "text-generation"
     input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):
@@ -147,12 +148,11 @@ class CharLSTM(io.Model):
         return given
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
-        """Return what follows each prompt, as `text`, without the prompt."""
+        """Return what follows each prompt; see `sampling.answer`."""
         return [
             {
                 **({"field": given.field} if given.field is not None else {}),
-                "prompt": given.prompt,
-                "text": "".join(self._continued(given, settings)),
+                **sampling.answer(given.prompt, text := "".join(self._continued(given, settings)), len(text), settings),
             }
             for given in prepared
         ]
@@ -193,7 +193,7 @@ class CharLSTM(io.Model):
         sampling.choose(torch.zeros(1, 2), temperature, top_k, top_p)  # raises before the first character is asked for
         pieces = self._pieces(document + prompt, max_characters, temperature, top_k, top_p, seed)
         if stop is not None:
-            pieces = _until(pieces, stop.lower() if self.config.lower_case else stop)
+            pieces = sampling.until(pieces, stop.lower() if self.config.lower_case else stop)
         return (character for piece in pieces for character in piece)
 
     @torch.no_grad()
@@ -298,21 +298,6 @@ class Reader:
         found = F.log_softmax(logits[0].float(), -1).cpu()
         self.next = found[-1]
         return found
-
-
-def _until(pieces: Iterable[str], stop: str) -> Iterator[str]:
-    """Yield `pieces` up to `stop`; text that may be the beginning of `stop` is held back until that is decided."""
-    held = ""
-    for piece in pieces:
-        held += piece
-        if stop in held:
-            yield held[: held.index(stop)]
-            return
-        lengths = range(min(len(stop) - 1, len(held)), 0, -1)
-        kept = next((length for length in lengths if stop.startswith(held[-length:])), 0)
-        yield held[: len(held) - kept]
-        held = held[len(held) - kept :]
-    yield held
 
 
 def build(config: Mapping[str, Any]) -> CharLSTM:

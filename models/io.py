@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from common.config import Section
 from common.files import write_whole
 from common.foreign_text import printable
-from models import limits
+from models import hub, limits
 from models.inputs import Input
 from models.prediction import AT_ONCE, predictions
 
@@ -61,6 +61,7 @@ class Model(nn.Module):
     """A model of one of the families, as far as saving and exporting it needs to know it."""
 
     family: str  # a key of FAMILIES
+    pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
     config: Any  # a dataclass with all that the family's `build` needs
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
@@ -127,16 +128,16 @@ def save(
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
-    """The model that `save` wrote, bit for bit, in eval mode.
+def load(folder: str | Path, device: str | torch.device = "cpu", revision: str | None = None) -> Model:
+    """The model that `save` wrote, bit for bit, in eval mode; "owner/name" is one on the hub (`hub.located`).
 
     Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, weights that do not
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
-    folder = Path(folder)
+    folder = hub.located(folder, (CONFIG, WEIGHTS), revision)
     told = described(folder)
-    family = _module(told["family"])
+    family = module_of(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(told, sort_keys=True)):
@@ -252,7 +253,7 @@ def _json(data: bytes) -> Any:
     return parsed
 
 
-def _module(family: str) -> ModuleType:
+def module_of(family: str) -> ModuleType:
     """The module that builds the family's models. Raises ValueError for a file that is missing or builds none."""
     where = FAMILIES[family]
     if not where.endswith(".py"):

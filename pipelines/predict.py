@@ -97,7 +97,7 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict) -> Ite
     """Print the text of the answers as it comes, and yield what is wrong with each; empty where nothing is."""
     for each in given:
         try:
-            for piece in model.pieces(each, settings):
+            for piece in model.pieces(model.asked(each), settings):
                 print(piece, end="", flush=True)
             print(flush=True)
             yield ""

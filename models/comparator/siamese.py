@@ -22,13 +22,7 @@ class Siamese(Comparator):
     def __init__(self, config: ComparatorConfig):
         super().__init__(config)
         width = config.width
-        self.encoder: nn.Module
-        if config.texture:
-            self.encoder = Texture(config)
-        else:
-            convolutions, channels = _halving(config.channels, width, config.layers)
-            side = config.size // 2**config.layers
-            self.encoder = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, width), nn.ReLU())
+        self.encoder = image_encoder(config)
         self.as_first = nn.Linear(width, width)
         self.as_second = nn.Linear(width, width, bias=False)
         self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -48,6 +42,15 @@ class Siamese(Comparator):
         forwards, backwards = F.relu(one[first] + other[second]), F.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
         return torch.stack([(forwards * self.higher).sum(-1), (backwards * self.higher).sum(-1), similar], -1)
+
+
+def image_encoder(config: ComparatorConfig) -> nn.Module:
+    """Return an untrained network from images (U, C, S, S), from 0 to 1, to encodings (U, D)."""
+    if config.texture:
+        return Texture(config)
+    convolutions, channels = _halving(config.channels, config.width, config.layers)
+    side = config.size // 2**config.layers
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, config.width), nn.ReLU())
 
 
 class Texture(nn.Module):

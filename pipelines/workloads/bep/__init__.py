@@ -171,5 +171,7 @@ WORKLOAD = Workload(
         read=lazily(f"{_package}.inputs:read"),
         line=lazily(f"{_package}.inputs:line"),
         completed=lazily(f"{_package}.inputs:completed"),
+        served={"length": 1000, "document": 20_000},
+        about=lazily(f"{_package}.inputs:about"),
     ),
 )

@@ -14,13 +14,38 @@ from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
+class Columns(Section):
+    """Names of a table's columns; null: the usual names are tried, and what was guessed is said."""
+
+    image: str | None = Field(None, description="column of image files, relative to the table's folder")
+    score: str | None = Field(None, description="column of scores")
+    group: str | None = Field(None, description="column of groups: images of a group stay together")
+    first: str | None = Field(None, description="column of the first image of a pair")
+    second: str | None = Field(None, description="column of the second image of a pair")
+    score1: str | None = Field(None, description="column of the first image's score")
+    score2: str | None = Field(None, description="column of the second image's score")
+    label: str | None = Field(None, description="column of labels: First, Second or Similar")
+    winner: str | None = Field(None, description="column of the image that was preferred")
+    loser: str | None = Field(None, description="column of the image that was not")
+    tie: str | None = Field(None, description="column that is 1 where neither was preferred")
+    rater: str | None = Field(None, description="column of who answered; ratings of one image are averaged")
+    std: str | None = Field(None, description="column of the standard deviation of an image's ratings")
+    count: str | None = Field(None, description="column of the number of an image's ratings, or of equal answers")
+
+    def given(self) -> dict[str, str]:
+        """Return the columns that are named."""
+        return {name: value for name, value in self if value is not None}
+
+
 class Data(LoadedData):
     """Images, the scores that rank them, and the pairs drawn from them."""
 
     source: str = Field(
         "digits",
-        description="digits or photos (both embedded), a folder with a CSV of images and scores, or a CSV of pairs",
+        description="digits or photos (both embedded), a folder of images with a CSV, a folder with a folder of images "
+        "per rank, or a CSV of scores, labelled pairs or choices",
     )
+    columns: Columns = Columns()
     attribute: str | None = Field(
         None, description="name of the property that the image ranking higher has more of; null: the source's"
     )
@@ -51,13 +76,13 @@ class Data(LoadedData):
     )
     seed: int = Field(0, ge=0, description="random seed of the split, the pairs and the degradation of embedded photos")
 
-    layout: ClassVar[int] = 2
+    layout: ClassVar[int] = 3
 
     def inputs(self) -> Sequence[Path]:
         """Return the files that the images come from; none for the embedded ones."""
         from pipelines.workloads.lmol import sources
 
-        return sources.inputs(self.source)
+        return sources.inputs(self.source, self.columns.given())
 
     @model_validator(mode="after")
     def _fold_exists(self) -> "Data":
@@ -69,10 +94,10 @@ class Data(LoadedData):
 class Model(Section):
     """The comparator."""
 
-    kind: Literal["siamese", "cross", "llava"] = Field(
+    kind: Literal["siamese", "cross", "llava", "scorer"] = Field(
         "siamese",
         description="siamese: a small convolutional network; cross: attention between frozen features; "
-        "llava: a vision-language model",
+        "llava: a vision-language model; scorer: a network that sees one image and learns from a comparator",
     )
     width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
     layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
@@ -87,7 +112,8 @@ class Model(Section):
         None,
         description="folder or hub id of a pretrained model; cross: a CLIP, SigLIP or DINOv2, or a model with such a "
         "vision tower, which computes the features, null: a dictionary of patches of training images; llava: the model "
-        "that adapters are trained on, which may be the model folder of a run, null: built from the config",
+        "that adapters are trained on, which may be the model folder of a run, null: built from the config; scorer: "
+        "the model folder of the comparator whose answers it learns, null: it learns from scores and labels alone",
     )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",
@@ -105,12 +131,12 @@ class Model(Section):
     @model_validator(mode="after")
     def _only_what_the_kind_has(self) -> "Model":
         kinds = {
-            "base": ("cross", "llava"),
+            "base": ("cross", "llava", "scorer"),
             "lora": ("llava",),
             "pool": ("llava",),
             "four_bit": ("llava",),
             "heads": ("cross", "llava"),
-            "texture": ("siamese",),
+            "texture": ("siamese", "scorer"),
             "preset": ("llava",),
         }
         given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
@@ -152,6 +178,12 @@ class EvaluationSettings(Section):
     comparisons: int = Field(
         32, ge=2, description="maximum number of reference images that an image is compared with to get its score"
     )
+    network_steps: int | None = Field(
+        None,
+        ge=0,
+        description="steps by which the table's network that sees one image is trained; null: as many as the model; 0: "
+        "the table has no such network",
+    )
 
 
 class Config(BaseConfig):
@@ -168,10 +200,14 @@ class Config(BaseConfig):
         return self.model.kind == "cross" or self.model.lora
 
     @property
+    def fine(self) -> bool:
+        """True if a convolutional encoder judges images by fine detail."""
+        return self.data.source == "photos" if self.model.texture is None else self.model.texture
+
+    @property
     def texture(self) -> bool:
-        """True if images are judged by fine detail; training images are then also turned and mirrored."""
-        given = self.model.texture
-        return self.model.kind == "siamese" and (self.data.source == "photos" if given is None else given)
+        """True if the model judges images by fine detail; training images are then also turned and mirrored."""
+        return self.model.kind in ("siamese", "scorer") and self.fine
 
     @property
     def shift(self) -> int:
@@ -201,5 +237,7 @@ WORKLOAD = Workload(
         input=ImagesInput,
         settings=ComparisonSettings,
         read=lazily(f"{_package}.inputs:read"),
+        served={"images": 64, "comparisons": 256},
+        about=lazily(f"{_package}.inputs:about"),
     ),
 )
