@@ -99,7 +99,7 @@ PARTS = {
         typing={},
     ),
     "bep-tuned": Part(
-        ["python tests/peers/fine_tuning.py 300"],
+        ["python tests/peers/fine_tuning.py 60"],
         {
             f"{number} documents, {how}": printed(f"{number} documents, {how}")
             for number in (1, 3, 10)

@@ -77,6 +77,7 @@ MODELS = {
             "vocabulary": "abc \n",
             "rows": len(COUNTS.keys),
             "entries": len(COUNTS.tokens),
+            "documents": {"a": 7, "b": 3},
         },
     ),
     "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
