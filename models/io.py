@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BUILT_IN = (
-    *("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts"),
+    *("routing", "tiny_transformer", "comparator", "vlm_comparator", "cnn_lstm", "pooled_experts"),
+    "llava_comparator",  # of older folders: vlm_comparator
     *("char_lstm", "char_mixture"),
 )
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
@@ -129,6 +130,12 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     except ValueError as error:
         raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
     return model.to(device).eval()
+
+
+def restore(model: Model, folder: str | Path) -> None:
+    """Set the weights of `model` to those that `save` wrote of it; ValueError as from `load`."""
+    tensors, _ = _weights(Path(folder) / WEIGHTS)
+    _fill(model, {name: tensor.to(next(model.parameters()).device) for name, tensor in tensors.items()}, Path(folder))
 
 
 def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:

@@ -25,6 +25,7 @@ OPTIONAL = {
 }
 NOT_IMPORTED = {
     "mypy": "a command: make lint",
+    "num2words": "imported by transformers' processor of SmolVLM",
     "ruff": "a command: make lint",
     "pytest-xdist": "a plugin of pytest: -n 2",
     "types-psutil": "read by mypy",

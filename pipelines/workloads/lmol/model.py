@@ -30,16 +30,15 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     }
     sizes = {name: value for name in ("width", "layers", "heads") if (value := getattr(model, name))}
     with explained():
-        if model.kind == "llava":
-            from models import llava_comparator
-            from models.llava_comparator.bases import pools
+        if model.kind == "vlm":
+            from models import vlm_comparator
+            from models.vlm_comparator.bases import pools
 
-            pool = model.pool
-            if pool is None:
-                pool = pools(model.base) if model.base else model.preset == "small"
-            choices = {name: getattr(model, name) for name in ("preset", "lora", "four_bit")}
+            pool = pools(model.base or "") if model.pool is None else model.pool
+            names = ("preset", "lora", "lora_targets", "lora_rank", "lora_alpha", "lora_dropout", "prompt", "four_bit")
+            choices = {name: value for name in names if (value := getattr(model, name)) is not None}
             choices |= {"base": model.base or "", "pool": pool}
-            built: Comparator = llava_comparator.build({**question, **choices, **sizes, "seed": config.seed})
+            built: Comparator = vlm_comparator.build({**question, **choices, **sizes, "seed": config.seed})
         else:
             # A siamese encoder that judges by shapes halves the sides down to about four pixels.
             layers = max(1, (size // 4).bit_length() - 1) if model.kind == "siamese" and not config.texture else 2
