@@ -1,15 +1,14 @@
 """Memory that a computation would take, found out without making it.
 
-    with planned() as used:           # tensors have shapes and no values
+    with (plan := Plan()):            # tensors have shapes and no values
         step()
-    used.peak                         # bytes of the tensors that lived together
+    plan.used.peak                    # bytes of the tensors that lived together
 
 Within the block torch computes with fake tensors, which rest on its meta device. Values cannot be asked for.
 """
 
-import contextlib
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,10 +48,22 @@ class Live(TorchDispatchMode):
         self.now -= size
 
 
-@contextlib.contextmanager
-def planned() -> Iterator[Live]:
-    """Compute with shapes alone within the block, and count; tensors from outside must not be used in it."""
-    from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
+class Plan:
+    """Computation with shapes alone within its blocks, of which there may be several; `used` counts.
 
-    with FakeTensorMode(), Live() as live:
-        yield live
+    Small tensors from outside may take part; their copies count.
+    """
+
+    def __init__(self) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
+
+        self.used, self._mode = Live(), FakeTensorMode(allow_non_fake_inputs=True)
+
+    def __enter__(self) -> "Plan":
+        self._mode.__enter__()
+        self.used.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.used.__exit__(*error)
+        self._mode.__exit__(*error)

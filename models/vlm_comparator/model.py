@@ -4,7 +4,6 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,17 +12,17 @@ from typing import Any
 import safetensors.torch
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor, nn
 
 from common.machine import free_memory_bytes
-from common.memory import planned
+from common.memory import Plan
 from models.comparator.interface import Comparator, pixels
 from models.vision_tower import AT_ONCE as IMAGES_AT_ONCE
 from models.vision_tower import layers_of, leave_out, quietly
+from models.vlm_comparator import prompts
 from models.vlm_comparator.bases import LoadedBase, adapted, load_base
-from models.vlm_comparator.built import pixel_values, prompt_ids
-from models.vlm_comparator.config import ANSWERS, VlmComparatorConfig, check
+from models.vlm_comparator.built import pixel_values
+from models.vlm_comparator.config import VlmComparatorConfig, check
 from models.vlm_comparator.saving import check_equal, empty, files_of
 
 KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
@@ -51,9 +50,9 @@ class VlmComparator(Comparator):
         base = load_base(config)
         self.config = dataclasses.replace(config, revision=base.revision)
         self.kind, self.processor, self.built = base.family, base.processor, base.ours
-        self.prompt = self._prompt(base)
-        self.inputs = self._inputs(base)
-        self._read_prompt(base)
+        self.prompt = prompts.text_of(config, base)
+        self.inputs = prompts.inputs_of(config, base, self.prompt)
+        self._read_prompt(config, base)
         self.inputs.pop("pixel_values", None)
         self._no_split_modules = layers_of(base.network)
         self.frozen = self.large_base = config.lora
@@ -66,38 +65,7 @@ class VlmComparator(Comparator):
         if config.lora:
             leave_out(self, "network")
 
-    def _prompt(self, base: LoadedBase) -> str:
-        """Return the prompt with a mark for each image, by the config, the chat template, or the family."""
-        question = f"Which of the two images ranks higher in {self.config.attribute}: First, Second or Similar?"
-        asked = self.config.prompt
-        if not asked and base.processor.chat_template:
-            from transformers import ProcessorMixin
-
-            content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": question}]
-            messages: Any = [{"role": "user", "content": content}]
-            # Not the processor's own method, which of some first asks its part for videos.
-            ask = ProcessorMixin.apply_chat_template
-            return ask(base.processor, messages, add_generation_prompt=True, tokenize=False)
-        asked = asked or base.family.prompt
-        if not asked:
-            raise ValueError(
-                f"base {self.config.base} has no chat template; give prompt, with {{question}} and <image> twice"
-            )
-        return asked.replace("{question}", question)
-
-    def _inputs(self, base: LoadedBase) -> dict[str, Tensor]:
-        """Return what the processor makes of the prompt and two grey images."""
-        if base.ours:
-            return {"input_ids": prompt_ids(base.network.config)}
-        grey = torch.full((2, 1, self.config.size, self.config.size), 128, dtype=torch.uint8)
-        try:
-            return _processed(base.processor, self.prompt, grey)
-        except ValueError as error:
-            raise ValueError(
-                f"base {self.config.base}: its processor takes no two images with this prompt: {error}"
-            ) from error
-
-    def _read_prompt(self, base: LoadedBase) -> None:
+    def _read_prompt(self, config: VlmComparatorConfig, base: LoadedBase) -> None:
         """Set the tokens of prompt and answers. Raises ValueError where they cannot hold two images or three words."""
         ids, place = self.inputs["input_ids"], base.network.config.image_token_id
         marks = (ids[0] == place).nonzero().flatten()
@@ -116,7 +84,7 @@ class VlmComparator(Comparator):
         if hasattr(base.network.model, "get_rope_index"):
             further = {name: self.inputs[name] for name in ("mm_token_type_ids", "image_grid_thw")}
             positions = base.network.model.get_rope_index(ids, **further)[0]
-        answers = torch.tensor(self._answers(base))
+        answers = torch.tensor(prompts.answers_of(config, base, self.prompt))
         for name, tensor in (
             ("ids", ids[:, kept]),
             ("ids_answers", answers),
@@ -124,25 +92,6 @@ class VlmComparator(Comparator):
             ("kinds", kinds),
         ):
             self.register_buffer(name, tensor, persistent=False)
-
-    def _answers(self, base: LoadedBase) -> list[int]:
-        """Return the ids of the tokens by which the answers begin after the prompt."""
-        prompt = self.prompt + base.family.ending
-        between = " " if prompt.endswith(":") else ""
-
-        def ids(text: str) -> list[int]:
-            return base.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-
-        asked, found = ids(prompt), []
-        for word in ANSWERS:
-            answered = ids(prompt + between + word)
-            found.append(next((b for a, b in zip([*asked, -1], answered, strict=False) if a != b), -1))
-        if len(set(found)) != 3:
-            raise ValueError(
-                f"base {self.config.base}: its tokenizer does not tell {', '.join(ANSWERS)} apart by their first "
-                f"tokens, whose ids are {found}"
-            )
-        return found
 
     @property
     def base(self) -> Any:
@@ -234,7 +183,7 @@ class VlmComparator(Comparator):
         if self.built:
             inputs = pixel_values(pixels(images), self.base.config, self.base.dtype)
         else:
-            inputs = _processed(self.processor, self.prompt, images)
+            inputs = prompts.processed(self.processor, self.prompt, images)
         model = self.base.model
         taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
         given = {name: self._placed(inputs[name]) for name in taken}
@@ -310,16 +259,18 @@ class VlmComparator(Comparator):
         `entered` is the shape of an image's encoding.
         """
         memo: dict[int, Any] = {id(self.processor): None}
-        with planned() as used:
+        with (plan := Plan()):
             for tensor in [*self.parameters(), *self.buffers()]:
                 empty = torch.empty(tensor.shape, dtype=tensor.dtype)
                 memo[id(tensor)] = (
                     nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
                 )
-            twin, fixed = copy.deepcopy(self, memo).train(), used.now
-            used.peak = fixed
-            twin._plan(torch.empty(2 * pairs, *entered, dtype=self.base.dtype))
-            return used.peak - fixed
+            images = torch.empty(2 * pairs, *entered, dtype=self.base.dtype)
+        twin = copy.deepcopy(self, memo).train()
+        fixed = plan.used.peak = plan.used.now
+        with plan:
+            twin._plan(images)
+        return plan.used.peak - fixed
 
     def _plan(self, encoded: Tensor) -> None:
         """Make a pass over as many sequences as `encoded` has images, whose values are not looked at."""
@@ -355,22 +306,6 @@ class VlmComparator(Comparator):
             further["token_type_ids"] = self.kinds[:, span].expand(count, -1)
         ids = ids.expand(count, -1)
         return self.base(input_ids=ids, mm_encoder_outputs={"image": seen}, logits_to_keep=1, **further)
-
-
-def _processed(processor: Any, prompt: str, images: Tensor) -> dict[str, Tensor]:
-    """Return what a processor makes of the prompt, once for each two of images (U, C, S, S); an odd one comes twice."""
-    shown = (pixels(images) * 255).round().byte().expand(-1, 3, -1, -1).movedim(1, -1).cpu().numpy()
-    pictures = [Image.fromarray(each) for each in shown]
-    pictures += pictures[-1:] * (len(pictures) % 2)
-    pairs = [list(pair) for pair in zip(pictures[::2], pictures[1::2], strict=True)]
-    # As transformers' own apply_chat_template does.
-    start = processor.tokenizer.bos_token
-    further = {"add_special_tokens": False} if start and prompt.startswith(start) else {}
-    with quietly(), warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="__array__ implementation", category=DeprecationWarning
-        )  # PaliGemma's
-        return dict(processor(text=[prompt] * len(pairs), images=pairs, return_tensors="pt", **further))
 
 
 @contextlib.contextmanager

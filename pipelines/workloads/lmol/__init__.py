@@ -82,8 +82,8 @@ class Model(Section):
     base: str | None = Field(
         None,
         description="folder or hub id of a pretrained model; siamese and cross: a vision model of transformers, or a "
-        "model that contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions that "
-        "train, and a dictionary of patches of training images; vlm: a model of transformers' "
+        "model that contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions "
+        "that train, and a dictionary of patches of training images; vlm: a model of transformers' "
         "AutoModelForImageTextToText, or the model folder of a run, that adapters are trained on, null: a LLaVA built "
         "from the config",
     )

@@ -94,7 +94,7 @@ def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes)
 def test_pooling_leaves_a_quarter_of_the_tokens():
     images = make().example()["images"]
     plain, pooled = make(), make(pool=True)
-    tokens, fewer = plain.project(plain.encode(images)), pooled.project(pooled.encode(images))
+    (tokens,), (fewer,) = plain.project(plain.encode(images)), pooled.project(pooled.encode(images))
     assert (tokens.shape, fewer.shape) == ((4, 16, 16), (4, 4, 16))
     torch.testing.assert_close(fewer[:, 0], tokens[:, [0, 1, 4, 5]].mean(1))
 

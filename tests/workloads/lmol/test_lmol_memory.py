@@ -22,8 +22,10 @@ def test_a_large_base_tells_what_it_will_need(prepared, monkeypatch):
         monkeypatch.setattr(subject, "config", config("vlm", lora=True, training={"micro_batch_size": size}))
         (line,) = memory.note(subject, torch.device("cpu"))
         numbers = [float(number) for number in re.findall(r"[\d.]+", line)]
-        assert re.match(rf"memory: needs [\d.]+ of 100000000 GB with {size} pairs at once \(weights .*, a pass .*\); ", line)
-        needs, total, pairs, weights, optimizer, features, one_pass, most = numbers
+        assert re.match(
+            rf"memory: needs [\d.]+ of 100000000 GB with {size} pairs at once \(weights .*, a pass .*\); ", line
+        )
+        needs, _, _, weights, optimizer, features, one_pass, most = numbers
         assert needs == weights + optimizer + features + one_pass
         assert features == subject.train.encoded.nbytes
         assert weights == sum(t.nbytes for t in [*subject.model.parameters(), *subject.model.buffers()])
