@@ -132,10 +132,15 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     return model.to(device).eval()
 
 
+@torch.no_grad()
 def restore(model: Model, folder: str | Path) -> None:
-    """Set the weights of `model` to those that `save` wrote of it; ValueError as from `load`."""
+    """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
     tensors, _ = _weights(Path(folder) / WEIGHTS)
-    _fill(model, {name: tensor.to(next(model.parameters()).device) for name, tensor in tensors.items()}, Path(folder))
+    own = model.state_dict(keep_vars=True)
+    if other := sorted(own.keys() ^ tensors.keys()):
+        raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:

@@ -49,7 +49,7 @@ def _settings(config: VlmComparatorConfig) -> Any:
 def processor_for(settings: Any) -> Any:
     """Return the processor of a model that is built here, whose tokenizer knows WORDS and nothing else."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import CLIPImageProcessor, LlavaProcessor, PreTrainedTokenizerFast
+    from transformers import CLIPImageProcessorPil, LlavaProcessor, PreTrainedTokenizerFast
 
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -62,7 +62,7 @@ def processor_for(settings: Any) -> Any:
     )
     side = settings.vision_config.image_size
     return LlavaProcessor(
-        image_processor=CLIPImageProcessor(
+        image_processor=CLIPImageProcessorPil(
             size={"shortest_edge": side},
             crop_size={"height": side, "width": side},
             image_mean=[0.5] * 3,
