@@ -87,11 +87,29 @@ PARTS = {
     "e-n22-k4-polished": customers_22("evaluation.polish_seconds=2", at_most=375),
     "crypto": whole("crypto/evidence", "test", skill={"at_least": 8}),
     "crypto-without-signal": whole("crypto/evidence-none", "test", "data.signal=0", skill={"at_most": 0}),
-    "bep": whole("bep/evidence", "test", "hardware.threads=1", bits_per_character={"at_most": 1.96}, table={}),
+    "bep": whole(
+        "bep/evidence",
+        "test",
+        "hardware.threads=1 evaluation.typed=6000",
+        bits_per_character={"at_most": 1.96},
+        table={},
+        keystrokes_saved={"at_least": 0.3},
+        keystrokes_gain_percent_interval={},
+        typing={},
+    ),
+    "bep-tuned": Part(
+        ["python tests/peers/fine_tuning.py 300"],
+        {
+            f"{number} documents, {how}": printed(f"{number} documents, {how}")
+            for number in (1, 3, 10)
+            for how in ("frozen", "adapting")
+        },
+    ),
     "bep-oz": whole(
         "bep/evidence-oz",
         "validation",
-        f"data.sources={OZ} data.test=0 training.steps=6000 model.dropout=0.3 hardware.threads=1",
+        f"data.sources={OZ} data.test=0 data.hold_out=true training.steps=6000 model.dropout=0.3"
+        " hardware.threads=1 evaluation.typed=0",
         needs=OZ,
         bits_per_character={"at_most": 2.06},  # Kneser-Ney has 2.154
         table={},
@@ -128,6 +146,10 @@ PARTS = {
     "known-processes": Part(
         ["python tests/peers/known_processes.py 3"],
         {key: printed(key) for key in ("AR", "REGIME", "LAG")},
+    ),
+    "fitted-power": Part(
+        ["python tests/peers/known_processes.py 20 WEAK"],
+        {"WEAK": printed("WEAK"), "predictive": matched(r'"predictive": ([\d.]+)', at_least=0.7)},
     ),
     "legacy": Part(
         ["python tests/peers/against_legacy.py 60"],

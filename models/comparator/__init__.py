@@ -10,6 +10,7 @@ A comparator encodes each image once, however many pairs it appears in, and answ
                 for bit when the images are swapped
     cross       a frozen encoder (a dictionary of patches, or the vision tower of a pretrained model), and attention
                 from the cells of one image to the cells of the other
+    scorer      an encoder that tells the score of a single image, learned from a comparator's answers
 
 Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, K words of the dictionary, V channels of a
 tower, D width, R reference images.
@@ -21,18 +22,21 @@ from typing import Any
 from models.comparator.config import ComparatorConfig
 from models.comparator.cross import PATCH, DictionaryCross, TowerCross
 from models.comparator.interface import Comparator
+from models.comparator.scorer import Scorer
 from models.comparator.siamese import Siamese, TowerSiamese
 from models.io import config_from
 
-KINDS = ("siamese", "cross")
+KINDS = ("siamese", "cross", "scorer")
 
 
 def build(config: Mapping[str, Any]) -> Comparator:
-    """Build an untrained siamese or cross from the fields of ComparatorConfig; ValueError names what does not fit."""
+    """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit."""
     sizes = config_from(ComparatorConfig, config)
     _check(sizes)
     if sizes.kind == "siamese":
         return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
+    if sizes.kind == "scorer":
+        return Scorer(sizes)
     return TowerCross(sizes) if sizes.base else DictionaryCross(sizes)
 
 
@@ -42,12 +46,15 @@ def _check(sizes: ComparatorConfig) -> None:
     for name in ("channels", "width", "layers", "heads", "words"):
         if getattr(sizes, name) < 1:
             raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
-    if sizes.kind == "siamese" and not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
+    convolutional = sizes.kind in ("siamese", "scorer")
+    if convolutional and not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
         )
-    if sizes.texture and sizes.kind != "siamese":
-        raise ValueError(f"texture is for kind 'siamese', but kind is {sizes.kind!r}; set texture=false")
+    if sizes.texture and not convolutional:
+        raise ValueError(f"texture is for kinds 'siamese' and 'scorer', but kind is {sizes.kind!r}; set texture=false")
+    if sizes.teacher and sizes.kind != "scorer":
+        raise ValueError(f"teacher is for kind 'scorer', but kind is {sizes.kind!r}; leave teacher out")
     if sizes.kind == "cross" and sizes.width % sizes.heads:
         raise ValueError(f"width {sizes.width} is not a multiple of heads {sizes.heads}")
     if sizes.base and sizes.texture:

@@ -25,7 +25,7 @@ class Siamese(Comparator):
     def __init__(self, config: ComparatorConfig, encoder: nn.Module | None = None):
         super().__init__(config)
         width = config.width
-        self.encoder = encoder or (Texture(config) if config.texture else _shapes(config))
+        self.encoder = encoder or image_encoder(config)
         self.as_first = nn.Linear(width, width)
         self.as_second = nn.Linear(width, width, bias=False)
         self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -74,6 +74,15 @@ class TowerSiamese(Siamese):
         return super().compare_encoded(self.encoder(encoded), first, second)
 
 
+def image_encoder(config: ComparatorConfig) -> nn.Module:
+    """Return an untrained network from images (U, C, S, S), from 0 to 1, to encodings (U, D)."""
+    if config.texture:
+        return Texture(config)
+    convolutions, channels = _halving(config.channels, config.width, config.layers)
+    side = config.size // 2**config.layers
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, config.width), nn.ReLU())
+
+
 class Texture(nn.Module):
     """Encoder of fine detail alone, which blur, noise and compression change in any picture.
 
@@ -98,13 +107,6 @@ class Texture(nn.Module):
         responses = self.convolutions(torch.cat([8 * detail, detail / contrast], 1)).flatten(2)
         deviation = (responses.var(2, unbiased=False) + 1e-4).sqrt()
         return self.out(torch.cat([responses.mean(2), deviation], 1))
-
-
-def _shapes(config: ComparatorConfig) -> nn.Module:
-    """Return an encoder of shapes at their places."""
-    convolutions, channels = _halving(config.channels, config.width, config.layers)
-    side = config.size // 2**config.layers
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, config.width), nn.ReLU())
 
 
 def _halving(channels: int, width: int, layers: int) -> tuple[list[nn.Module], int]:

@@ -95,7 +95,7 @@ def shortened(command: str) -> list[str]:
     stage = Path(words[0]).stem
     if stage == "evaluate":
         return words + SHORT_EVALUATION[workload].split()
-    if {"--help", "--keys", "--print-config"} & set(words):
+    if stage == "predict" or {"--help", "--keys", "--print-config"} & set(words):
         return words
     said = {word.partition("=")[0] for word in words} - {"training.steps", "training.batch_size"}
     small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]

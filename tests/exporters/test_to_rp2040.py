@@ -140,9 +140,9 @@ def test_two_exports_are_equal(run, tmp_path):
 
 def test_the_prompt_goes_as_far_as_the_alphabet():
     vocabulary = layout.read_vocabulary(layout.pack_vocabulary(trained_tokenizer(32)))
-    assert to_rp2040._known_beginning(b"The cat zooms", vocabulary) == b"The cat "
-    assert to_rp2040._known_beginning(b"The cat", vocabulary) == b"The cat"
-    assert to_rp2040._known_beginning(b"Zebra", vocabulary) == b""
+    assert to_rp2040.known_beginning(b"The cat zooms", vocabulary) == b"The cat "
+    assert to_rp2040.known_beginning(b"The cat", vocabulary) == b"The cat"
+    assert to_rp2040.known_beginning(b"Zebra", vocabulary) == b""
 
 
 def test_a_model_of_another_family_is_refused(run, capsys, monkeypatch):
@@ -211,7 +211,11 @@ def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
     [
         ("model_32p.bin", lambda data: wrong_weight(data), "the model file differs from the quantised model"),
         ("story.uf2", lambda data: uf2.join(bootable(b"else"), *uf2.split(data)[1:]), "story.uf2 differs"),
-        ("inference_model.py", lambda data: data.replace(b"y[i] > y[best]", b"y[i] < y[best]"), "tells another story"),
+        (
+            "inference_kernels.py",
+            lambda data: data.replace(b"y[i] > y[best]", b"y[i] < y[best]"),
+            "tells another story",
+        ),
         ("inference.py", lambda data: data.replace(b"65 <= byte <= 90 or ", b""), "encodes the prompt differently"),
     ],
 )

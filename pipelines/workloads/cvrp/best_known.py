@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from common.workers import in_order
-from pipelines.workloads.cvrp.problems import cost_of
+from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.solvers import Population, hgs
 from pipelines.workloads.cvrp.standard_sets import BEST_KNOWN, standard_test_set
 from pipelines.workloads.cvrp.validator import check

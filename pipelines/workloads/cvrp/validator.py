@@ -7,7 +7,7 @@ a mistake in any of them cannot hide itself here.
 import operator
 from collections.abc import Sequence
 
-from pipelines.workloads.cvrp.problems import Problem
+from models.routing.problems import Problem
 
 
 class InvalidTour(Exception):

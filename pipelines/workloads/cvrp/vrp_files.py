@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.environment import MOST_CAPACITY
-from pipelines.workloads.cvrp.problems import MAX_COORDINATE, Problem, usual_rounding
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, Problem, usual_rounding
 
 SECTIONS = {  # title: columns of each row
     "NODE_COORD_SECTION": ("number", "x", "y"),

@@ -8,8 +8,33 @@ from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import ComparisonSettings, ImagesInput
 from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
+
+
+class Columns(Section):
+    """Names of a table's columns; null: the usual names are tried, and what was guessed is said."""
+
+    image: str | None = Field(None, description="column of image files, relative to the table's folder")
+    score: str | None = Field(None, description="column of scores")
+    group: str | None = Field(None, description="column of groups: images of a group stay together")
+    first: str | None = Field(None, description="column of the first image of a pair")
+    second: str | None = Field(None, description="column of the second image of a pair")
+    score1: str | None = Field(None, description="column of the first image's score")
+    score2: str | None = Field(None, description="column of the second image's score")
+    label: str | None = Field(None, description="column of labels: First, Second or Similar")
+    winner: str | None = Field(None, description="column of the image that was preferred")
+    loser: str | None = Field(None, description="column of the image that was not")
+    tie: str | None = Field(None, description="column that is 1 where neither was preferred")
+    rater: str | None = Field(None, description="column of who answered; ratings of one image are averaged")
+    std: str | None = Field(None, description="column of the standard deviation of an image's ratings")
+    count: str | None = Field(None, description="column of the number of an image's ratings, or of equal answers")
+
+    def given(self) -> dict[str, str]:
+        """Return the columns that are named."""
+        return {name: value for name, value in self if value is not None}
 
 
 class Data(LoadedData):
@@ -17,8 +42,10 @@ class Data(LoadedData):
 
     source: str = Field(
         "digits",
-        description="digits or photos (both embedded), a folder with a CSV of images and scores, or a CSV of pairs",
+        description="digits or photos (both embedded), a folder of images with a CSV, a folder with a folder of images "
+        "per rank, or a CSV of scores, labelled pairs or choices",
     )
+    columns: Columns = Columns()
     attribute: str | None = Field(
         None, description="name of the property that the image ranking higher has more of; null: the source's"
     )
@@ -49,13 +76,13 @@ class Data(LoadedData):
     )
     seed: int = Field(0, ge=0, description="random seed of the split, the pairs and the degradation of embedded photos")
 
-    layout: ClassVar[int] = 2
+    layout: ClassVar[int] = 3
 
     def inputs(self) -> Sequence[Path]:
         """Return the files that the images come from; none for the embedded ones."""
         from pipelines.workloads.lmol import sources
 
-        return sources.inputs(self.source)
+        return sources.inputs(self.source, self.columns.given())
 
     @model_validator(mode="after")
     def _fold_exists(self) -> "Data":
@@ -67,10 +94,10 @@ class Data(LoadedData):
 class Model(Section):
     """The comparator."""
 
-    kind: Literal["siamese", "cross", "vlm"] = Field(
+    kind: Literal["siamese", "cross", "vlm", "scorer"] = Field(
         "siamese",
         description="siamese: a small convolutional network; cross: attention between frozen features; "
-        "vlm: a vision-language model",
+        "vlm: a vision-language model; scorer: a network that sees one image and learns from a comparator",
     )
     width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
     layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
@@ -85,7 +112,8 @@ class Model(Section):
         "model that contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions "
         "that train, and a dictionary of patches of training images; vlm: a model of transformers' "
         "AutoModelForImageTextToText, or the model folder of a run, that adapters are trained on, null: a LLaVA built "
-        "from the config",
+        "from the config; scorer: the model folder of the comparator whose answers it learns, null: it learns from "
+        "scores and labels alone",
     )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",
@@ -121,7 +149,7 @@ class Model(Section):
     def _only_what_the_kind_has(self) -> "Model":
         kinds = {
             "heads": ("cross", "vlm"),
-            "texture": ("siamese",),
+            "texture": ("siamese", "scorer"),
             **dict.fromkeys(("preset", "lora", "lora_targets", "prompt", "pool", "four_bit"), ("vlm",)),
         }
         given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
@@ -131,6 +159,8 @@ class Model(Section):
                 f"model.{given[0]}={getattr(self, given[0])} does nothing for model.kind={self.kind}; leave it out, "
                 f"or set model.kind={' or '.join(kinds[given[0]])}"
             )
+        if self.kind == "siamese" and self.base and self.texture:
+            raise ValueError(f"model.texture=true is an encoder of its own; leave it or model.base={self.base} out")
         if self.kind == "vlm" and self.base and not self.lora:
             raise ValueError(
                 f"model.base={self.base} needs adapters to be trained on it; set model.lora=true too "
@@ -169,6 +199,12 @@ class EvaluationSettings(Section):
     comparisons: int = Field(
         32, ge=2, description="maximum number of reference images that an image is compared with to get its score"
     )
+    network_steps: int | None = Field(
+        None,
+        ge=0,
+        description="steps by which the table's network that sees one image is trained; null: as many as the model; 0: "
+        "the table has no such network",
+    )
 
 
 class Config(BaseConfig):
@@ -182,14 +218,17 @@ class Config(BaseConfig):
     @property
     def frozen(self) -> bool:
         """True if images are encoded once in a run, because the encoder does not train."""
-        return self.model.kind == "cross" or self.model.lora or bool(self.model.base)
+        return self.model.kind == "cross" or self.model.lora or bool(self.model.kind == "siamese" and self.model.base)
+
+    @property
+    def fine(self) -> bool:
+        """True if a convolutional encoder judges images by fine detail."""
+        return self.data.source == "photos" if self.model.texture is None else self.model.texture
 
     @property
     def texture(self) -> bool:
-        """True if images are judged by fine detail; training images are then also turned and mirrored."""
-        given = self.model.texture
-        default = self.data.source == "photos" and not self.model.base
-        return self.model.kind == "siamese" and (default if given is None else given)
+        """True if the model judges images by fine detail; training images are then also turned and mirrored."""
+        return self.fine and (self.model.kind == "scorer" or (self.model.kind == "siamese" and not self.model.base))
 
     @property
     def shift(self) -> int:
@@ -224,4 +263,11 @@ WORKLOAD = Workload(
     report=lazily(f"{_package}.report:sections"),
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.
     metric=Metric("val/accuracy", maximise=True),
+    inputs=Inputs(
+        input=ImagesInput,
+        settings=ComparisonSettings,
+        read=lazily(f"{_package}.inputs:read"),
+        served={"images": 64, "comparisons": 256},
+        about=lazily(f"{_package}.inputs:about"),
+    ),
 )

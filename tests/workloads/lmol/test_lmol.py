@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from common.config import load
 from models import io
@@ -95,7 +97,7 @@ def test_an_exported_model_is_equal_and_says_what_its_answers_mean(trained):
     assert "comparator.json" in export(trained, "default")["files"]
     found = json.loads((trained / "runs/lmol/default/exports/safetensors/comparator.json").read_text())
     assert found["question"] == "which of two images ranks higher in value"
-    assert found["bradley_terry_with_ties"]["dispersion"] > 0
+    assert found["bradley_terry_with_ties"]["floor"] + found["bradley_terry_with_ties"]["dispersion"] > 0
 
 
 def test_what_cannot_work_is_refused_before_a_run_is_begun(trained):
@@ -206,3 +208,41 @@ def test_two_processes_follow_the_curve_of_one(trained):
     succeeded(stage(trained, "train.py", *TINY, "--name", "two", processes=2, ACCELERATE_USE_CPU="true"))
     one, two = (records(trained / "runs/lmol" / name, "train/loss") for name in ("default", "two"))
     assert two == pytest.approx(one, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_scorer_learns_from_a_comparator_and_leaves_little_to_it(trained):
+    words = [*TINY, "model.kind=scorer", "model.base=runs/lmol/default/model/best"]
+    done = succeeded(stage(trained, "train.py", *words, "--name", "scorer"))
+    assert "gate: " in done.stdout
+    train_in_two(trained, "scorer-resumed", words)
+    assert weights(trained / "runs/lmol/scorer-resumed") == weights(trained / "runs/lmol/scorer")
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "scorer"))
+    found = json.loads((trained / "runs/lmol/scorer/evaluations/test.json").read_text())
+    assert 1 <= found["passes_per_image"] <= 2
+    assert found["times_faster"] > 1
+    export(trained, "scorer")
+
+
+@pytest.mark.slow
+def test_preferences_alone_train_a_comparator(trained):
+    folder = trained / "preferred"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for row in range(60):
+        grey = np.full((24, 24), 4 * row + 8, np.uint8) + generator.integers(0, 8, (24, 24), dtype=np.uint8)
+        Image.fromarray(grey).save(folder / f"{row:02d}.png")
+    pairs = [sorted(generator.choice(60, 2, replace=False)) for _ in range(600)]
+    rows = [f"{b:02d}.png,{a:02d}.png,{int(b - a < 4)}" for a, b in pairs]
+    (folder / "answers.csv").write_text("\n".join(["winner,loser,tie", *rows]))
+    words = [*TINY, "data.source=preferred", "training.learning_rate=4e-3", "--name", "preferred"]
+    done = succeeded(stage(trained, "train.py", *words))
+    assert "gate: " in done.stdout
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "preferred"))
+    found = json.loads((trained / "runs/lmol/preferred/evaluations/test.json").read_text())
+    assert found["n"] == 100
+    assert found["accuracy"] > 0.6
+    assert found["rmse"] < found["rmse_constant"]
+    words = ["preferred/answers.csv", "--model", "runs/lmol/preferred/model/best", "--pairs", "5", "--next", "next.csv"]
+    succeeded(stage(trained, "ask.py", *words, "--ranking", "ranking.csv"))
+    assert (trained / "ranking.csv").read_text().count("\n") == 61

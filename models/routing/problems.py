@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from models.routing.environment import Instances
 
+MOST_CAPACITY = 2**24  # float32 counts whole numbers exactly up to here
 # Keeps sums of distances far from the limits of int64 in PyVRP, and float64 exact to a millionth of a unit.
 MAX_COORDINATE = 1e9
 
