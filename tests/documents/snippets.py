@@ -46,6 +46,7 @@ ELSEWHERE = {
     "accelerate config": "tests/doctor/test_accelerate_config.py",
     "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/engine/test_machines.py",
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
+    "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
     "python tests/gpu/": "tests/gpu/test_figures.py",
     "python tests/peers/": "tests/peers/test_peers.py",
     "python pipelines/serve.py": "tests/server/test_server.py",
