@@ -53,7 +53,7 @@ def needed(found, features, chosen, seed):
     raise SystemExit(f"{MOST} answers were not enough")
 
 
-def main(crops=2, simulations=3):
+def main(crops=1, simulations=3):
     with tempfile.TemporaryDirectory() as folder:
         found = sources.read(Data(source="photos", size=64, photos_crops=crops), Path(folder) / "images.npy")
         features = np.stack([texture_features(image) for image in found.images])
