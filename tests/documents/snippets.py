@@ -48,6 +48,7 @@ ELSEWHERE = {
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
     "python tests/gpu/": "tests/gpu/test_figures.py",
     "python tests/peers/": "tests/peers/test_peers.py",
+    "python pipelines/ask.py": "tests/workloads/lmol/test_preferences.py",
     "python tests/evidence.py": "tests/test_evidence.py",
     "python tests/engine/one_model.py": "tests/engine/test_one_model.py",
     "python -m pytest": ".ci/run",

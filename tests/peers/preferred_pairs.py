@@ -26,9 +26,9 @@ from pipelines.workloads.lmol.preferences import Prior, fit, likeliest_prior, ne
 BAR, SLIPS, MOST = 0.95, 0.05, 20_000
 WAYS = {  # name: (pairs are chosen, images that look alike have like scores)
     "chosen pairs": (True, True),
-    "random pairs": (False, True),
-    "chosen pairs, Davidson's model alone": (True, False),
     "random pairs, Davidson's model alone": (False, False),
+    "chosen pairs, Davidson's model alone": (True, False),
+    "random pairs": (False, True),
 }
 
 
