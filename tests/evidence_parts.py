@@ -121,10 +121,26 @@ PARTS = {
         accuracy={"at_least": 0.95},
         swap_consistency={"at_least": 0.99},
         pearson={"at_least": 0.96},
+        rmse={"at_most": 0.4},  # an SVM has 0.43
+        mae={},
+        coverage={"at_least": 0.93},
         table={},
+    ),
+    "lmol-scorer": whole(
+        "lmol/evidence-scorer",
+        "test",
+        "model.kind=scorer model.base=runs/lmol/evidence/model/best",
+        passes_per_image={"at_most": 2},
+        pearson_lost={"at_most": 0.005},
+        times_faster={},
     ),
     "lmol-photos": whole(
         "lmol/evidence-photos", "test", PHOTOS, accuracy={"at_least": 0.9}, pearson={"at_least": 0.95}, table={}
+    ),
+    "lmol-preferences": Part(
+        ["python tests/peers/preferred_pairs.py"],
+        {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
+        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
     ),
     "stories": stories(
         "evidence",

@@ -51,6 +51,7 @@ ELSEWHERE = {
     "python tests/peers/": "tests/peers/test_peers.py",
     "python pipelines/serve.py": "tests/server/test_server.py",
     "python tests/server/load.py": "tests/server/test_server.py",
+    "python pipelines/ask.py": "tests/workloads/lmol/test_preferences.py",
     "python tests/evidence.py": "tests/test_evidence.py",
     "python tests/engine/one_model.py": "tests/engine/test_one_model.py",
     "python -m pytest": ".ci/run",
