@@ -136,8 +136,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
-    folder = hub.located(folder, (CONFIG, WEIGHTS), revision)
-    told = described(folder)
+    told = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
     family = module_of(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")

@@ -82,6 +82,7 @@ PHOTOS = (
 TOLD = "runs/tinystories/evidence/exports/rp2040/story.uf2"
 SERVED = ("tinystories", "bep", "crypto", "lmol")
 RL4CO = "runs/evidence/rl4co/bin/"  # an environment of its own
+FREQTRADE = "runs/evidence/freqtrade/bin/"  # likewise
 PARTS = {
     "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
     "e-n22-k4": customers_22("", at_most=382.5),
@@ -173,6 +174,21 @@ PARTS = {
         {key: printed(key) for key in ("default", "legacy")}
         | {"fewer_bits_percent": printed("fewer_bits_percent", at_least=30)}
         | {"times_targets_per_s": printed("times_targets_per_s", at_least=10)},
+    ),
+    "freqtrade": Part(
+        [
+            "python -m venv runs/evidence/freqtrade",
+            f"{FREQTRADE}pip install --quiet freqtrade==2026.9",
+            "accelerate launch pipelines/train.py --workload crypto --name evidence-freqtrade"
+            " 'data.symbols=[AAAUSDT]' training.epochs=4 hardware.threads=1",
+            "accelerate launch pipelines/evaluate.py --workload crypto --name evidence-freqtrade",
+            f"python tests/peers/against_freqtrade.py {FREQTRADE}python runs/crypto/evidence-freqtrade AAAUSDT",
+        ],
+        {
+            "share_equal": printed("share_equal", at_least=0.99),
+            **{key: printed(key) for key in ("ours", "freqtrade", "equal", "others")},
+        },
+        run="crypto/evidence-freqtrade",
     ),
     "rl4co": Part(
         [
