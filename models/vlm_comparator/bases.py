@@ -102,7 +102,7 @@ def load_processor(base: Base) -> Any:
     tokenizer, images = base.load(AutoTokenizer), base.load(AutoImageProcessor, backend="pil")
     settings, _ = ProcessorMixin.get_processor_dict(base.name, **base.given)
     name = settings.get("processor_class")
-    kind = processor_class_from_name(name) if name else PROCESSOR_MAPPING[type(base.settings)]
+    kind: Any = processor_class_from_name(name) if name else PROCESSOR_MAPPING[type(base.settings)]
     accepted = inspect.signature(kind).parameters
     given = {key: value for key, value in settings.items() if key in accepted}
     given |= {"tokenizer": tokenizer, "image_processor": images}
