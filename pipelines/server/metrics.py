@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -45,4 +46,5 @@ class Metrics:
             lines.append(f"# TYPE run_{name} {kind}")
             lines += [f'run_{name}{{run="{run.name}"}} {getattr(run, name)}' for run in runs]
         lines += ["# TYPE resident_bytes gauge", f"resident_bytes {psutil.Process().memory_info().rss}"]
+        lines += ["# TYPE cpu_seconds_total counter", f"cpu_seconds_total {time.process_time():.3f}"]
         return "\n".join(lines) + "\n"
