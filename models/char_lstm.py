@@ -7,7 +7,7 @@ Shapes: B sequences, S positions, V tokens, E channels of the embedding, H units
 
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
