@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BUILT_IN = (
-    *("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts"),
+    *("routing", "tiny_transformer", "comparator", "vlm_comparator", "cnn_lstm", "pooled_experts"),
+    "llava_comparator",  # of older folders: vlm_comparator
     *("char_lstm", "char_mixture"),
 )
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
@@ -135,8 +136,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
-    folder = hub.located(folder, (CONFIG, WEIGHTS), revision)
-    told = described(folder)
+    told = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
     family = module_of(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
@@ -158,6 +158,17 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     except ValueError as error:
         raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
     return model.to(device).eval()
+
+
+@torch.no_grad()
+def restore(model: Model, folder: str | Path) -> None:
+    """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
+    tensors, _ = _weights(Path(folder) / WEIGHTS)
+    own = model.state_dict(keep_vars=True)
+    if other := sorted(own.keys() ^ tensors.keys()):
+        raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:

@@ -15,12 +15,12 @@ class Steps:
 
     @torch.no_grad()
     def __init__(self, model: "CharLSTM"):
-        lstm, tokens = model.lstm, torch.arange(len(model.characters), device=model.output.weight.device)
-        layers = range(lstm.num_layers)
-        of_tokens = F.linear(model.channels(tokens), lstm.weight_ih_l0)  # (V, 4 H)
-        self.inputs = [_cpu(each) for each in (of_tokens, *(getattr(lstm, f"weight_ih_l{n}").T for n in layers[1:]))]
-        self.biases = [_cpu(getattr(lstm, f"bias_ih_l{n}") + getattr(lstm, f"bias_hh_l{n}")) for n in layers]
-        self.recurrent = [_cpu(getattr(lstm, f"weight_hh_l{n}").T) for n in layers]
+        weights, layers = dict(model.lstm.named_parameters()), range(model.lstm.num_layers)
+        tokens = torch.arange(len(model.characters), device=model.output.weight.device)
+        of_tokens = model.channels(tokens) @ weights["weight_ih_l0"].T  # (V, 4 H)
+        self.inputs = [_cpu(each) for each in (of_tokens, *(weights[f"weight_ih_l{n}"].T for n in layers[1:]))]
+        self.biases = [_cpu(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]) for n in layers]
+        self.recurrent = [_cpu(weights[f"weight_hh_l{n}"].T) for n in layers]
         self.output, self.bias = _cpu(model.output.weight.T), _cpu(model.output.bias)
         self.padding = len(model.characters) - len(self.bias)  # special tokens that have the constant logit 0
 

@@ -1,8 +1,8 @@
 """Rank images by people's answers about pairs of them, and write which pairs to ask about next.
 
-    python pipelines/ask.py my_images/ --pairs 100 --next next.csv
-    python pipelines/ask.py my_images/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
-    python pipelines/ask.py my_images/answers.csv --model runs/lmol/mine/model/best --ranking ranking.csv
+    python pipelines/ask.py my_pairs/ --pairs 100 --next next.csv
+    python pipelines/ask.py my_pairs/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
+    python pipelines/ask.py my_pairs/answers.csv --model runs/lmol/preferred/model/best --ranking ranking.csv
 
 SOURCE is a folder of images about which nothing was asked yet, or a CSV of answers beside such images: img1,img2,label
 or winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and

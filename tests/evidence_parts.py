@@ -82,6 +82,7 @@ PHOTOS = (
 TOLD = "runs/tinystories/evidence/exports/rp2040/story.uf2"
 SERVED = ("tinystories", "bep", "crypto", "lmol")
 RL4CO = "runs/evidence/rl4co/bin/"  # an environment of its own
+FREQTRADE = "runs/evidence/freqtrade/bin/"  # likewise
 PARTS = {
     "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
     "e-n22-k4": customers_22("", at_most=382.5),
@@ -99,7 +100,7 @@ PARTS = {
         typing={},
     ),
     "bep-tuned": Part(
-        ["python tests/peers/fine_tuning.py 300"],
+        ["python tests/peers/fine_tuning.py 60"],
         {
             f"{number} documents, {how}": printed(f"{number} documents, {how}")
             for number in (1, 3, 10)
@@ -121,10 +122,26 @@ PARTS = {
         accuracy={"at_least": 0.95},
         swap_consistency={"at_least": 0.99},
         pearson={"at_least": 0.96},
+        rmse={"at_most": 0.4},  # an SVM has 0.43
+        mae={},
+        coverage={"at_least": 0.93},
         table={},
+    ),
+    "lmol-scorer": whole(
+        "lmol/evidence-scorer",
+        "test",
+        "model.kind=scorer model.base=runs/lmol/evidence/model/best",
+        passes_per_image={"at_most": 2},
+        pearson_lost={"at_most": 0.005},
+        times_faster={},
     ),
     "lmol-photos": whole(
         "lmol/evidence-photos", "test", PHOTOS, accuracy={"at_least": 0.9}, pearson={"at_least": 0.95}, table={}
+    ),
+    "lmol-preferences": Part(
+        ["python tests/peers/preferred_pairs.py"],
+        {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
+        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
     ),
     "stories": stories(
         "evidence",
@@ -157,6 +174,21 @@ PARTS = {
         {key: printed(key) for key in ("default", "legacy")}
         | {"fewer_bits_percent": printed("fewer_bits_percent", at_least=30)}
         | {"times_targets_per_s": printed("times_targets_per_s", at_least=10)},
+    ),
+    "freqtrade": Part(
+        [
+            "python -m venv runs/evidence/freqtrade",
+            f"{FREQTRADE}pip install --quiet freqtrade==2026.9",
+            "accelerate launch pipelines/train.py --workload crypto --name evidence-freqtrade"
+            " 'data.symbols=[AAAUSDT]' training.epochs=4 hardware.threads=1",
+            "accelerate launch pipelines/evaluate.py --workload crypto --name evidence-freqtrade",
+            f"python tests/peers/against_freqtrade.py {FREQTRADE}python runs/crypto/evidence-freqtrade AAAUSDT",
+        ],
+        {
+            "share_equal": printed("share_equal", at_least=0.99),
+            **{key: printed(key) for key in ("ours", "freqtrade", "equal", "others")},
+        },
+        run="crypto/evidence-freqtrade",
     ),
     "rl4co": Part(
         [

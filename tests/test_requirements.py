@@ -30,6 +30,7 @@ OPTIONAL = {
 }
 NOT_IMPORTED = {
     "mypy": "a command: make lint",
+    "num2words": "imported by transformers' processor of SmolVLM",
     "onnx": "used by torch.onnx.export",
     "onnxscript": "used by torch.onnx.export",
     "ruff": "a command: make lint",

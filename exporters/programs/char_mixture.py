@@ -9,7 +9,7 @@ Shapes as in models/char_mixture.py: N positions, K contexts, V tokens.
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -89,7 +89,7 @@ def describe(model: CharMixture) -> Artifact:
     )
 
 
-def _fresh(model: CharMixture, contexts: int):  # type: ignore[no-untyped-def]
+def _fresh(model: CharMixture, contexts: int) -> Callable[[int], Sequence[Tensor]]:
     """Return a function that makes inputs as `chains` gives them, with contexts seen and unseen."""
 
     def fresh(number: int) -> tuple[Tensor, ...]:

@@ -55,9 +55,10 @@ def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
     return {"method": method, "arguments": arguments, "output": output}
 
 
-def _weights(model: Model) -> bytes:
+def _weights(model: Model, leave_out: Sequence[str] = ()) -> bytes:
     """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need."""
-    return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in model.state_dict().items()})
+    kept = {name: tensor for name, tensor in model.state_dict().items() if name not in leave_out}
+    return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
 
 
 def _narrowed(tensor: torch.Tensor) -> torch.Tensor:

@@ -56,6 +56,7 @@ class Comparator(io.Model):
     pipeline_tag = "image-classification"
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
+    large_base = False  # True where a second copy of the model might not fit the device
 
     config: Question
     reference_images: Tensor

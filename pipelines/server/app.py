@@ -114,7 +114,7 @@ class Server:
             raise Refused(422, own["error"])
         own["milliseconds"] = 1000 * (time.perf_counter() - began)
         asked, _ = run.asked(body.input)
-        found = await run.run(lambda: solve(asked, body.milliseconds / 1000))
+        found = await run.run(lambda: solve(asked, (body.milliseconds or own["milliseconds"]) / 1000))
         return Answer({"outputs": {**found, "model": own}})
 
     def _run(self, request: Request) -> Answering:

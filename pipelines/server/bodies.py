@@ -36,7 +36,9 @@ class Rivals(Section):
     """A problem for other methods to solve beside the model."""
 
     input: Object = Field(description="an input, as the run's workload has it")
-    milliseconds: int = Field(100, ge=1, le=10_000, description="time for each of the others")
+    milliseconds: int | None = Field(
+        None, ge=1, le=10_000, description="time for each of the others; null: as long as the model takes"
+    )
     settings: Object = Field({}, description="settings of the model, as the run's workload has them")
 
 

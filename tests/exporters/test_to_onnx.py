@@ -48,8 +48,13 @@ def few(monkeypatch):
     monkeypatch.setattr(char_lstm, "TEXTS", 2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive if name in ("gt", "siamese") else pytest.mark.slow)
+        for name in CASES
+    ],
+)
 def test_a_model_of_each_workload_is_exported_and_used_without_the_project(name, tmp_path, monkeypatch):
     few(monkeypatch)
     run = run_of(name, tmp_path)

@@ -40,6 +40,8 @@ def main() -> None:
     parser.add_argument("coin", help="one of its coins, such as AAAUSDT")
     args = parser.parse_args()
     config = Config.model_validate(parse((args.run / "config.yaml").read_bytes()))
+    if config.evaluation.funding:
+        parser.error("the run has evaluation.funding, which freqtrade takes from an exchange; evaluate it without")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "strategy"
         print(exporters.export("freqtrade", args.run, "best", out))
@@ -80,7 +82,7 @@ def backtested(
     with torch.no_grad():
         probabilities = model(torch.from_numpy(scaled)[None])[0].softmax(-1).numpy()[ends - ends[0]]
     chosen = signals(trading.spread(probabilities, ends, rows), threshold)
-    return backtest.run(**trading.prices(coin, rows), signal=chosen, **trading.rules(config))
+    return backtest.run(**trading.prices(config, coin, rows), signal=chosen, **trading.rules(config))
 
 
 def freqtrades(

@@ -2,7 +2,7 @@
 
     python tests/peers/fine_tuning.py [STEPS [NUMBERS]]
 
-The base has read four embedded plans in 4 x STEPS updates (300 if not given); both others take STEPS updates at equal
+The base has read four embedded plans in 4 x STEPS updates (60 if not given); both others take STEPS updates at equal
 settings, on plans that the base has not seen. NUMBERS, as in 1,3,10, says on how many. All are judged by two further
 plans, with intervals by blocks of 500 characters.
 """
@@ -100,4 +100,4 @@ def blocks(held_out: Path) -> tuple[np.ndarray, np.ndarray]:
 
 if __name__ == "__main__":
     given = sys.argv[2] if sys.argv[2:] else "1,3,10"
-    main(int(sys.argv[1]) if sys.argv[1:] else 300, [int(each) for each in given.split(",")])
+    main(int(sys.argv[1]) if sys.argv[1:] else 60, [int(each) for each in given.split(",")])

@@ -26,9 +26,9 @@ from pipelines.workloads.lmol.preferences import Prior, fit, likeliest_prior, ne
 BAR, SLIPS, MOST = 0.95, 0.05, 20_000
 WAYS = {  # name: (pairs are chosen, images that look alike have like scores)
     "chosen pairs": (True, True),
-    "random pairs": (False, True),
-    "chosen pairs, Davidson's model alone": (True, False),
     "random pairs, Davidson's model alone": (False, False),
+    "chosen pairs, Davidson's model alone": (True, False),
+    "random pairs": (False, True),
 }
 
 
@@ -53,7 +53,7 @@ def needed(found, features, chosen, seed):
     raise SystemExit(f"{MOST} answers were not enough")
 
 
-def main(crops=2, simulations=3):
+def main(crops=1, simulations=3):
     with tempfile.TemporaryDirectory() as folder:
         found = sources.read(Data(source="photos", size=64, photos_crops=crops), Path(folder) / "images.npy")
         features = np.stack([texture_features(image) for image in found.images])

@@ -1,7 +1,7 @@
 // The page that a server shows at /: a panel for each of its runs.
 
 const WORKLOADS = {
-  cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: 100 }) },
+  cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
   tinystories: { heading: "Tell a story", panel: textPanel, about: () => ({
     unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({

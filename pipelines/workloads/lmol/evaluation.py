@@ -29,7 +29,7 @@ from pipelines.workloads.lmol.pair_figures import (
     transitivity,
 )
 from pipelines.workloads.lmol.pictures import mistakes, strip
-from pipelines.workloads.lmol.score_figures import Placed, agreement, correlation, place, score_figures, scores_csv
+from pipelines.workloads.lmol.score_figures import Placed, agreement, place, score_figures, scores_csv
 
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
@@ -170,7 +170,11 @@ def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
     """Return the columns of the table about scores (n,) of the test images; a correlation of constants is None."""
     found = agreement(scores, placed.known)
     names = {"MAE": "mae", "RMSE": "rmse", "Pearson": "pearson", "Spearman": "spearman"}
-    return {name: float(found[key]) if np.isfinite(found[key]) else None for name, key in names.items()}
+    same = np.ptp(scores) == 0  # a correlation of which rounding alone would make a number
+    return {
+        name: float(found[key]) if np.isfinite(found[key]) and not (same and name in ("Pearson", "Spearman")) else None
+        for name, key in names.items()
+    }
 
 
 def _against_teacher(model: nn.Module, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Any]:
@@ -185,11 +189,11 @@ def _against_teacher(model: nn.Module, comparisons: Comparisons, placed: Placed,
         began = time.perf_counter()
         scores = scorer.score(images, budget)[0]
         seconds.append(time.perf_counter() - began)
-        pearson.append(float(correlation(scores.numpy(), placed.known)))
+        pearson.append(_errors(scores.numpy(), placed)["Pearson"])
     return {
         "passes_per_image": 1 + float(wide.double().mean()),
         "pearson_with_comparisons": pearson[0],
-        "pearson_lost": pearson[1] - pearson[0],
+        "pearson_lost": None if None in pearson else pearson[1] - pearson[0],
         "images_per_s": len(images) / seconds[0],
         "times_faster": seconds[1] / seconds[0],
     }

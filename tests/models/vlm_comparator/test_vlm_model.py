@@ -1,15 +1,16 @@
-"""The LLaVA comparator: trained and stored parts, encoding once, reading a first image once, precision."""
+"""The vision-language comparator: trained and stored parts, encoding once, reading a first image once, precision."""
 
 import copy
 
 import pytest
 import torch
 
+from common.memory import Live
 from models import io
 from models.comparator.interface import Comparator
-from models.llava_comparator import model as llava_model
-from tests.models.llava_comparator.tiny_llava import TINY, make, some_images, trained
+from models.vlm_comparator import model as vlm_model
 from tests.models.tiny import disturb
+from tests.models.vlm_comparator.tiny_vlm import TINY, make, some_images, trained
 
 
 def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):
@@ -82,7 +83,7 @@ def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes)
         return found
 
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llava_model, "KEPT_BYTES", 200_000)
+        patch.setattr(vlm_model, "free_memory_bytes", lambda device: 200_000 / vlm_model.KEPT_SHARE)
         patch.setattr(torch, "cat", kept)
         fewer = model.compare_encoded(encoded, first, second)
     torch.testing.assert_close(fewer, expected, rtol=1e-4, atol=1e-5)
@@ -93,7 +94,7 @@ def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes)
 def test_pooling_leaves_a_quarter_of_the_tokens():
     images = make().example()["images"]
     plain, pooled = make(), make(pool=True)
-    tokens, fewer = plain.project(plain.encode(images)), pooled.project(pooled.encode(images))
+    (tokens,), (fewer,) = plain.project(plain.encode(images)), pooled.project(pooled.encode(images))
     assert (tokens.shape, fewer.shape) == ((4, 16, 16), (4, 4, 16))
     torch.testing.assert_close(fewer[:, 0], tokens[:, [0, 1, 4, 5]].mean(1))
 
@@ -128,3 +129,44 @@ def test_a_checkpoint_holds_what_trains_alone_and_restores_it(tmp_path):
     again = torch.optim.AdamW([p for p in other.parameters() if p.requires_grad])
     set_state_dict(other, again, model_state_dict=weights, optim_state_dict=moments, options=options)
     assert torch.equal(other(**model.example()), model(**model.example()))
+
+
+@pytest.mark.slow
+def test_where_memory_runs_out_half_as_many_pairs_are_asked_and_one_is_the_least(monkeypatch):
+    model = disturb(make(lora=True))
+    encoded = model.encode(some_images(7))
+    first, second = torch.randint(7, (2, 30))
+    expected = model.compare_encoded(encoded, first, second)
+    asked, some = [], model._of_some
+
+    def within(encoded, first, second, most=5):
+        asked.append(len(first))
+        if len(first) > most:
+            raise torch.OutOfMemoryError
+        return some(encoded, first, second)
+
+    monkeypatch.setattr(model, "_of_some", within)
+    with torch.no_grad():
+        torch.testing.assert_close(model.compare_encoded(encoded, first, second), expected, rtol=1e-4, atol=1e-5)
+        assert asked == [30, 15, 7, *[3] * 10]
+        monkeypatch.setattr(model, "_of_some", lambda *pairs: within(*pairs, most=0))
+        with pytest.raises(torch.OutOfMemoryError):
+            model.compare_encoded(encoded, first, second)
+    assert asked[-1] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_what_a_pass_will_take_is_told_without_making_it(checkpointing):
+    """Against the bytes that live together in the pass itself."""
+    model = make(lora=True, size=32, width=64, layers=3).train()
+    model.gradient_checkpointing = checkpointing
+    encoded = model.encode(some_images(8).repeat_interleave(2, -1).repeat_interleave(2, -2))
+    told = [model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2, 4)]
+    assert all(parameter.grad is None for parameter in model.parameters())
+    first = torch.arange(4)
+    with Live() as used:
+        logits = model(None, torch.cat([first, first + 4]), torch.cat([first + 4, first]), encoded=encoded)
+        logits.float().logsumexp(-1).sum().backward()
+    assert told[2] == pytest.approx(used.peak, rel=0.15)
+    assert told[0] + 3 * (told[1] - told[0]) == pytest.approx(told[2], rel=0.05)

@@ -1,32 +1,17 @@
-"""Bases of LLaVA comparators: built ones, model folders of ours, the hub's layout, and refusals."""
+"""Bases of vision-language comparators: built ones, model folders of ours, the hub's layout, and refusals."""
 
+import dataclasses
 import json
 
 import pytest
 import torch
 
-from models import io
+from models import io, llava_comparator
 from models.comparator import build as build_small
-from models.llava_comparator.config import PRESETS, WORDS
-from tests.models.llava_comparator.tiny_llava import make, some_images
+from models.vlm_comparator.config import PRESETS
+from tests import vlms
 from tests.models.tiny import disturb
-
-
-@pytest.mark.slow
-def test_a_base_in_the_hubs_layout_answers_as_the_library_would(hub_folder):
-    from transformers import AutoProcessor, LlavaForConditionalGeneration
-
-    model = make(base=str(hub_folder), lora=True, attribute="glow")
-    images = torch.randint(0, 256, (3, 1, 16, 16), generator=torch.Generator().manual_seed(1)).to(torch.uint8)
-    found = model(images, torch.tensor([0, 2]), torch.tensor([1, 0]))
-    processor = AutoProcessor.from_pretrained(hub_folder)
-    network = LlavaForConditionalGeneration.from_pretrained(hub_folder).eval()
-    shown = [[images[a].expand(3, -1, -1), images[b].expand(3, -1, -1)] for a, b in ((0, 1), (2, 0))]
-    text = "USER: <image>\n<image>\nWhich of the two images ranks higher in glow: First, Second or Similar? ASSISTANT:"
-    inputs = processor(images=shown, text=[text] * 2, return_tensors="pt", padding=True)
-    logits = network(**inputs, logits_to_keep=1).logits[:, -1]
-    expected = logits[:, [WORDS.index(word) for word in ("First", "Second", "Similar")]]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+from tests.models.vlm_comparator.tiny_vlm import make, some_images
 
 
 @pytest.mark.slow
@@ -42,7 +27,7 @@ def test_a_preset_is_a_base_in_bfloat16_whose_adapters_train(monkeypatch, tmp_pa
     model = make(preset="llava-1.5-7b", lora=True)
     assert {parameter.dtype for parameter in model.parameters() if not parameter.requires_grad} == {torch.bfloat16}
     encoded = model.encode(some_images())
-    assert encoded.shape == (3, 16, 16)
+    assert encoded.shape == (3, 1, 16, 16)
     model.train().gradient_checkpointing = True
     model.compare_encoded(encoded, torch.tensor([0, 2]), torch.tensor([1, 0])).float().logsumexp(1).sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad)
@@ -76,9 +61,7 @@ def test_adapters_on_a_base_come_back_and_the_base_is_known_by_its_weights(hub_f
     other.mkdir()
     for path in hub_folder.iterdir():
         (other / path.name).write_bytes(path.read_bytes())
-    network = disturb(make()).network
-    network.resize_token_embeddings(len(model.base.get_input_embeddings().weight))
-    network.save_pretrained(other)
+    vlms.save("llava", other, seed=1)
     with pytest.raises(ValueError, match=r"weights in base .* are not the ones that this model was trained on"):
         make(base=str(other), lora=True, revision=model.config.revision)
 
@@ -91,10 +74,10 @@ def test_adapters_on_a_model_of_ours_start_from_its_answers(tmp_path):
     torch.testing.assert_close(model(**full.example()), full(**full.example()), rtol=1e-5, atol=1e-5)
     io.save(disturb(model), tmp_path / "adapters")
     assert torch.equal(io.load(tmp_path / "adapters")(**full.example()), model(**full.example()))
-    with pytest.raises(ValueError, match="must be a llava that was trained whole on images of size 32"):
+    with pytest.raises(ValueError, match="must be a vlm that was trained whole on images of size 32"):
         make(base=str(tmp_path / "full"), lora=True, size=32)
     io.save(build_small({"kind": "siamese", "size": 16, "layers": 2}), tmp_path / "siamese")
-    with pytest.raises(ValueError, match="must be a llava that was trained whole"):
+    with pytest.raises(ValueError, match="must be a vlm that was trained whole"):
         make(base=str(tmp_path / "siamese"), lora=True)
 
 
@@ -116,6 +99,13 @@ def test_a_base_is_built_anew_from_its_seed_bit_for_bit():
             {"base": "no/where", "lora": True},
             r"base 'no/where' is not a complete folder, is not available from the hub",
         ),
+        ({"lora_rank": 0}, "lora_rank is 0; it must be from 1 to 1024"),
+        ({"lora_dropout": 1.0}, "lora_dropout is 1.0, lora_alpha 32.0; the first must be from 0 to below 1"),
+        ({"lora": True, "lora_targets": [".*"]}, r"lora_targets has '\.\*'; give names of layers, such as q_proj"),
+        (
+            {"lora": True, "lora_targets": ["qkv"]},
+            r"lora_targets \['qkv'\]: the language model of base '' has no such layers; it has down_proj, .*, v_proj",
+        ),
         ({"four_bit": True}, "four_bit is for the weights of a base"),
         ({"four_bit": True, "base": "x", "lora": True}, "four_bit needs the package bitsandbytes"),
         ({"channels": 4}, "channels is 4; the vision tower takes 1"),
@@ -132,8 +122,55 @@ def test_what_cannot_be_is_refused(changes, message, monkeypatch):
 
 
 @pytest.mark.slow
-def test_another_type_of_model_is_no_base(hub_folder, tmp_path):
+def test_another_type_of_model_is_refused_with_those_that_fit(hub_folder, tmp_path):
     settings = json.loads((hub_folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(settings["text_config"]))
-    with pytest.raises(ValueError, match="is a model of type llama; give one of type llava"):
+    with pytest.raises(
+        ValueError, match=r"is a model of type llama; give one of type llava, llava_onevision, .*gemma3$"
+    ):
         make(base=str(tmp_path), lora=True)
+
+
+@pytest.mark.slow
+def test_a_base_without_chat_template_needs_a_prompt(hub_folder, tmp_path):
+    for path in hub_folder.iterdir():
+        if path.name != "chat_template.jinja":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=r"has no chat template; give prompt, with \{question\} and <image> twice"):
+        make(base=str(tmp_path), lora=True)
+    model = make(base=str(tmp_path), lora=True, prompt="USER: <image> <image> {question} ASSISTANT:", attribute="glow")
+    assert model.prompt.startswith("USER: <image> <image> Which of the two images ranks higher in glow:")
+    assert model.describe()["prompt"] == model.prompt
+    for prompt in ("<image> {question}", "{question}"):
+        with pytest.raises(ValueError, match=r"its processor takes no two images with this prompt: .* 2 images"):
+            make(base=str(tmp_path), lora=True, prompt=prompt)
+
+
+@pytest.mark.slow
+def test_adapters_are_where_the_config_says():
+    model = make(lora=True, lora_targets=["up_proj", "q_proj"], lora_rank=3, lora_alpha=6.0, lora_dropout=0.0)
+    adapters = {name: p for name, p in model.named_parameters() if "lora_" in name}
+    assert {name.split(".lora_")[0].rpartition(".")[2] for name in adapters} == {"up_proj", "q_proj"}
+    assert {min(p.shape) for p in adapters.values()} == {3}
+    layer = model.base.model.language_model.layers[0].mlp.up_proj
+    assert (layer.scaling["default"], layer.lora_dropout["default"].training) == (2.0, False)
+
+
+@pytest.mark.slow
+def test_folders_of_comparators_that_asked_a_llava_only_still_load(hub_folder, tmp_path):
+    """As they were written: another family's name, fewer keys, and a prompt of their own for a base of the hub."""
+    old = ("base", "revision", "lora", "pool", "four_bit", "preset", "width", "layers", "heads", "patch", "seed")
+    old += ("size", "channels", "attribute", "theta", "unit", "references")
+    for name, changes in {"full": {"pool": True, "patch": 4}, "hub": {"base": str(hub_folder), "lora": True}}.items():
+        given = {"prompt": llava_comparator.PROMPT} if name == "hub" else {}
+        model = disturb(make(**changes, **given))
+        model.family = "llava_comparator"
+        kept = dataclasses.asdict(model.config)
+        model.config = dataclasses.make_dataclass("Old", old)(**{key: kept[key] for key in old})
+        io.save(model, tmp_path / name)
+        found = io.load(tmp_path / name)
+        assert found.family == "vlm_comparator"
+        assert torch.equal(found(**model.example()), model(**model.example()))
+    assert found.prompt == (
+        "USER: <image>\n<image>\nWhich of the two images ranks higher in score: First, Second or Similar? ASSISTANT:"
+    )

@@ -1,4 +1,4 @@
-"""Files beside the weights of a LLaVA comparator: enough for transformers and peft, and never written over others."""
+"""Files beside a vision-language comparator: enough for transformers and peft, and never written over others."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from models import io
-from tests.models.llava_comparator.tiny_llava import make, some_images
 from tests.models.tiny import disturb
+from tests.models.vlm_comparator.tiny_vlm import make, some_images
 
 
 def asked_by_the_library(network, folder, images, pairs):

@@ -1,14 +1,14 @@
-"""Tiny LLaVA comparators and images for tests."""
+"""Tiny vision-language comparators and images for tests."""
 
 import torch
 
-from models.llava_comparator import build
+from models.vlm_comparator import build
 
 TINY = {"size": 16, "width": 16, "layers": 2, "heads": 2, "patch": 4}
 
 
 def make(**changes):
-    """A tiny LLaVA comparator with random weights."""
+    """A tiny vision-language comparator with random weights."""
     torch.manual_seed(0)
     return build({**TINY, **changes}).eval()
 
