@@ -16,6 +16,8 @@ from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, events
 
+SUGGESTED = 3  # continuations of a field, beside the completion
+
 
 def routes(runs: Mapping[str, Answering], limits: Limits) -> list[Route]:
     """Return the routes, which take the first run that completes forms, or the run that a request names."""
@@ -37,24 +39,29 @@ class Completions:
         self.form = next((run for run in self.runs.values() if "field" in run.trained.inputs.input.model_fields), None)
 
     async def suggest(self, request: Request) -> Response:
-        """Complete a field of a form."""
+        """Complete a field of a form, and suggest continuations with where they stand in documents."""
         body = await bodies.read(request, bodies.Suggest, self.limits)
         given = {"field": body.field_type, "prompt": body.partial_text}
-        return await self._for_the_form(given, {"length": body.max_length})
+        found = await self._for_the_form(given, {"length": body.max_length})
+        suggest = getattr(next(iter(self.form.trained.models.values())), "suggest", None)
+        if suggest:
+            ways = await self.form.run(lambda: suggest(body.field_type, body.partial_text, SUGGESTED))
+            found["suggestions"] = [vars(way) for way in ways]
+        return Answer(found)
 
     async def generate(self, request: Request) -> Response:
         """Go on with a text."""
         body = await bodies.read(request, bodies.Generate, self.limits)
         given = {"field": body.field_type, "prompt": body.prompt}
-        return await self._for_the_form(given, {"length": body.max_length, "temperature": body.temperature})
+        return Answer(await self._for_the_form(given, {"length": body.max_length, "temperature": body.temperature}))
 
-    async def _for_the_form(self, given: Mapping[str, Any], settings: Mapping[str, Any]) -> Response:
+    async def _for_the_form(self, given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         if self.form is None:
             raise Refused(404, "no run that completes forms is served")
         (answer,) = await self.form.answers([given], settings)
         if "error" in answer:
             raise Refused(422, answer["error"])
-        return Answer({"text": answer["text"], "prompt_used": answer["prompt"]})
+        return {"text": answer["text"], "prompt_used": answer["prompt"]}
 
     async def models(self, request: Request) -> Response:
         """List the runs of text, as OpenAI lists models."""

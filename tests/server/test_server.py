@@ -134,6 +134,7 @@ def test_text_streams_and_openais_clients_are_served(port, workload, prompt):
 def test_the_form_is_completed_as_it_asks(port):
     status, found = ask(port, "/suggest", {"field_type": "projectScope", "partial_text": "", "max_length": 7})
     assert (status, found["prompt_used"], len(found["text"])) == (200, "The scope of the works includes ", 7)
+    assert all({"text", "likelihood", "document"} <= set(each) for each in found["suggestions"])
     status, found = ask(port, "/suggest", {"field_type": "moon", "partial_text": "abc", "max_length": 7})
     assert (status, found["prompt_used"]) == (200, "abc")
     status, found = ask(port, "/suggest", {"field_type": "moon"})
