@@ -1,7 +1,7 @@
 // The siamese comparator (models/comparator/siamese.py), and scores from its answers by Davidson's model
-// (models/ranking.py).
+// (models/ranking.py), tempered by what is known beforehand (models/reliability.py).
 
-const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25, Z95 = 1.959963984540054;
+const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25, FINEST = 1e-3, Z95 = 1.959963984540054;
 
 async function openModel(config, files) {
   const tensors = readTensors(files["model.safetensors"]), count = config.references.length;
@@ -19,7 +19,7 @@ async function openModel(config, files) {
       if (encoded.error && !(encoded.error instanceof Unusable)) throw encoded.error;
       if (encoded.error) errors.push({ image: number, error: encoded.error.message });
       else {
-        const { score, error } = placed(config, known, i => answers(tensors, encoded, references[i]));
+        const { score, error } = tempered(config, placed(config, known, i => answers(tensors, encoded, references[i])));
         rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error });
       }
     }
@@ -104,8 +104,8 @@ function answers(tensors, one, other) {
   return [...softmax([dot(forwards, tensors.higher), dot(backwards, tensors.higher), similar])];
 }
 
-// Score and standard error of an image from comparisons with the references that say most about it.
-function placed({ fitted: [discrimination, tie, dispersion], theta, unit, budget, error_factor }, known, answer) {
+// The most likely score of an image and its information from comparisons with the references that say most about it.
+function placed({ fitted: [discrimination, tie], theta, unit, budget }, known, answer) {
   const moments = difference => {
     const [first, second] = softmax([discrimination / 2 * difference, -discrimination / 2 * difference, tie]);
     return [first - second, first + second - (first - second) ** 2];
@@ -126,7 +126,26 @@ function placed({ fitted: [discrimination, tie, dispersion], theta, unit, budget
     const free = known.map((value, i) => [moments(found.score - value)[1], i]).filter(([, i]) => !wins.has(i));
     asked = new Set(free.sort((a, b) => b[0] - a[0]).slice(0, left).map(([, i]) => i));
   }
-  return { score: found.score, error: Math.sqrt(dispersion / found.information) * error_factor };
+  return found;
+}
+
+// Mean and standard error of the posterior, whose prior is a mixture of as many normal distributions as quantiles.
+function tempered({ fitted: [, , offset, slope, floor, dispersion, factor], prior }, { score, information }) {
+  const noise = floor + dispersion / information, last = prior.length - 1, gap = i => prior[i + 1] - prior[i];
+  const parts = prior.map((value, i) => {
+    const square = Math.min(gap(Math.max(i - 1, 0)), gap(Math.min(i, last - 1))) ** 2, total = noise + slope ** 2 * square;
+    const residual = score - offset - slope * value;
+    return {
+      log: -(residual ** 2 / total + Math.log(total)) / 2,
+      mean: value + slope * square / total * residual,
+      variance: square * noise / total,
+    };
+  });
+  const weights = softmax(parts.map(({ log }) => log)), sum = f => parts.reduce((all, part, i) => all + weights[i] * f(part), 0);
+  const mean = sum(part => part.mean), variance = sum(part => part.variance + (part.mean - mean) ** 2);
+  const centre = prior.reduce((a, b) => a + b) / prior.length;
+  const spread = Math.sqrt(prior.reduce((all, value) => all + (value - centre) ** 2, 0) / last);
+  return { score: mean, error: factor * Math.max(Math.sqrt(variance), FINEST * Math.max(spread, 1e-9)) };
 }
 
 // The most likely score and its Fisher information, by Newton's method within a bracket.

@@ -1,7 +1,8 @@
 """The interface of comparators: encoding images once, comparing encodings, scoring and ranking images."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +16,11 @@ from models.comparator.config import Question
 from models.inputs import ComparisonSettings, ImagesInput
 from models.io import write_whole
 from models.ranking import SWAPPED
+from models.reliability import QUANTILES, Reliability
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
 DESCRIPTION = "comparator.json"
-FITTED = ("discrimination", "tie", "dispersion")
+FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
 MOST_PIXELS = 50_000_000  # of an image file
 AT_ONCE = 256  # images or pairs in a forward pass where no batch size is given
 
@@ -32,6 +34,14 @@ class Ranked(NamedTuple):
     high: float
 
 
+class Ranking(list[Ranked]):
+    """Ranked images, highest score first, and those that could not be read, with the reason, by name."""
+
+    def __init__(self, rows: Iterable[Ranked], refused: Mapping[str, str]):
+        super().__init__(rows)
+        self.refused = refused
+
+
 class Picture(NamedTuple):
     """An image of an input."""
 
@@ -43,13 +53,15 @@ class Picture(NamedTuple):
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
+    pipeline_tag = "image-classification"
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
+    large_base = False  # True where a second copy of the model might not fit the device
 
     config: Question
     reference_images: Tensor
     reference_scores: Tensor
-    standard_error_factor: Tensor
+    prior: Tensor
     fitted: Tensor
 
     def __init__(self, config: Question):
@@ -58,10 +70,10 @@ class Comparator(io.Model):
         shape = (config.references, config.channels, config.size, config.size)
         self.register_buffer("reference_images", torch.zeros(shape, dtype=torch.uint8))
         self.register_buffer("reference_scores", torch.zeros(config.references, dtype=torch.long))  # in units
-        # Standard errors are too small by this factor, because the model knows its references from training.
-        self.register_buffer("standard_error_factor", torch.ones(()))
-        # Discrimination, tie and dispersion of `ranking.Scale`, by `fit_scale`; zero before that.
-        self.register_buffer("fitted", torch.zeros(3, dtype=torch.float64))
+        # Quantiles of the training images' scores, on the user's scale; all the same where they are not known.
+        self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
+        # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
+        self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""
@@ -71,6 +83,10 @@ class Comparator(io.Model):
         """Return logits (P, 3) of FIRST, SECOND, SIMILAR for pairs of rows `first` and `second` (P,) of `encoded`."""
         raise NotImplementedError
 
+    def estimates(self, encoded: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return scores (U,) and their information (U,) if encodings (U, ...) tell them; None: comparisons do."""
+        return None
+
     def forward(
         self,
         images: Tensor | None,
@@ -78,8 +94,11 @@ class Comparator(io.Model):
         second: Tensor,
         encoded: Tensor | None = None,
         numbers: Tensor | None = None,
-    ) -> Tensor:
+        with_encodings: bool = False,
+    ) -> Any:
         """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier.
+
+        With `with_encodings`, return logits and encodings (U, ...).
 
         `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them.
         """
@@ -87,7 +106,8 @@ class Comparator(io.Model):
             assert images is not None, "images or their encodings are needed"
             with noise.rows(numbers):
                 encoded = self.encode(images)
-        return self.compare_encoded(encoded, first, second)
+        logits = self.compare_encoded(encoded, first, second)
+        return (logits, encoded) if with_encodings else logits
 
     def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return probabilities (P, 3), the mean over the two orders of each pair."""
@@ -113,33 +133,59 @@ class Comparator(io.Model):
     @torch.no_grad()
     def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
         """Compare the references with each other to learn how answers become scores; see `ranking.fit_scale`."""
-        known = self.reference_scores * self.config.unit
-        log_odds = self._log_odds(self.encode_all(self.reference_images))
-        theta = self.config.theta * self.config.unit
-        found = ranking.fit_scale(log_odds, torch.arange(len(known)), known, theta=theta, budget=budget, seed=seed)
-        values = (found.davidson.discrimination, found.davidson.tie, found.dispersion)
+        self._keep(self._scale_of_references(budget, seed))
+
+    @torch.no_grad()
+    def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Measure how far scores can be relied on, by images (M, C, S, S) of known score that were not trained on.
+
+        Call `fit_scale` before. Returns the scores (M,) of these images and their standard errors.
+        """
+        placed = self.place(images, budget)
+        self._keep(self.scoring.relying(*placed, known.double()))
+        return self.scoring.scores(*placed)
+
+    @property
+    def scoring(self) -> ranking.Scale:
+        """The scale that is stored with the model; ValueError if there is none."""
+        if not self.fitted.any():
+            raise ValueError("the model has no scale; call fit_scale")
+        discrimination, tie, *rest = self.fitted.tolist()
+        return ranking.Scale(ranking.Davidson(discrimination, tie), self.prior.cpu(), Reliability(*rest))
+
+    def _keep(self, scale: ranking.Scale) -> None:
+        """Store a scale with the model."""
+        values = (*astuple(scale.davidson), *astuple(scale.reliability))
         self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
+        self.prior.copy_(scale.prior)
+
+    def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
+        known, theta = self.reference_scores * self.config.unit, self.config.theta * self.config.unit
+        log_odds = self._log_odds(self.encode_all(self.reference_images))
+        prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
+        numbers = torch.arange(len(known))
+        return ranking.fit_scale(log_odds, numbers, known, theta=theta, budget=budget, seed=seed, prior=prior)
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores (U,) and standard errors (U,) of images (U, C, S, S), on the user's scale.
 
-        Each image is compared with at most `budget` reference images of known score; see `ranking.scores`.
+        Each image is compared with at most `budget` reference images of known score; see `ranking.place`.
         """
+        scale = self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
+        return scale.scores(*self._placed(scale, images, budget))
+
+    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
+        return self._placed(self.scoring, images, budget)
+
+    @torch.no_grad()
+    def _placed(self, scale: ranking.Scale, images: Tensor, budget: int) -> tuple[Tensor, Tensor]:
         unit, count = self.config.unit, len(images)
-        discrimination, tie, dispersion = self.fitted.tolist()
-        scale = ranking.Scale(ranking.Davidson(discrimination, tie), dispersion) if self.fitted.any() else None
         encoded = torch.cat([self.encode_all(images), self.encode_all(self.reference_images)])
-        scores, errors = ranking.scores(
-            self._log_odds(encoded),
-            count,
-            torch.arange(count, len(encoded)),
-            self.reference_scores * unit,
-            theta=self.config.theta * unit,
-            budget=budget,
-            scale=scale,
-        )
-        return scores, errors * float(self.standard_error_factor)
+        numbers = torch.arange(count, len(encoded))
+        known, theta = self.reference_scores * unit, self.config.theta * unit
+        return ranking.place(scale, self._log_odds(encoded), count, numbers, known, theta=theta, budget=budget)
 
     def _log_odds(self, encoded: Tensor) -> ranking.Compare:
         def logits(first: Tensor, second: Tensor) -> Tensor:
@@ -158,7 +204,7 @@ class Comparator(io.Model):
             "unit": config.unit,
             "references": (self.reference_scores * config.unit).tolist(),
             "bradley_terry_with_ties": fitted if self.fitted.any() else None,
-            "standard_error_factor": float(self.standard_error_factor),
+            "prior": self.prior.tolist() if self.fitted.any() else None,
         }
 
     def save_beside(self, folder: Path) -> list[str]:
@@ -211,18 +257,20 @@ class Comparator(io.Model):
         ranking = sorted(rows, key=lambda row: -row["score"])
         return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
 
-    def rank(self, folder: str | Path, budget: int = 32) -> list[Ranked]:
+    def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
         """Return the images in a folder, highest score first, with 95 % intervals.
 
-        Raises ValueError if there are no images, and for the first image that cannot be read.
+        Images that cannot be read are set aside, in `refused`. Raises ValueError if none can be read.
         """
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
         (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
-        if "errors" in found:
-            raise ValueError(found["errors"][0]["error"])
-        return [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
+        refused = {Path(row["image"]).name: row["error"] for row in found.get("errors", [])}
+        if not found["ranking"]:
+            raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {refused[paths[0].name]}")
+        rows = [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
+        return Ranking(rows, refused)
 
     def read(self, image: Tensor | str | Path | bytes) -> Tensor:
         """Return an image file, or what it holds, as (C, S, S) uint8, made as the training images were.

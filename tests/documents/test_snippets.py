@@ -81,6 +81,11 @@ def _images(folder):
     (folder / "my_images/scores.csv").write_text("\n".join(["image,score", *rows]) + "\n")
     for name in ("a.png", "b.png"):
         shutil.copy(folder / "my_images/0.png", folder / name)
+    shutil.copytree(folder / "my_images", folder / "my_pairs")
+    (folder / "my_pairs/scores.csv").unlink()
+    pairs = [generator.sample(range(40), 2) for _ in range(200)]
+    rows = [f"{a}.png,{b}.png,{int(scores[a] == scores[b])}" for a, b in pairs if scores[a] >= scores[b]]
+    (folder / "my_pairs/answers.csv").write_text("\n".join(["winner,loser,tie", *rows]) + "\n")
 
 
 def run(command, project):
