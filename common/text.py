@@ -80,9 +80,13 @@ class Spans:
 
     def __init__(self, text: str, span: int):
         self.known, self.span = np.sort(_RollingHashes(text).hashes(span)), span
+        self.powers = _RollingHashes(" " * span).powers
 
     def __contains__(self, piece: str) -> bool:
-        return len(piece) == self.span and bool(lookup(self.known, _RollingHashes(piece).hashes(self.span))[0] >= 0)
+        if len(piece) != self.span or not len(self.known):
+            return False
+        value = (_codes(piece) * self.powers).sum(dtype=np.uint64)
+        return bool(self.known[min(self.known.searchsorted(value), len(self.known) - 1)] == value)
 
 
 class _RollingHashes:
@@ -91,9 +95,9 @@ class _RollingHashes:
     BASE = 0x9E3779B97F4A7C15  # odd, so that its powers can be inverted modulo 2^64
 
     def __init__(self, text: str):
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-        powers = self._powers(self.BASE, len(codes))
-        self.prefixes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * powers, dtype=np.uint64)])
+        codes = _codes(text)
+        self.powers = self._powers(self.BASE, len(codes))
+        self.prefixes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * self.powers, dtype=np.uint64)])
         self.shifts = self._powers(pow(self.BASE, -1, 1 << 64), len(codes))
 
     @staticmethod
@@ -111,3 +115,8 @@ class _RollingHashes:
         sieve = np.zeros(1 << 16, bool)
         sieve[self.hashes(length) >> 48] = True
         return theirs[sieve[theirs >> 48]]
+
+
+def _codes(text: str) -> np.ndarray:
+    """Return the code (N,) uint64 of each character."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)

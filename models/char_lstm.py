@@ -207,14 +207,15 @@ class CharLSTM(io.Model):
         number, written = 0, ""
         while count > 0:
             logits = reader.ahead()[None].clone()
-            logits[:, [PAD, UNKNOWN]] = -torch.inf
-            piece, token = "", -1
-            while not piece or self.copied(written, piece):
-                logits[:, token] = -torch.inf if piece else logits[:, token]
+            logits[:, PAD : UNKNOWN + 1] = -torch.inf
+            while True:
                 token = int(sampling.choose(logits, temperature, top_k, top_p, seed, number))
                 piece = self.characters.decode([token])
                 if token == END or len(piece) > count:
                     return
+                if not self.copied(written, piece):
+                    break
+                logits[:, token] = -torch.inf
             yield piece
             reader.follow(token)
             number, count, written = number + 1, count - len(piece), (written + piece)[-COPIED:]

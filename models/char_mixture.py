@@ -214,6 +214,8 @@ class CharMixture(CharLSTM):
     def copied(self, written: str, piece: str) -> bool:
         """Return whether `piece` makes 50 characters that the stored documents have, with what was written before."""
         whole = written + piece
+        if len(whole) < COPIED or not self.config.documents:
+            return False
         return any(whole[:end][-COPIED:] in self._copies for end in range(len(written) + 1, len(whole) + 1))
 
     def example(self) -> dict[str, Any]:
