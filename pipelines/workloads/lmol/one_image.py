@@ -137,7 +137,8 @@ def network_scores(config: "Config", comparisons: Comparisons, device: torch.dev
     pairs = torch.as_tensor(comparisons.pairs["train"]).long()
     source = Pairs(images, pairs, known=torch.from_numpy(comparisons.scores * comparisons.unit), **moved)
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
-    steps = config.evaluation.network_steps or training.steps
+    batches = math.ceil(len(pairs) / training.batch_size)
+    steps = config.evaluation.network_steps or training.steps or math.ceil((training.epochs or 1) * batches)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, training.learning_rate, steps)
     centre, spread = model.standard
     generator = torch.Generator().manual_seed(seed)

@@ -23,7 +23,7 @@ from pipelines.workloads.lmol.model import explained, make_model
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
-COMPARED = 0.05  # most images that a scorer leaves to comparisons, as a share
+COMPARED = 0.2  # most images that a scorer leaves to comparisons, as a share
 SCORED = 200  # validation images by which the reliability of scores is measured
 
 
@@ -182,7 +182,7 @@ class ComparisonTask(Task):
         known = torch.from_numpy(found.scores)[rows] * float(found.unit)
         scores, errors = model.rely(images, known, comparisons)
         if isinstance(model, Scorer) and model.teacher is not None:
-            # One image in so many at most is compared, and only if that makes its interval narrower.
+            # So many images at most is compared, and only if that makes its interval narrower.
             compared = model.teacher.score(images[: len(images) // 4], comparisons)[1].mean()
             model.widest.copy_(torch.maximum(errors.quantile(1 - COMPARED), compared))
         return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
