@@ -54,7 +54,7 @@ class Classifier:
         x = self._convolved("enter", np.clip(np.concatenate([rows, added], 1), -LARGEST, LARGEST))
         for number, dilation in enumerate(self.dilations):
             signal, gate = np.split(self._convolved(f"gated.{number}", x, dilation), 2, 1)
-            x = x[2 * dilation :] + self._convolved(f"mixed.{number}", np.tanh(signal) / (1 + np.exp(-gate)))
+            x = x[2 * dilation :] + self._convolved(f"mixed.{number}", np.tanh(signal) * _sigmoid(gate))
         x = self._convolved("head", x[len(x) - (len(rows) - self.lookback + 1) :])
         found = self._convolved("out", 0.5 * x * (1 + _erf(x / np.sqrt(np.float32(2)))))
         now = volatility[self.lookback - 1 :, None]
@@ -86,10 +86,14 @@ class Classifier:
         """Return (S, 3): how likely a logistic variable is below, between and above the thresholds."""
         above, below = (self.arrays["thresholds"] + self.arrays["slopes"] * now).T
         precision = np.exp(-log_scale)
-        long, short = 1 / (1 + np.exp((above - mean) * precision)), 1 / (1 + np.exp((below + mean) * precision))
+        long, short = _sigmoid((mean - above) * precision), _sigmoid((-mean - below) * precision)
         rest = np.maximum(1 - long - short, LEAST_REST)
         sides = np.stack([np.maximum(short, LEAST_SIDE), rest, np.maximum(long, LEAST_SIDE)], 1)
         return np.log(sides / sides.sum(1, keepdims=True))
+
+
+def _sigmoid(x):
+    return 0.5 * (1 + np.tanh(0.5 * x))  # without the overflow of an exponential
 
 
 def _softmax(logits):

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from exporters import __main__ as exporters
 from exporters import to_freqtrade
@@ -27,6 +28,7 @@ FEATURES = SETS["default"]
 def many(tmp_path, monkeypatch):
     """A run of two coins, evaluated."""
     monkeypatch.setattr(to_freqtrade, "FRESH", 2)
+    torch.manual_seed(0)
     run = tmp_path / "crypto" / "two"
     scaler = {"mean": [0.0] * len(FEATURES), "std": [0.5] * len(FEATURES)}
     for coin, threshold in (("AAAUSDT", 0.36), ("BBBUSDT", None)):
@@ -34,6 +36,8 @@ def many(tmp_path, monkeypatch):
         known = {"coins": (coin,), "scalers": {coin: scaler}, "timeframe_ms": 60_000, "lookback": 12}
         model = disturb(PooledExperts(PooledExpertsConfig(features=FEATURES, width=8, rounds=2, nodes=5, **known)))
         model.location.normal_(0, 0.3)
+        model.location[-1] = 0  # no side is preferred
+        model.weights.copy_(torch.tensor([0.8, 0.1, 0.1]))
         io.save(model, member / "model" / "best")
         (member / "config.yaml").write_text(CONFIG)
         (member / "evaluations").mkdir()
