@@ -1,5 +1,6 @@
 """Models on Hugging Face's hub: a repository `owner/name` that holds what `models.io.save` writes."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ def located(folder: str | Path, files: Sequence[str], revision: str | None = Non
     ValueError, in one line, if they cannot be had, and for a revision of what is no repository.
     """
     name = str(folder)
-    if Path(folder).exists() or not NAME.fullmatch(name):
+    if os.path.exists(name) or not NAME.fullmatch(name):  # unlike Path.exists, false for a name that is too long
         if revision is not None:
             raise ValueError(f"revision {revision!r} is for models on the hub, not for the folder {name}; leave it out")
         return Path(folder)
