@@ -96,6 +96,8 @@ def _problems(cls: type[Section], error: ValidationError) -> list[str]:
     problems: dict[str, tuple[list[str], str]] = {}
     for item in error.errors(include_url=False)[:MOST_ERRORS]:
         key, message, given = _explain(cls, item)
+        if item["type"] == "too_short" and key in problems:
+            continue  # what is wrong with an item makes pydantic think that there is none
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
     lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
     more = error.error_count() - MOST_ERRORS

@@ -75,15 +75,29 @@ def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     return np.cumsum(steps)[: len(text)] > 0
 
 
+class Spans:
+    """All pieces of `span` characters of a text; `piece in spans` compares 64-bit hashes."""
+
+    def __init__(self, text: str, span: int):
+        self.known, self.span = np.sort(_RollingHashes(text).hashes(span)), span
+        self.powers = _RollingHashes(" " * span).powers
+
+    def __contains__(self, piece: str) -> bool:
+        if len(piece) != self.span or not len(self.known):
+            return False
+        value = (_codes(piece) * self.powers).sum(dtype=np.uint64)
+        return bool(self.known[min(self.known.searchsorted(value), len(self.known) - 1)] == value)
+
+
 class _RollingHashes:
     """Hashes of all windows of any one length, in a few array operations over the text (Karp and Rabin 1987)."""
 
     BASE = 0x9E3779B97F4A7C15  # odd, so that its powers can be inverted modulo 2^64
 
     def __init__(self, text: str):
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-        powers = self._powers(self.BASE, len(codes))
-        self.prefixes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * powers, dtype=np.uint64)])
+        codes = _codes(text)
+        self.powers = self._powers(self.BASE, len(codes))
+        self.prefixes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * self.powers, dtype=np.uint64)])
         self.shifts = self._powers(pow(self.BASE, -1, 1 << 64), len(codes))
 
     @staticmethod
@@ -101,3 +115,8 @@ class _RollingHashes:
         sieve = np.zeros(1 << 16, bool)
         sieve[self.hashes(length) >> 48] = True
         return theirs[sieve[theirs >> 48]]
+
+
+def _codes(text: str) -> np.ndarray:
+    """Return the code (N,) uint64 of each character."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)

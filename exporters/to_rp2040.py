@@ -18,11 +18,11 @@ import torch
 
 from common.files import write_whole
 from exporters import manifest
+from exporters.cards import title
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
-from exporters.to_safetensors import title
 from models import io, rp2040
 from models.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
 from models.integer_transformer import IntegerTransformer, Sampler, quantize

@@ -5,6 +5,7 @@ its kernel when it opens, and says what came out; the tests open it in a browser
 """
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -17,7 +18,8 @@ from markupsafe import Markup, escape
 from common import browser
 from common.files import write_whole
 from exporters import manifest
-from exporters.to_safetensors import require_finite, title
+from exporters.cards import title
+from exporters.to_safetensors import require_finite
 from exporters.web.packing import pack
 from models import io
 
@@ -33,7 +35,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     packed = pack(model, run)
     if out.resolve() == model_folder.resolve():
         raise ValueError(f"--out {out} is the model's own folder; give another")
-    files = {name: base64.b64encode(content).decode() for name, content in packed.files.items()}
+    files = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in packed.files.items()}
     about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels)]}
     carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
     scripts = [browser.FOLDER / "elements.js", browser.FOLDER / f"{packed.panel}.js"]

@@ -25,6 +25,7 @@ Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
 Point = tuple[Coordinate, Coordinate]
 Price = Annotated[tuple[float, ...], FailFast(), Field(max_length=MOST_CANDLES)]
+Time = Annotated[int, Field(ge=0, lt=2**62)]  # ms since 1970
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -103,6 +104,7 @@ class Sampling(Section):
     top_k: int = Field(0, ge=0, description="likeliest next tokens that are drawn from; 0: all")
     top_p: float = Field(1.0, gt=0, le=1, description="share of the probability that is drawn from")
     seed: Seed = Field(0, description="random seed")
+    stop: str | None = Field(None, min_length=1, max_length=1000, description="text before which the answer ends")
 
 
 class StorySettings(Sampling, defaults={"top_k": 40}):
@@ -127,13 +129,12 @@ class TextSettings(Sampling):
 
     length: int = Field(200, ge=1, le=100_000, description="largest number of characters after the prompt")
     temperature: float = Field(0.5, ge=0, le=100, description="sampling temperature; 0: the likeliest character")
-    stop: str | None = Field(None, min_length=1, max_length=1000, description="text before which a completion ends")
 
 
 class Columns(Section):
     """Candles without gaps, a column each, the newest last."""
 
-    time: Annotated[tuple[int, ...], FailFast()] = Field(
+    time: Annotated[tuple[Time, ...], FailFast()] = Field(
         max_length=MOST_CANDLES, description="when each candle opens, ms since 1970"
     )
     open: Price = Field(description="first price of each candle")
@@ -153,7 +154,7 @@ class CandlesInput(Input):
 class SignalSettings(Section):
     """Reading of the probabilities."""
 
-    now: Annotated[int, Field(ge=0, lt=2**62)] | Literal["newest"] | None = Field(
+    now: Time | Literal["newest"] | None = Field(
         None,
         description="time of the question, ms since 1970; newest: as the newest candle closes; null: the clock's. "
         "The newest candle must be the last that has closed",

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from common.config import Section
 from common.files import write_whole
 from common.foreign_text import printable
-from models import limits
+from models import hub, limits
 from models.inputs import Input
 from models.prediction import AT_ONCE, predictions
 
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BUILT_IN = (
-    *("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts"),
+    *("routing", "tiny_transformer", "comparator", "vlm_comparator", "cnn_lstm", "pooled_experts"),
+    "llava_comparator",  # of older folders: vlm_comparator
     *("char_lstm", "char_mixture"),
 )
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
@@ -61,6 +62,7 @@ class Model(nn.Module):
     """A model of one of the families, as far as saving and exporting it needs to know it."""
 
     family: str  # a key of FAMILIES
+    pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
     config: Any  # a dataclass with all that the family's `build` needs
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
@@ -127,15 +129,14 @@ def save(
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
-    """The model that `save` wrote, bit for bit, in eval mode.
+def load(folder: str | Path, device: str | torch.device = "cpu", revision: str | None = None) -> Model:
+    """The model that `save` wrote, bit for bit, in eval mode; "owner/name" is one on the hub (`hub.located`).
 
     Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, weights that do not
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
-    folder = Path(folder)
-    told = described(folder)
+    told = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
     family = module_of(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
@@ -157,6 +158,17 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     except ValueError as error:
         raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
     return model.to(device).eval()
+
+
+@torch.no_grad()
+def restore(model: Model, folder: str | Path) -> None:
+    """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
+    tensors, _ = _weights(Path(folder) / WEIGHTS)
+    own = model.state_dict(keep_vars=True)
+    if other := sorted(own.keys() ^ tensors.keys()):
+        raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:

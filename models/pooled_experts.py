@@ -254,11 +254,12 @@ class Trees(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (..., 3) of x (..., inputs)."""
         rows, trees = x.reshape(-1, self.inputs), torch.arange(len(self.feature), device=x.device)
-        node = torch.zeros(len(rows), len(trees), dtype=torch.int32, device=x.device)
+        node = torch.zeros(rows.shape[0], len(trees), dtype=torch.int32, device=x.device)
         for _ in range(DEPTH):
-            goes_left = rows.gather(1, self.feature[trees, node].long()) <= self.threshold[trees, node]
-            node = torch.where(goes_left, self.left[trees, node], self.right[trees, node])
-        values = self.value[trees, node].view(len(rows), -1, len(CLASSES))
+            at = trees, node.long()
+            goes_left = rows.gather(1, self.feature[at].long()) <= self.threshold[at]
+            node = torch.where(goes_left, self.left[at], self.right[at])
+        values = self.value[trees, node.long()].view(rows.shape[0], -1, len(CLASSES))
         return (self.start + values.sum(1)).view(*x.shape[:-1], len(CLASSES))
 
 

@@ -1,9 +1,13 @@
-"""Choosing the next token of a language model."""
+"""Choosing the next token of a language model, and ending a text."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from common.random import derive_key, uniform
+from models.inputs import StorySettings, TextSettings
 
 
 def choose(
@@ -42,3 +46,26 @@ def choose(
     draw = uniform(derive_key(seed, "sampling", number), items, 1).double()  # (B, 1)
     place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
     return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)
+
+
+def until(pieces: Iterable[str], stop: str) -> Iterator[str]:
+    """Yield `pieces` up to `stop`; text that may be the beginning of `stop` is held back until that is decided."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        if stop in held:
+            yield held[: held.index(stop)]
+            return
+        lengths = range(min(len(stop) - 1, len(held)), 0, -1)
+        kept = next((length for length in lengths if stop.startswith(held[-length:])), 0)
+        yield held[: len(held) - kept]
+        held = held[len(held) - kept :]
+    yield held
+
+
+def answer(prompt: str, text: str, count: int, settings: StorySettings | TextSettings) -> dict[str, Any]:
+    """Return the answer of a model of text: what follows the prompt, and whether it ended by itself or by its length.
+
+    `count` is the length of the text in the unit of the setting `length`.
+    """
+    return {"prompt": prompt, "text": text, "finish": "length" if count >= settings.length else "stop"}

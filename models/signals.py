@@ -49,6 +49,7 @@ class SignalConfig:
 class SignalModel(io.Model):
     """A classifier whose forward pass maps scaled features (B, L - 1 + S, F) to logits (B, S, 3) of the last S rows."""
 
+    pipeline_tag = "time-series-forecasting"
     input_type, settings_type = CandlesInput, SignalSettings
     config: SignalConfig
     stretch = 1  # consecutive rows S that are computed together in training; more cost little where they share work

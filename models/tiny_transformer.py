@@ -38,6 +38,7 @@ class TinyTransformer(Model):
     """A tiny transformer that tells stories: byte-pair tokens in, logits of the next token out."""
 
     family = "tiny_transformer"
+    pipeline_tag = "text-generation"
     input_type, settings_type = StoryInput, StorySettings
     _no_split_modules = ("Block",)
     config: TinyTransformerConfig
@@ -110,12 +111,15 @@ class TinyTransformer(Model):
         return [self.tokenizer.decode([*ids, *more]) for ids, more in zip(known, told, strict=True)]
 
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Any]]:
-        """Return what follows each prompt, as `text`, without the prompt."""
+        """Return what follows each prompt; see `sampling.answer`."""
         known = [self.tokenizer.encode(given.prompt).ids for given in prepared]
-        items = [given.item for given in prepared]
-        told = self._told(known, items, settings.length, settings.model_dump(exclude={"length"}))
-        texts = [self.tokenizer.decode(more) for more in told]
-        return [{"prompt": given.prompt, "text": text} for given, text in zip(prepared, texts, strict=True)]
+        told = self._told(known, [given.item for given in prepared], settings.length, _choice(settings))
+        found = []
+        for given, more in zip(prepared, told, strict=True):
+            whole = self.tokenizer.decode(more)
+            text = whole.partition(settings.stop)[0] if settings.stop else whole
+            found.append(sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings))
+        return found
 
     def stream(self, given: Mapping[str, Any] | StoryInput, **settings: Any) -> Iterator[str]:
         """Iterate over the pieces of the `text` that `predict` answers, each as soon as it is certain.
@@ -123,9 +127,9 @@ class TinyTransformer(Model):
         Raises ValueError for an input or settings that cannot be used, when called.
         """
         story, chosen = asked(self, given, settings)
-        known = self.tokenizer.encode(story.prompt).ids
-        steps = self._steps([known], [story.item], chosen.length, chosen.model_dump(exclude={"length"}))
-        return _pieces(self.tokenizer, (tokens[0] for tokens in steps))
+        steps = self._steps([self.tokenizer.encode(story.prompt).ids], [story.item], chosen.length, _choice(chosen))
+        pieces = _pieces(self.tokenizer, (tokens[0] for tokens in steps))
+        return sampling.until(pieces, chosen.stop) if chosen.stop else pieces
 
     def _told(
         self, known: Sequence[list[int]], items: Sequence[int], most: int, choice: Mapping[str, Any]
@@ -255,6 +259,11 @@ def make_tokenizer(described: Mapping[str, Any]) -> Any:
         raise ValueError(f"this model's tokenizer cannot be read ({error}); copy its config.json again") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+def _choice(settings: StorySettings) -> dict[str, Any]:
+    """Return the arguments of `sampling.choose`."""
+    return settings.model_dump(include={"temperature", "top_k", "top_p", "seed"})
 
 
 def _pieces(tokenizer: Any, tokens: Iterator[int]) -> Iterator[str]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from common import keys
 from common.errors import UserError
-from pipelines import arguments, predict, runs, workloads
+from pipelines import arguments, predict, runs, serve, workloads
 from pipelines.answers import trained
 from pipelines.engine.run import Run
 from pipelines.inventory import found
 
 EXPORTERS = Path(__file__).resolve().parents[1] / "exporters"
-# What each command understands; keys of a config are for all but predict.py, which has its own, and runs.py.
+# What each command understands; keys of a config are for all but predict.py, which has its own, runs.py and serve.py.
 PARSERS = {
     "train.py": lambda: arguments.parser(None, resume=True),
     "evaluate.py": lambda: arguments.parser(None),
@@ -21,6 +21,7 @@ PARSERS = {
     "benchmark.py": lambda: arguments.parser(None, steps=20),
     "predict.py": predict.parser,
     "runs.py": runs.parser,
+    "serve.py": serve.parser,
 }
 
 
@@ -49,6 +50,8 @@ def _words(command: str, workload: str | None, previous: str, last: str) -> Iter
         return _options(PARSERS[command]())
     if command == "runs.py":
         return ["compare", "clean", *(run.name for run in found.find())]
+    if command == "serve.py":
+        return [run.name for run in found.find()]
     if not workload:
         return ["--workload"]
     if command == "predict.py":

@@ -29,7 +29,7 @@ def main() -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
-    if workload.expand:
+    if len(list(run.folder.glob("members/*"))) >= fanout.FEWEST:
         fanout.start_server()  # its imports run beside those below
     from pipelines.engine import trackers
     from pipelines.engine.batches import mapper

@@ -90,20 +90,25 @@ def _lines(model: trained.Trained, given: Iterator[Given], settings: dict, at_on
         if model.inputs.beside and "error" not in answer:
             model.inputs.beside(Path(each.source), answer, model.name)
         wrong = [answer["error"]] if "error" in answer else [error["error"] for error in answer.get("errors", [])]
-        yield f"{each.source}: {wrong[0]}" if wrong else ""
+        yield told(each, wrong[0]) if wrong else ""
 
 
 def _text(model: trained.Trained, given: Iterator[Given], settings: dict) -> Iterator[str]:
     """Print the text of the answers as it comes, and yield what is wrong with each; empty where nothing is."""
     for each in given:
         try:
-            for piece in model.pieces(each, settings):
+            for piece in model.pieces(model.asked(each), settings):
                 print(piece, end="", flush=True)
             print(flush=True)
             yield ""
         except UserError as error:
-            print(f"{each.source}: {error}", file=sys.stderr)
-            yield f"{each.source}: {error}"
+            print(told(each, str(error)), file=sys.stderr)
+            yield told(each, str(error))
+
+
+def told(given: Given, error: str) -> str:
+    """Return what is wrong with an input, with where it is from."""
+    return error if error.startswith(given.source) else f"{given.source}: {error}"
 
 
 if __name__ == "__main__":

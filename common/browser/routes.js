@@ -2,8 +2,8 @@
 
 const STEP = 4, COLOURS = 10, MOST_SHOWN = 200;
 
-// `about.rivals`: whether the backend also has `rivals(input, milliseconds)`, and `about.milliseconds` how many at first,
-// if that can be chosen.
+// `about.rivals`: whether the backend also has `rivals(input, milliseconds)`; `about.milliseconds`: whether that time can be
+// chosen, which is else as long as the model takes.
 function routesPanel(place, backend, about) {
   const report = reporting(), map = element("svg", {
     class: "map", viewBox: "0 0 100 100", tabindex: 0, role: "application", "aria-roledescription": "map",
@@ -13,7 +13,7 @@ function routesPanel(place, backend, about) {
   const drawn = element("div", { class: "tours" });
   const capacity = numberField(about.capacity ?? 30, { min: 1, max: 1e6, change: solve });
   const count = numberField(20, { min: 1, max: MOST_SHOWN });
-  const milliseconds = numberField(about.milliseconds, { min: 1, max: 2000, change: solve });
+  const milliseconds = numberField("", { min: 1, max: 2000, change: solve, placeholder: "as the model" });
   const depot = [50, 50], cross = [50, 40];
   let customers = [], wanted = 0;
 
@@ -68,7 +68,7 @@ function routesPanel(place, backend, about) {
     if (!customers.length) return drawn.replaceChildren();
     const given = instance(), shown = customers.slice();
     const found = await asked(report, async () => about.rivals
-      ? await backend.rivals(given, Number(milliseconds.value))
+      ? await backend.rivals(given, Number(milliseconds.value) || null)
       : { model: await backend.predict(given) });
     if (!found || mine != wanted) return;
     const ways = Object.entries(found.outputs ?? found);
@@ -79,7 +79,7 @@ function routesPanel(place, backend, about) {
   place.append(
     element("div", { class: "row" },
       labelled("vehicle's capacity", capacity),
-      ...(about.milliseconds ? [labelled("milliseconds each", milliseconds)] : []),
+      ...(about.milliseconds ? [labelled("milliseconds for PyVRP", milliseconds)] : []),
       labelled("customers", count),
       button("Place at random", scatter, { class: "main" }),
       button("Clear", () => { customers = []; changed("no customers"); })),

@@ -12,7 +12,7 @@ import torch
 from common.errors import UserError
 from exporters import to_rp2040
 from exporters.rp2040 import layout, settings
-from models import candle_features, chains, char_lstm, char_mixture, pooled_experts
+from models import candle_features, chains, char_lstm, char_mixture, mixture_reader, pooled_experts
 from models.char_lstm import CharLSTM
 from models.char_mixture import CharMixture
 from models.comparator.siamese import Siamese
@@ -56,13 +56,17 @@ def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
 
 
 def _weights(model: Model, leave_out: Sequence[str] = ()) -> bytes:
-    """Return the model's tensors as safetensors, those with fractions in 32 bits."""
-    tensors = {
-        name: (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
-        for name, tensor in model.state_dict().items()
-        if name not in leave_out
-    }
-    return safetensors.torch.save(tensors)
+    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need."""
+    kept = {name: tensor for name, tensor in model.state_dict().items() if name not in leave_out}
+    return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
+
+
+def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_floating_point():
+        return tensor.float()
+    least, most = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, 0)
+    types = (torch.uint8, torch.int16, torch.int32, torch.int64)
+    return tensor.to(next(each for each in types if torch.iinfo(each).min <= least and most <= torch.iinfo(each).max))
 
 
 def _refused(what: str, instead: str) -> UserError:
@@ -112,10 +116,10 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
     for customers, search in ((20, {"decode": "greedy", "augment": False}), (12, {"decode": "multistart"})):
         places = generator.random((customers + 1, 2)).round(3).tolist()
         demands = generator.integers(1, 10, customers).tolist()
-        routes, cost = model.solve(places, [0, *demands], 30, **search)
         asked = {"depot": places[0], "customers": places[1:], "demands": demands, "capacity": 30}
-        # Of many starts and symmetries, several find the same tour, in other orders.
-        answer = {"routes": routes, "cost": cost} if search["decode"] == "greedy" else {"cost": cost}
+        answer = next(model.predict([asked], local_search=0, **search))
+        if search["decode"] == "multistart":
+            del answer["routes"]  # several starts and symmetries find the same tour, in other orders
         expected.append(_asked("predict", asked, search, output=answer))
     return Packed(
         heading="Plan routes",
@@ -139,7 +143,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     first, *others = characters.encode(document)
     reader = model.reader(first)
     reader.skim(np.array(others))
-    likely = model.complete(prompt, 40, temperature=0)
+    likely = next(model.predict([{"prompt": prompt}], length=40, temperature=0))["text"]
     given = {"length": 200, "temperature": 0.5, "seed": 0}
     mixture = isinstance(model, CharMixture)
     described = {
@@ -158,7 +162,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
         about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
-        files={WEIGHTS: _weights(model)},
+        files={WEIGHTS: _weights(model, ("text",))},  # stored documents are not for everyone who gets a page
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
             _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output={"text": likely}),
@@ -186,7 +190,7 @@ def _constants() -> dict[str, Any]:
         "kinds_borders": chains.KINDS,
         "least": chains.LEAST,
         "reach": chains.REACH,
-        "at_once": char_mixture.AT_ONCE,
+        "at_once": mixture_reader.AT_ONCE,
         "entropies": char_mixture.ENTROPIES,
         "fine_entropies": char_mixture.FINE_ENTROPIES,
         "lengths": char_mixture.LENGTHS,
@@ -198,10 +202,8 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     known = candle_features.SETS["default"]
     if not set(config.features) <= set(known):
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
-    candles = _invented(model.candles_needed + 5, config.timeframe_ms)
-    coin, newest = config.coins[0], candles["time"][-1]
-    found = model.predict(candles, coin, now=newest + config.timeframe_ms)[-1]
-    answer = dict(zip(pooled_experts.CLASSES, found.tolist(), strict=True))
+    asked = {"coin": config.coins[0], "candles": _invented(model.candles_needed + 5, config.timeframe_ms)}
+    answer = next(model.predict([asked], now="newest"))
     about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
     return Packed(
         heading="Judge candles",
@@ -228,7 +230,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         },
         about=about,
         files={WEIGHTS: _weights(model)},
-        expected=[_asked("predict", {"coin": coin, "candles": candles}, output={"probabilities": answer})],
+        expected=[_asked("predict", asked, output=answer)],
     )
 
 

@@ -2,10 +2,14 @@
 
 const TOLERANCE_OF_NUMBERS = 1e-4;
 
-function fromBase64(text) {
-  const binary = atob(text), bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
-  return bytes;
+// {name: bytes} of files that are compressed and written in base64.
+async function unpacked(files) {
+  const names = Object.keys(files), contents = await Promise.all(names.map(async name => {
+    const binary = atob(files[name]), bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  }));
+  return Object.fromEntries(names.map((name, i) => [name, new Uint8Array(contents[i])]));
 }
 
 // The largest difference between numbers of two answers, in units of those above 1; Infinity where whole numbers, texts or
@@ -28,7 +32,7 @@ async function proof(backend, expected) {
 async function main() {
   const began = performance.now(), said = document.getElementById("proof");
   const { config, about, expected, files } = JSON.parse(document.getElementById("model").textContent);
-  const bytes = Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)]));
+  const bytes = await unpacked(files);
   const place = document.getElementById("panel"), backend = await openModel(config, bytes);
   for (const panel of about.panels) window[panel](place, backend, about, bytes);
   const opened = performance.now(), largest = await proof(backend, expected), done = performance.now();

@@ -42,11 +42,8 @@ function finished({ name, locs }, routes) {
 // The shortest tour of all starts under all symmetries, measured in the original coordinates.
 function solve(tensors, config, instance, settings) {
   const { decode, augment, starts } = { decode: "multistart", augment: true, starts: null, ...settings };
-  const { locs, demand } = instance, nodes = locs.length;
+  const nodes = instance.locs.length, scaled = inUnitSquare(instance.locs);
   if (nodes == 1) return finished(instance, []);
-  const [left, top] = [0, 1].map(axis => Math.min(...locs.map(each => each[axis])));
-  const extent = Math.max(...[0, 1].map(axis => Math.max(...locs.map(each => each[axis])) - [left, top][axis])) || 1;
-  const scaled = locs.map(([x, y]) => [Math.fround((x - left) / extent), Math.fround((y - top) / extent)]);
   const firsts = decode == "greedy" ? [null] : Array.from({ length: starts ?? Math.min(nodes - 1, MOST_STARTS) }, (_, i) => i + 1);
   let best = null;
   for (let symmetry = 0; symmetry < (augment ? SYMMETRIES : 1); symmetry++) {
@@ -58,6 +55,14 @@ function solve(tensors, config, instance, settings) {
     }
   }
   return finished(instance, best.routes);
+}
+
+// Coordinates as the policy was trained on them; those that lie in the unit square already are not moved.
+function inUnitSquare(locs) {
+  const bounds = most => [0, 1].map(axis => most(...locs.map(each => each[axis])));
+  const low = bounds(Math.min), high = bounds(Math.max), extent = Math.max(high[0] - low[0], high[1] - low[1]) || 1;
+  const inside = Math.min(...low) >= 0 && Math.max(...high) <= 1;
+  return locs.map(place => place.map((each, axis) => Math.fround(inside ? each : (each - low[axis]) / extent)));
 }
 
 function turned([x, y], symmetry) {

@@ -53,8 +53,10 @@ class Picture(NamedTuple):
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
+    pipeline_tag = "image-classification"
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
+    large_base = False  # True where a second copy of the model might not fit the device
 
     config: Question
     reference_images: Tensor

@@ -105,7 +105,11 @@ class Scorer(Comparator):
 def _teacher(config: ComparatorConfig) -> Comparator:
     """Build the comparator that `config.teacher` describes as a model's config.json does."""
     family, inner = config.teacher.get("family"), config.teacher.get("config")
-    if family not in ("comparator", "llava_comparator") or not isinstance(inner, dict) or inner.get("teacher"):
+    if (
+        family not in ("comparator", "vlm_comparator", "llava_comparator")
+        or not isinstance(inner, dict)
+        or inner.get("teacher")
+    ):
         raise ValueError("teacher must be {family, config} of a comparator that compares images")
     teacher: Any = io.module_of(family).build(inner)
     if isinstance(teacher, Scorer):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -28,8 +27,7 @@ from models.routing.environment import (
 )
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
-from models.routing.problems import Problem
-from models.routing.solve import Asked, solve, solve_all
+from models.routing.solve import Asked, problem_of, solve, solve_all
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
@@ -49,6 +47,7 @@ class RoutingPolicy(io.Model):
     """
 
     family = "routing"
+    pipeline_tag = "reinforcement-learning"
     input_type, settings_type = RoutingInput, RoutingSettings
     _no_split_modules = ("EncoderLayer",)
 
@@ -218,15 +217,13 @@ class RoutingPolicy(io.Model):
         """Return the input and its problem."""
         if settings.starts is not None and settings.starts > len(given.customers):
             raise ValueError(f"starts is {settings.starts}, but there are only {len(given.customers)} customers")
-        locs, demand = np.array([given.depot, *given.customers], float), np.array([0, *given.demands], np.int64)
-        return given, Asked(Problem(given.name or "", locs, demand, given.capacity, given.rounding), given.item)
+        return given, Asked(problem_of(given), given.item)
 
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
     ) -> list[dict[str, Any]]:
         """Return the routes of each problem, customers numbered from 1, and their cost."""
-        chosen = settings.model_dump()
-        found = solve_all(self, [asked for _, asked in prepared], **chosen)
+        found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
         return [
             {**({"name": given.name} if given.name is not None else {}), "routes": routes, "cost": cost}
             for (given, _), (routes, cost) in zip(prepared, found, strict=True)

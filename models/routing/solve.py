@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from common.random import derive_key, random_bits
+from models.inputs import RoutingInput
 from models.routing import native
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
@@ -30,6 +31,12 @@ class Asked(NamedTuple):
 
     problem: Problem
     item: int = 0
+
+
+def problem_of(given: RoutingInput) -> Problem:
+    """Return the problem of an input."""
+    locs, demand = np.array([given.depot, *given.customers], float), np.array([0, *given.demands], np.int64)
+    return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
 
 
 def solve(policy: Solver, locs: Any, demand: Any, capacity: int, **settings: Any) -> tuple[Routes, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,33 +28,46 @@ class Trained:
     models: Mapping[str, Model]  # by the member's name; the only one of a run of one has the run's
 
     def answers(
-        self, given: Iterable[Given], settings: Mapping[str, Any], at_once: int, files: bool = True
+        self, given: Iterable[Given], settings: Mapping[str, Any], at_once: int
     ) -> Iterator[tuple[Given, dict[str, Any]]]:
         """Yield each input with its answer, or with {"error": what is wrong}, in their order.
 
-        Up to `at_once` are answered together. Without `files`, inputs name no files that are to be read.
+        Up to `at_once` are answered together.
         """
         for part in batched(given, at_once):
-            found = [{"error": each.error} for each in part]
-            by_member: dict[str, list[tuple[int, Any]]] = {}
-            for place, each in enumerate(part):
+            found: list[dict[str, Any]] = []
+            usable = []
+            for each in part:
                 try:
-                    asked = self.asked(each, files)
-                    by_member.setdefault(self.member_for(asked), []).append((place, asked))
+                    usable.append(self.asked(each))
+                    found.append({})
                 except UserError as error:
-                    found[place] = {"error": str(error)}
-            for name, chosen in by_member.items():
-                answers = self.models[name].predict((asked for _, asked in chosen), at_once, **settings)
-                for (place, _), answer in zip(chosen, answers, strict=True):
-                    found[place] = answer
-            yield from zip(part, found, strict=True)
+                    found.append({"error": str(error)})
+            answers = iter(self.together(usable, settings))
+            yield from ((each, error or next(answers)) for each, error in zip(part, found, strict=True))
 
-    def pieces(self, given: Given, settings: Mapping[str, Any], files: bool = True) -> Iterator[str]:
-        """Yield the text of an answer piece by piece.
+    def together(self, asked: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the answers to inputs that `asked` returned. Raises UserError for settings that do not fit."""
+        found: dict[int, dict[str, Any]] = {}
+        places: dict[str, list[int]] = {}
+        for place, each in enumerate(asked):
+            try:
+                places.setdefault(self.member_for(each), []).append(place)
+            except UserError as error:
+                found[place] = {"error": str(error)}
+        for name, own in places.items():
+            try:
+                answers = self.models[name].predict((asked[place] for place in own), len(own), **settings)
+                found |= zip(own, answers, strict=True)
+            except ValueError as error:  # of settings that this machine or this model cannot follow
+                raise UserError(str(error)) from error
+        return [found[place] for place in range(len(asked))]
 
-        Raises UserError for an input or settings that do not fit, and for models of anything but text, when called.
+    def pieces(self, asked: Any, settings: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the text of the answer to an input that `asked` returned, piece by piece.
+
+        Raises UserError for settings that do not fit, and for models of anything but text, when called.
         """
-        asked = self.asked(given, files)
         model: Any = self.models[self.member_for(asked)]
         if not hasattr(model, "stream"):
             raise UserError(f"{self.name} is no model of text, so there is nothing to stream")
@@ -64,10 +77,14 @@ class Trained:
             raise UserError(str(error)) from error
 
     def asked(self, given: Given, files: bool = True) -> Any:
-        """Return an input with what users leave out. Raises UserError for one that does not fit."""
+        """Return an input as the models take it, with what users leave out; without `files` it names none to be read.
+
+        Raises UserError for one that does not fit.
+        """
         if given.input is None:
             raise UserError(given.error)
-        return checked(self.inputs.input, self.inputs.completed(given.input), "an input", {"files": files})
+        whole = self.inputs.completed(given.input) if isinstance(given.input, Mapping) else given.input
+        return checked(self.inputs.input, whole, "an input", {"files": files})
 
     def member_for(self, asked: Any) -> str:
         """Return the name of the model that takes an input: the last of several, such as folds in order of time."""
@@ -112,12 +129,12 @@ def _trained(word: str, name: str, folders: Mapping[str, Path], device: str) -> 
 
     inputs = inputs_of(word)
     try:
-        models = {name: io.load(folder, device) for name, folder in folders.items()}
+        models = {member: io.load(folder, device) for member, folder in folders.items()}
     except ValueError as error:
         raise UserError(str(error)) from error
-    for name, model in models.items():
+    for member, model in models.items():
         if getattr(model, "input_type", None) is not inputs.input:
-            raise UserError(f"{folders[name]}: a model of the family {model.family} is none of the workload {word}")
+            raise UserError(f"{folders[member]}: a model of the family {model.family} is none of the workload {word}")
     return Trained(workloads.name_of(word), name, inputs, models)
 
 

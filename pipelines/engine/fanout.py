@@ -48,6 +48,7 @@ PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the la
 # What a launcher tells its processes about each other; a member's process is on its own.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
+FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
 EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
 
@@ -279,11 +280,11 @@ def map_members(
 ) -> dict[str, R]:
     """Return {name: function(job, device, map_items)} on all ranks, worked out by as many processes as there are cores.
 
-    Each has one thread, so that nothing depends on how many there are; with one core or one job it is this process, and
-    `map_items` its own. `function` is importable by name, or a functools.partial of such; like the jobs and what comes
+    Each has one thread, so that nothing depends on how many there are; with one core, or few jobs, it is this process
+    and its `map_items`. `function` is importable by name, or a functools.partial of such; like the jobs and what comes
     of them it can be pickled. An error in any of them is raised here.
     """
-    if len(jobs) == 1 or max(ranks.gather(cores())) == 1:
+    if len(jobs) < FEWEST or max(ranks.gather(cores())) == 1:
         return {name: function(job, device, map_items) for name, job in jobs.items()}
     mine = list(jobs)[ranks.rank() :: ranks.world()]
     found: dict[str, R] = {}

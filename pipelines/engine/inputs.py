@@ -6,7 +6,7 @@ torch is not imported here: a command's words are read, and refused, before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,11 @@ class Inputs:
     line: Callable[[str], Mapping[str, Any]] | None = None  # a line of text -> an input; None: it names a file
     completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _unchanged  # an input with what users leave out
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
-    beside: Callable[[Path, Mapping[str, Any], str], Path] | None = None
+    beside: Callable[[Path, Mapping[str, Any], str], Path | None] | None = None
+    # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
+    served: Mapping[str, float] = field(default_factory=dict)
+    about: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None  # models -> facts that a page of theirs needs
+    rivals: Callable[[Any, float], Mapping[str, Any]] | None = None  # (input, seconds) -> {method: its answer}
 
 
 def each_file(

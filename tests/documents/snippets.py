@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("accelerate", "cp", "make", "python", "sbatch", "source", "torchrun", ".ci/run")
+COMMANDS = ("accelerate", "cp", "freqtrade", "make", "python", "sbatch", "source", "torchrun", ".ci/run")
 FEW = "training.batch_size=8 training.log_steps=1 training.validation_steps=4 training.checkpoint_steps=4"
 STEPS = f"training.steps=4 training.epochs=null {FEW}"
 # Words by workload: of all that trains or prepares, and of evaluation.
@@ -46,8 +46,16 @@ ELSEWHERE = {
     "accelerate config": "tests/doctor/test_accelerate_config.py",
     "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/engine/test_machines.py",
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
+    "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
+    "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
+    "python -m exporters freqtrade": "tests/exporters/test_to_freqtrade.py",
+    "python -m exporters safetensors runs/cvrp/default --push": "tests/exporters/test_hub.py",
+    "python -m exporters safetensors runs/cvrp/default": "tests/exporters/test_to_safetensors.py",
+    "freqtrade backtesting": "tests/peers/against_freqtrade.py",
     "python tests/gpu/": "tests/gpu/test_figures.py",
     "python tests/peers/": "tests/peers/test_peers.py",
+    "python pipelines/serve.py": "tests/server/test_server.py",
+    "python tests/server/load.py": "tests/server/test_server.py",
     "python pipelines/ask.py": "tests/workloads/lmol/test_preferences.py",
     "python tests/evidence.py": "tests/test_evidence.py",
     "python tests/engine/one_model.py": "tests/engine/test_one_model.py",

@@ -247,9 +247,9 @@ def test_members_are_examined_in_processes_of_one_thread_and_come_back_in_order(
         fanout.map_members(examine, {**jobs, "e": "mistake"}, DEVICE, None)
 
 
-def test_one_core_or_one_job_needs_no_process(monkeypatch):
+def test_one_core_or_few_jobs_need_no_process(monkeypatch):
     here = mapper(Accelerator(cpu=True))
-    for num, jobs in ((1, {"a": 1, "b": 2}), (2, {"a": 1})):
+    for num, jobs in ((1, dict.fromkeys("abcd", 1)), (2, {"a": 1, "b": 2})):
         monkeypatch.setattr(fanout, "cores", lambda num=num: num)
         found = fanout.map_members(functools.partial(members.examined, 3), jobs, DEVICE, here)
         assert {each["process"] for each in found.values()} == {os.getpid()}

@@ -16,15 +16,15 @@ from models import (
     cnn_lstm,
     comparator,
     io,
-    llava_comparator,
     pooled_experts,
     routing,
     tiny_transformer,
+    vlm_comparator,
 )
 from tests.example_workload import model as waves
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
-LLAVA = {**SMALL, "heads": 2, "patch": 4}
+VLM = {**SMALL, "heads": 2, "patch": 4}
 TOKENS = np.arange(60) ** 2 % 9  # of which a mixture's counts are
 COUNTED = chains.contexts(TOKENS, chains.classes_of([""] * 6 + list("abc \n")))[1:, : chains.STORED]
 COUNTS = chains.count(COUNTED, TOKENS[1:], chains.counted(COUNTED, TOKENS[1:]))
@@ -77,11 +77,12 @@ MODELS = {
             "vocabulary": "abc \n",
             "rows": len(COUNTS.keys),
             "entries": len(COUNTS.tokens),
+            "documents": {"a": 7, "b": 3},
         },
     ),
     "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
-    "llava": (llava_comparator, LLAVA),
-    "adapters": (llava_comparator, {**LLAVA, "lora": True}),
+    "vlm": (vlm_comparator, VLM),
+    "adapters": (vlm_comparator, {**VLM, "lora": True}),
     "waves": (waves, {"window": 4, "width": 4}),
 }
 VALUES = (

@@ -148,6 +148,10 @@ def test_pieces_are_together_what_is_predicted_and_items_differ(name):
     several = [answer["text"] for answer in model.predict([{**one, "item": item} for item in (0, 1, 2)], **settings)]
     assert several[0] == found["text"]
     assert len(set(several)) > 1
+    stop = found["text"][3:5]
+    (ended,) = model.predict([one], **settings, stop=stop)
+    assert ended == {**found, "text": found["text"].partition(stop)[0], "finish": "stop"}
+    assert "".join(model.stream(one, **settings, stop=stop)) == ended["text"]
     with pytest.raises(ValueError, match=fault.partition(";")[0]):
         model.stream(wrong)  # when called
 

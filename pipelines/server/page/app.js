@@ -1,14 +1,14 @@
 // The page that a server shows at /: a panel for each of its runs.
 
 const WORKLOADS = {
-  cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: 100 }) },
+  cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
   tinystories: { heading: "Tell a story", panel: textPanel, about: () => ({
     unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
     fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
     settings: { length: 200, temperature: 0.5, seed: 0 } }) },
-  crypto: { heading: "Judge candles", panel: signalsPanel, about: ({ coins, timeframe_ms, candles_needed }) => ({ coins, timeframe_ms, candles_needed }) },
-  lmol: { heading: "Rank images", panel: imagesPanel, about: ({ attribute }) => ({ attribute: attribute ?? "score" }) },
+  crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
+  lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
 };
 
 let token = null;  // that a server with one asks for
@@ -20,7 +20,8 @@ async function request(path, content) {
   const said = await answer.text();
   let reason = said;
   try {
-    reason = JSON.parse(said).error ?? said;
+    const { error, outputs } = JSON.parse(said);
+    reason = error ?? outputs?.find(each => each.error)?.error ?? said;  // outputs, where no input could be used
   } catch { /* not JSON: it is told as it is */ }
   throw Object.assign(new Error(`the server answers ${answer.status}: ${reason}`), { status: answer.status });
 }
@@ -41,7 +42,8 @@ function backendOf(name, about) {
       if (number < 1) return { error: `there are ${total} candles; give ${about.candles_needed} or more` };
       const inputs = Array.from({ length: number }, (_, i) => {
         const end = total - number + 1 + i;
-        return { coin, candles: Object.fromEntries(Object.entries(candles).map(([column, values]) => [column, values.slice(end - about.candles_needed, end)])) };
+        const last = Object.entries(candles).map(([column, values]) => [column, values.slice(end - about.candles_needed, end)]);
+        return { coin, candles: Object.fromEntries(last) };
       });
       const found = await answers(inputs, { now: "newest" });
       return found.find(each => each.error) ?? found;

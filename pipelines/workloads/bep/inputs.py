@@ -42,3 +42,8 @@ def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if field not in FIELDS:
         raise UserError(f"field {field!r} has no usual beginning, so give a prompt; known fields: {', '.join(FIELDS)}")
     return {**given, "prompt": FIELDS[field]}
+
+
+def about(models: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of the form, with their usual beginnings."""
+    return {"fields": FIELDS}

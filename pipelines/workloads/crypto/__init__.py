@@ -178,5 +178,6 @@ WORKLOAD = Workload(
         input=CandlesInput,
         settings=SignalSettings,
         read=lazily(f"{_package}.inputs:read"),
+        about=lazily(f"{_package}.inputs:about"),
     ),
 )

@@ -97,14 +97,13 @@ def run(
     """
     prices = [np.asarray(column, dtype=np.float64) for column in (open, high, low, close)]
     signal, gap = np.asarray(signal), np.asarray(gap, dtype=bool)
-    _check(prices, signal, gap, fee, slippage, stop, target, horizon)
+    funding = np.zeros(gap.shape) if funding is None else np.asarray(funding, dtype=np.float64)
+    _check(prices, signal, gap, funding, fee, slippage, stop, target, horizon)
     # Plain Python numbers: one pass over lists is several times faster than indexing arrays.
     opens, highs, lows, closes = (column.tolist() for column in prices)
-    gaps = gap.tolist()
-    owed = np.cumsum(np.zeros(len(gaps)) if funding is None else funding).tolist()
+    gaps, owed = gap.tolist(), np.cumsum(funding).tolist()
     orders = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # to be filled at the open of each candle
     final, cost = len(closes) - 1, fee + slippage
-
     equity = [1.0] * len(closes)
     trades: list[_Trade] = []
     account, side, entry, until, price = 1.0, 0, 0, 0, 0.0
@@ -141,15 +140,18 @@ def _check(
     prices: Sequence[np.ndarray],
     signal: np.ndarray,
     gap: np.ndarray,
+    funding: np.ndarray,
     fee: float,
     slippage: float,
     stop: float | None,
     target: float | None,
     horizon: int,
 ) -> None:
-    shapes = [column.shape for column in (*prices, signal, gap)]
+    shapes = [column.shape for column in (*prices, signal, gap, funding)]
     if len(set(shapes)) != 1 or len(shapes[0]) != 1 or not shapes[0][0]:
-        raise ValueError(f"open, high, low, close, signal and gap must be one non-empty column each, got {shapes}")
+        raise ValueError(
+            f"open, high, low, close, signal, gap and funding must be one non-empty column each, got {shapes}"
+        )
     opens, highs, lows, closes = prices
     if not all(np.isfinite(column).all() and (column > 0).all() for column in prices):
         raise ValueError("prices must be finite and above 0")

@@ -24,3 +24,12 @@ def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     known, _ = candle_files.read(path, coin, name["timeframe"].lower(), minimum_rows=1)
     newest = known.rows(known.segments()[-1])
     yield str(path), {"coin": coin, "candles": {column: getattr(newest, column).tolist() for column in COLUMNS}}
+
+
+def about(models: Sequence[Any]) -> dict[str, Any]:
+    """Return the coins that the models know, and the candles that they need."""
+    return {
+        "coins": [coin for model in models for coin in model.config.coins],
+        "timeframe_ms": models[0].config.timeframe_ms,
+        "candles_needed": max(model.candles_needed for model in models),
+    }

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +177,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
     named = {name: [{key.replace("_", " "): row[key] for key in row} for row in rows[name]] for name in rows}
     tables = Markup("").join(table(named[name], f"{name} of {page['symbol']}") for name in named)
     pictures = [
-        *(svg(draw(page, logged)) for draw in (_calibration, _account, _drawdown, _training)),
+        *(svg(draw(page, logged)) for draw in (_calibration, _account, _training)),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
     return fragment(COIN, page=page, pictures=panels(pictures), tables=tables)
@@ -214,31 +214,23 @@ def _calibration(page: Page, logged: Logged) -> Figure:
 
 
 def _account(page: Page, logged: Logged) -> Figure:
+    """Plot the accounts of the model and of buy-and-hold; what the model's has fallen below its peak is shaded."""
     figure, axis = _panel("account on the test, costs paid", "", "account, multiples of its start")
-    values = _plot_accounts(axis, page, lambda account: account)
+    curve = page["equity"]
+    for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
+        columns = np.column_stack([curve["time_ms"], curve[name], np.maximum.accumulate(curve[name])])
+        times, account, peak = thinned(columns, ACCOUNT_POINTS).T
+        times = times.astype("datetime64[ms]")
+        axis.plot(times, account, linewidth=1, label=label)
+        if name == "model":
+            axis.fill_between(times, account, peak, alpha=0.25, linewidth=0, label="drawdown of the model")
+    values = [value for name in ("model", "buy_and_hold") for value in curve[name]]
     if min(values) > 0 and max(values) > 4 * min(values):
         axis.set_yscale("log")
     axis.axhline(1, color="black", linewidth=0.5)
-    return figure
-
-
-def _drawdown(page: Page, logged: Logged) -> Figure:
-    figure, axis = _panel("drawdown", "", "account below its peak, %")
-    _plot_accounts(axis, page, lambda account: 100 * (account / np.maximum.accumulate(account) - 1))
-    return figure
-
-
-def _plot_accounts(axis: Axes, page: Page, shown: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    """Plot what is `shown` of the accounts of the model and of buy-and-hold, and return all of it."""
-    curve, values = page["equity"], []
-    for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
-        found = shown(np.array(curve[name]))
-        points = thinned(np.column_stack([curve["time_ms"], found]), ACCOUNT_POINTS)
-        axis.plot(points[:, 0].astype("datetime64[ms]"), points[:, 1], linewidth=1, label=label)
-        values += found.tolist()
     axis.legend(fontsize=8)
     axis.xaxis.set_major_formatter(ConciseDateFormatter(axis.xaxis.get_major_locator()))
-    return values
+    return figure
 
 
 def _training(page: Page, logged: Logged) -> Figure:

@@ -211,5 +211,7 @@ WORKLOAD = Workload(
         settings=RoutingSettings,
         read=lazily(f"{_package}.inputs:read"),
         beside=lazily(f"{_package}.inputs:beside"),
+        served={"customers": 200, "samples": 256, "local_search": 64},
+        rivals=lazily(f"{_package}.inputs:rivals"),
     ),
 )

@@ -1,15 +1,20 @@
 """Instances for a trained policy to solve: `.vrp` and `.npz` files in, `.sol` files out."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.files import write_text
-from models.routing.problems import Problem
+from models.inputs import RoutingInput
+from models.routing.problems import Problem, cost_of
+from models.routing.solve import problem_of
 from pipelines.engine.inputs import Given, each_file
+from pipelines.workloads.cvrp.heuristics import savings
 from pipelines.workloads.cvrp.instance_files import READERS
 from pipelines.workloads.cvrp.instance_files import read as read_instances
 from pipelines.workloads.cvrp.solutions import solution_text
+from pipelines.workloads.cvrp.solvers import pyvrp
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -44,3 +49,14 @@ def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     written = path.with_suffix(f".{run}.sol")
     write_text(written, solution_text(answer["routes"], answer["cost"]))
     return written
+
+
+def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Any]]:
+    """Return the routes of savings, and of PyVRP within `seconds` of CPU time, with their costs and times."""
+    problem, found = problem_of(given), {}
+    for name, solve in (("savings", savings), ("PyVRP", lambda problem: pyvrp(problem, seconds, 0))):
+        began = time.perf_counter()
+        routes = solve(problem)
+        taken = 1000 * (time.perf_counter() - began)
+        found[name] = {"routes": routes, "cost": cost_of(problem, routes), "milliseconds": taken}
+    return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from common.errors import UserError
 from pipelines.engine.inputs import Given, files_in
@@ -19,3 +20,8 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
             yield Given(str(folder), {"images": list(map(str, files_in(folder, ENDINGS)))})
         except (UserError, OSError) as error:
             yield Given(str(folder), None, str(error))
+
+
+def about(models: Sequence[Any]) -> dict[str, Any]:
+    """Return what the images are ranked by."""
+    return {"attribute": models[0].config.attribute}

@@ -23,11 +23,11 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     model, question = config.model, _question(comparisons)
     references = torch.from_numpy(comparisons.references)
     with explained():
-        if model.kind == "llava":
-            built: Comparator = _llava(config, question)
+        if model.kind == "vlm":
+            built: Comparator = _vlm(config, question)
         elif model.kind == "scorer":
             built = scorer_for(config, comparisons, model.base)
-        elif model.kind == "siamese":
+        elif model.kind == "siamese" and not model.base:
             built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
             built = build({"kind": model.kind, "layers": 2, "base": model.base or "", **question, **_given(config)})
@@ -91,16 +91,16 @@ def _convolutional(config: "Config", comparisons: data.Comparisons) -> dict[str,
     return {**sizes, **(_given(config) if own else {})}
 
 
-def _llava(config: "Config", question: Mapping[str, Any]) -> Comparator:
-    from models import llava_comparator
-    from models.llava_comparator.bases import pools
+def _vlm(config: "Config", question: Mapping[str, Any]) -> Comparator:
+    from models import vlm_comparator
+    from models.vlm_comparator.bases import pools
 
-    model, pool = config.model, config.model.pool
-    if pool is None:
-        pool = pools(model.base) if model.base else model.preset == "small"
-    choices = {name: getattr(model, name) for name in ("preset", "lora", "four_bit")}
+    model = config.model
+    pool = pools(model.base or "") if model.pool is None else model.pool
+    names = ("preset", "lora", "lora_targets", "lora_rank", "lora_alpha", "lora_dropout", "prompt", "four_bit")
+    choices = {name: value for name in names if (value := getattr(model, name)) is not None}
     choices |= {"base": model.base or "", "pool": pool}
-    return llava_comparator.build({**question, **choices, **_given(config), "seed": config.seed})
+    return vlm_comparator.build({**question, **choices, **_given(config), "seed": config.seed})
 
 
 @contextlib.contextmanager

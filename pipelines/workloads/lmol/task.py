@@ -15,7 +15,7 @@ from models.comparator.interface import AT_ONCE
 from models.comparator.scorer import Scorer
 from models.ranking import SWAPPED
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.lmol import data
+from pipelines.workloads.lmol import data, memory
 from pipelines.workloads.lmol.batches import Pairs
 from pipelines.workloads.lmol.gate import check_trains
 from pipelines.workloads.lmol.model import explained, make_model
@@ -38,6 +38,7 @@ class ComparisonTask(Task):
         began = time.perf_counter()
         self.model = make_model(config, self.comparisons).to(device)
         parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}
+        parts["validation"] = parts["validation"][: config.training.validation_pairs]
         # Test images are kept off the device and out of the dictionary.
         used = torch.cat([rows[:, :2].flatten() for rows in parts.values()]).unique()
         workers = config.data.workers
@@ -64,8 +65,11 @@ class ComparisonTask(Task):
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
         self.notes = self._notes(len(used), time.perf_counter() - began)
+        if config.model.lora:
+            self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
         if config.hardware.gradient_checkpointing and hasattr(self.model, "gradient_checkpointing"):
             self.model.gradient_checkpointing = True  # before the gate, whose trial steps have to fit in memory too
+        self.notes += memory.note(self, device)
         self.notes.append(check_trains(self.model, self))
 
     def _prior(self, labels: Tensor) -> Tensor:

@@ -143,5 +143,6 @@ WORKLOAD = Workload(
         settings=StorySettings,
         read=lazily(f"{_package}.inputs:read"),
         line=lazily(f"{_package}.inputs:line"),
+        served={"length": 1000},
     ),
 )

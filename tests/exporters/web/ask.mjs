@@ -7,10 +7,10 @@ const html = readFileSync(process.argv[2], "utf8");
 const [, model] = html.match(/<script type="application\/json" id="model">(.*?)<\/script>/s);
 const [, script] = html.match(/<\/script>\s*<script>(.*?)<\/script>/s);
 const { config, expected, files } = JSON.parse(model);
-const context = vm.createContext({ atob, WebAssembly, TextDecoder, TextEncoder, performance, setTimeout() {} });
-const taken = "openModel, fromBase64, proof, chipTalk: typeof Chip == 'function' && { Chip, flashed }";
-const { openModel, fromBase64, proof, chipTalk } = vm.runInContext(`${script}\n({ ${taken} })`, context);
-const bytes = Object.fromEntries(Object.entries(files).map(([name, text]) => [name, fromBase64(text)]));
+const context = vm.createContext({ atob, WebAssembly, TextDecoder, TextEncoder, Response, Blob, DecompressionStream, performance, setTimeout() {} });
+const taken = "openModel, unpacked, proof, chipTalk: typeof Chip == 'function' && { Chip, flashed }";
+const { openModel, unpacked, proof, chipTalk } = vm.runInContext(`${script}\n({ ${taken} })`, context);
+const bytes = await unpacked(files);
 const backend = await openModel(config, bytes);
 
 // What the emulated chip prints when it is booted, and answers to lines.

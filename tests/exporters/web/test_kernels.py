@@ -73,17 +73,18 @@ def test_routes_are_those_of_the_policy(answers):
     generator = np.random.default_rng(5)
     problems = []
     for customers in (1, 7, 30):
-        locs = (generator.random((customers + 1, 2)) * 700 - 100).tolist()
+        size, corner = (700, -100) if customers > 7 else (0.5, 0.3)
+        locs = (generator.random((customers + 1, 2)) * size + corner).tolist()
         demands = generator.integers(0, 9, customers).tolist()
         problems.append({"depot": locs[0], "customers": locs[1:], "demands": demands, "capacity": 20})
     plain, whole = {"decode": "greedy", "augment": False}, {"decode": "multistart"}
     asked = [["predict", each, settings] for each in problems for settings in (plain, whole)]
     model, found = answers("cvrp", *asked)
     for (_, given, settings), answer in zip(asked, found, strict=True):
-        routes, cost = model.solve([given["depot"], *given["customers"]], [0, *given["demands"]], 20, **settings)
-        assert answer["cost"] == pytest.approx(cost, rel=LEAST)
+        expected = next(model.predict([given], local_search=0, **settings))
+        assert answer["cost"] == pytest.approx(expected["cost"], rel=LEAST)
         if settings is plain:
-            assert answer["routes"] == routes
+            assert answer["routes"] == expected["routes"]
 
 
 def test_a_problem_that_cannot_be_is_an_error_in_its_answer(answers):
@@ -128,7 +129,7 @@ def test_signals_have_the_probabilities_of_the_experts(answers):
     flat = {**candles, "volume": [5.0] * 500}  # of no deviation
     model, found = answers("crypto", *(["signals", {"candles": each}, 60] for each in (candles, flat)))
     for each, answer in zip((candles, flat), found, strict=True):
-        expected = model.predict(each, now=each["time"][-1] + step)[-60:]
+        expected = model.probabilities(each, now=each["time"][-1] + step)[-60:]
         assert [row["time"] for row in answer] == each["time"][-60:]
         told = torch.tensor([list(row["probabilities"].values()) for row in answer])
         torch.testing.assert_close(told, expected, rtol=0, atol=LEAST)

@@ -1,6 +1,7 @@
 """What pages carry, and which models have none; what kernels compute is compared in test_kernels.py."""
 
 import base64
+import gzip
 import json
 import re
 from urllib.parse import unquote
@@ -12,6 +13,7 @@ from exporters.web import packing
 from models import io
 from tests.exporters.commands import refusal
 from tests.exporters.web.models import MODELS, run_of
+from tests.models.comparator.small import make as comparator
 from tests.models.hostile import folder_of
 from tests.report.pages import Page
 
@@ -32,7 +34,9 @@ def test_a_page_carries_all_that_it_needs(workload, tmp_path, capsys):
     assert page.all("meta")[2]["content"].startswith("default-src 'none'")
     carried = json.loads(re.search(r'id="model">(.*?)</script>', html, re.DOTALL)[1])
     assert carried["expected"] == manifest["expected"]
-    assert {name: len(base64.b64decode(text)) for name, text in carried["files"].items()} == manifest["model_bytes"]
+    assert {name: len(gzip.decompress(base64.b64decode(text))) for name, text in carried["files"].items()} == manifest[
+        "model_bytes"
+    ]
 
 
 def test_two_pages_of_a_model_are_equal_and_the_report_links_to_its_own(tmp_path):
@@ -61,6 +65,18 @@ def test_a_model_without_a_page_is_refused_by_name(name, said, tmp_path, capsys,
     folder_of(name, tmp_path / "run/model/best")
     assert said in refusal(capsys, monkeypatch, "web", tmp_path / "run")
     assert not (tmp_path / "run/exports/web").exists()
+
+
+def test_no_name_in_a_model_becomes_markup(tmp_path):
+    hostile = "</script><img src=x onerror=alert(1)>"
+    model = comparator(attribute=hostile)
+    io.save(model, tmp_path / "lmol/<b>run/model/best")
+    exporters.export("web", tmp_path / "lmol/<b>run", "best", None)
+    page = Page((tmp_path / "lmol/<b>run/exports/web/index.html").read_text())
+    assert page.all("img") == page.all("b") == []
+    assert any(hostile in text for tag, text in page.texts if tag == "p")
+    carried = json.loads(next(text for tag, text in page.texts if tag == "script"))
+    assert carried["about"]["attribute"] == hostile
 
 
 def test_other_features_than_the_default_ones_are_refused_by_name(tmp_path, capsys, monkeypatch):

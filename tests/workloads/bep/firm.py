@@ -29,6 +29,7 @@ def config(sources, **fields):
         "duplicates": 0.8,
         "validation": 0.1,
         "test": 0.1,
+        "hold_out": None,
         "maximum_overlap": 0.01,
         "guard": 100,
         "maximum_bytes": 1_000_000,

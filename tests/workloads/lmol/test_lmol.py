@@ -31,7 +31,7 @@ TINY = [
     "training.validation_steps=4",
     "training.checkpoint_steps=4",
 ]
-LLAVA = [*TINY, "model.kind=llava", "model.layers=2", "model.heads=2"]
+VLM = [*TINY, "model.kind=vlm", "model.layers=2", "model.heads=2"]
 
 
 def weights(run, which="last"):
@@ -158,44 +158,39 @@ def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_expo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["model.lora=true"], ["hardware.gradient_checkpointing=true"]])
-def test_a_stopped_and_resumed_llava_ends_in_the_same_bits(trained, words):
-    name = "llava" + "".join(word.partition("=")[0].rpartition(".")[2] for word in words)
-    done = succeeded(stage(trained, "train.py", *LLAVA, *words, "--name", name))
+def test_a_stopped_and_resumed_vlm_ends_in_the_same_bits(trained, words):
+    name = "vlm" + "".join(word.partition("=")[0].rpartition(".")[2] for word in words)
+    done = succeeded(stage(trained, "train.py", *VLM, *words, "--name", name))
     assert "gate: " in done.stdout
-    train_in_two(trained, f"{name}-resumed", [*LLAVA, *words])
+    train_in_two(trained, f"{name}-resumed", [*VLM, *words])
     assert weights(trained / f"runs/lmol/{name}-resumed") == weights(trained / f"runs/lmol/{name}")
 
 
 @pytest.mark.slow
 def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
-    if not (trained / "runs/lmol/llava").exists():
-        succeeded(stage(trained, "train.py", *LLAVA, "--name", "llava"))
-    words = [*FEW, "model.kind=llava", "model.lora=true", "model.base=runs/lmol/llava/model/best", "training.steps=4"]
+    if not (trained / "runs/lmol/vlm").exists():
+        succeeded(stage(trained, "train.py", *VLM, "--name", "vlm"))
+    words = [*FEW, "model.kind=vlm", "model.lora=true", "model.base=runs/lmol/vlm/model/best", "training.steps=4"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "adapters"))
     assert "features of" in done.stdout
     run = trained / "runs/lmol/adapters"
     described = json.loads((run / "model/best/config.json").read_text())["config"]
-    assert described["base"] == "runs/lmol/llava/model/best"
+    assert described["base"] == "runs/lmol/vlm/model/best"
     assert len(described["revision"]) == 64
-    assert len(weights(run, "best")) < len(weights(trained / "runs/lmol/llava", "best")) / 2
+    assert len(weights(run, "best")) < len(weights(trained / "runs/lmol/vlm", "best")) / 2
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "adapters"))
     assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
-    manifest = export(trained, "adapters")
+    manifest = export(trained, "adapters", "--merged")
     assert {"adapter/adapter_model.safetensors", "processor/tokenizer.json"} <= manifest["files"].keys()
-    whole = ["model.kind=llava", "model.layers=2", "model.heads=2", "model.pool=false"]
-    succeeded(stage(trained, "train.py", *TINY, *whole, "training.steps=1", "--name", "whole"))
-    words = [*words[:-2], "model.base=runs/lmol/whole/model/best", "training.steps=1"]
-    succeeded(stage(trained, "train.py", *words, "--name", "unpooled"))
-    manifest = export(trained, "unpooled", "--merged")
     assert manifest["files"]["merged/model.safetensors"]["bytes"] > manifest["files"]["model.safetensors"]["bytes"]
     assert manifest["maximum_absolute_difference"]["merged_output"] < 1e-3
-    assert not any(name.startswith("merged/") for name in export(trained, "unpooled")["files"])
+    assert not any(name.startswith("merged/") for name in export(trained, "adapters")["files"])
     # The second export removed the merged model of the first.
-    assert not list((trained / "runs/lmol/unpooled/exports/safetensors/merged").glob("*"))
+    assert not list((trained / "runs/lmol/adapters/exports/safetensors/merged").glob("*"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["model.kind=llava", "model.lora=true"], ["model.kind=cross", "model.base=seen"]])
+@pytest.mark.parametrize("words", [["model.kind=vlm", "model.lora=true"], ["model.kind=cross", "model.base=seen"]])
 def test_two_processes_resume_what_is_trained_on_a_base(trained, words):
     towers.save_tower("clip", trained / "seen")
     words, name = [*TINY, *words, "model.layers=1", "model.heads=2"], words[0].partition("=")[2] + "-two"
