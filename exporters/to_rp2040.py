@@ -21,6 +21,7 @@ from exporters import manifest
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
+from exporters.rp2040.inference_model import heap_bytes
 from exporters.to_safetensors import title
 from models import io, rp2040
 from models.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
@@ -29,9 +30,15 @@ from models.tiny_transformer import END, Block, TinyTransformer, TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME = FOLDER / "runtime.bin"
-INFERENCE = ("inference_files.py", "inference_model.py", "inference.py")  # each imports only those before it
+INFERENCE = (
+    "inference_kernels.py",
+    "inference_files.py",
+    "inference_model.py",
+    "inference.py",
+)  # each imports only those before it
 UF2 = "story.uf2"
 PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
+CODE_BYTES = 28_000  # of MicroPython's heap that the code takes; less where loops are no machine code
 SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
@@ -82,6 +89,9 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             "source": model_folder.relative_to(run).as_posix(),
             "num_parameters": num_parameters,
             "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
+            "heap_bytes": heap_bytes(*(getattr(model.config, name) for name, *_ in LIMITS))
+            + len(vocabulary)
+            + CODE_BYTES,
             "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
             "quantization": error,
             "expected": expected,

@@ -7,7 +7,26 @@ FORMAT.md defines the files. Part of `inference.py`: it has to lie beside it.
 # For MicroPython, which has no annotations.
 
 import struct
+import sys
 from array import array
+
+if "." in __name__:  # in the repository; on a device the files lie side by side, in no package
+    import exporters.rp2040.inference_kernels as kernels
+else:
+    try:
+        if sys.implementation.name == "micropython" and sys.maxsize >> 32:
+            raise SyntaxError("viper's pointers to 32 bits read negative numbers wrongly where words have 64")
+        import inference_kernels as kernels
+    except SyntaxError:  # also that of a build without machine code, to which viper is no word: the same loops, slower
+
+        class kernels:
+            """The functions of inference_kernels.py."""
+
+        with open("inference_kernels.py") as _file:
+            _found = {"__name__": "inference_kernels"}
+            exec(_file.read().replace("@micropython.viper", ""), _found)
+        for _name in _found:
+            setattr(kernels, _name, _found[_name])
 
 try:
     from binascii import crc32
@@ -68,18 +87,7 @@ class Matrix:
 
     def times(self, x, y):
         """y[i] = bias[i] + the sum over j of weights[i][j] x[j], for every row i."""
-        weights, bias = self.weights, self.bias
-        excess = sum(x) << 7
-        place = 0
-        for row in range(0, self.rows, 2):
-            even = bias[row] - excess
-            odd = bias[row + 1] - excess
-            for value in x:
-                even += weights[place] * value
-                odd += weights[place + 1] * value
-                place += 2
-            y[row] = even
-            y[row + 1] = odd
+        kernels.times(self.weights, self.bias, x, y, self.rows, self.columns)
 
 
 class Layer:
@@ -94,7 +102,7 @@ class Layer:
             matrix.read_bias(file)
         for matrix in matrices:
             matrix.read_multiplier(file)
-        self.distance_bias = numbers(file, "h", heads * context)
+        self.distance_bias = shifted(numbers(file, "H", heads * context))
         for matrix in matrices:
             matrix.read_weights(file)
 
@@ -163,6 +171,13 @@ def numbers(file, code, count):
     size = count * struct.calcsize(code)
     values = array(code, bytes(size))
     fill(file, values, size)
+    return values
+
+
+def shifted(values):
+    """Add 32768 to signed halves that were read as unsigned ones, in place."""
+    for i in range(len(values)):
+        values[i] ^= 32768
     return values
 
 

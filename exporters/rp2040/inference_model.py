@@ -6,14 +6,18 @@ FORMAT.md defines the arithmetic. Part of `inference.py`: it has to lie beside i
 # mypy: ignore-errors
 # For MicroPython, which has no annotations.
 
+import gc
 import struct
 from array import array
 
 if "." in __name__:  # in the repository; on a device the files lie side by side, in no package
-    from .inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, numbers, table_bits
+    from .inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, kernels
+    from .inference_files import numbers, shifted, table_bits  # isort: skip
 else:
-    from inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, numbers, table_bits
+    from inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, kernels
+    from inference_files import numbers, shifted, table_bits  # isort: skip
 
+OBJECTS = 4096  # bytes of heap for what is small, and for blocks that are not full
 END = 0  # the token at the boundary of stories
 EXP_ENTRIES, GELU_ENTRIES = 704, 1024
 LARGEST_RESIDUAL, LARGEST_GELU = 1 << 22, 16383
@@ -47,6 +51,11 @@ class Model:
         needed = model_bytes(*sizes, self.memory)
         if size != needed:
             raise ValueError(f"the model file has {size} bytes, but its sizes need {needed}")
+        heap = heap_bytes(*sizes)
+        if hasattr(gc, "mem_free") and gc.mem_free() < heap:
+            raise MemoryError(
+                f"this model needs {heap} bytes of free heap, and {gc.mem_free()} are free; export a smaller preset"
+            )
         self.pre_logits, self.post_logits, self.post_embedding, unused = file.read(4)
         if unused:
             raise ValueError("the model file's header has unused bytes that are not 0")
@@ -60,8 +69,8 @@ class Model:
         self.exp = numbers(file, "H", EXP_ENTRIES)
         if self.exp[0] != 32768 or max(self.exp) > 32768:
             raise ValueError("the model file's exp table does not start with its largest entry, 32768")
-        self.gelu = numbers(file, "h", GELU_ENTRIES)
-        if max(self.gelu) > LARGEST_GELU or min(self.gelu) < -LARGEST_GELU:
+        self.gelu = shifted(numbers(file, "H", GELU_ENTRIES))
+        if max(self.gelu) > 32768 + LARGEST_GELU or min(self.gelu) < 32768 - LARGEST_GELU:
             raise ValueError(f"the model file's gelu table has entries beyond {LARGEST_GELU}")
         self.blocks = []
         for number in range(self.layers):
@@ -82,8 +91,8 @@ class Model:
         self._recent = array("H", bytes(2 * len(self.memory) + 2))
 
         # All memory that a story needs is allocated here, so that a device cannot run out of it during one.
-        cached = bytes(self.layers * self.context * self.width)
-        self._keys, self._values = array("b", cached), array("b", cached)
+        cached = self.layers * self.context * self.width
+        self._keys, self._values = bytearray(cached), bytearray(cached)
         self._x, self._n, self._a = (array("i", bytes(4 * self.width)) for _ in range(3))
         self._h = array("i", bytes(4 * self.hidden))
         self._scores = array("i", bytes(4 * self.context))
@@ -129,12 +138,10 @@ class Model:
 
     def _advance(self, token, position):
         """Run one more token through all layers."""
-        x, n, a, h, y = self._x, self._n, self._a, self._h, self._y
-        width, gelu = self.width, self.gelu
-        weights, multiplier, post = self.embedding.weights, self.embedding.multiplier[token], self.post_embedding
+        x, n, a, h, y, width = self._x, self._n, self._a, self._h, self._y, self.width
+        table = self.embedding
         first = (token >> 1) * 2 * width + (token & 1)
-        for j in range(width):
-            x[j] = ((weights[first + 2 * j] - 128) * multiplier + (1 << post - 1)) >> post
+        kernels.embed(table.weights, first, table.multiplier[token], self.post_embedding, x, width)
         if self.memory:
             self._remember(token, position)
         for number in range(self.layers):
@@ -144,138 +151,75 @@ class Model:
             layer.qkv.times(n, y)
             self._attend(number, position)
             layer.out.times(a, y)
-            _add(x, y, layer.out.multiplier, shifts[4], shifts[5])
+            kernels.add(x, y, layer.out.multiplier, width, shifts[4], shifts[5], LARGEST_RESIDUAL)
             _norm(x, n)
             layer.up.times(n, y)
-            multiplier, pre, post = layer.up.multiplier, shifts[6], shifts[7]
-            half = 1 << post - 1
-            for i in range(self.hidden):
-                gate = ((y[i] >> pre) * multiplier[i] + half) >> post
-                if gate < -512:
-                    h[i] = 0
-                elif gate < 512:
-                    h[i] = gelu[gate + 512]
-                else:
-                    h[i] = gate * 8 if gate < 2047 else 16376
+            kernels.gelu(y, layer.up.multiplier, self.gelu, h, self.hidden, shifts[6], shifts[7])
             layer.down.times(h, y)
-            _add(x, y, layer.down.multiplier, shifts[8], shifts[9])
+            kernels.add(x, y, layer.down.multiplier, width, shifts[8], shifts[9], LARGEST_RESIDUAL)
 
     def _remember(self, token, position):
         """Add the rows of the contexts that end at this token to `_x`."""
-        x, recent, record, width, post = self._x, self._recent, self._record, self.width, self.post_memory
+        recent, record, width = self._recent, self._record, self.width
         for i in range(len(recent) - 1, 0, -1):
             recent[i] = recent[i - 1] if position else 0
         recent[0] = token
-        half, place = 1 << post - 1, self._tables
+        place = self._tables
         code = token * HASHED[0]
         for number, bits in enumerate(self._bits):
             code = (code + recent[number + 1] * HASHED[number + 1]) & 0xFFFFFFFF
             self._file.seek(place + (code >> 32 - bits) * (4 + width))
             fill(self._file, record, 4 + width)
             if record[0] == code & 255:
-                multiplier = record[2] | record[3] << 8
-                for j in range(width):
-                    x[j] += ((record[4 + j] - 128) * multiplier + half) >> post
+                kernels.recall(record, self.post_memory, self._x, width)
             place += (4 + width) << bits
-        for j in range(width):
-            x[j] = max(min(x[j], LARGEST_RESIDUAL), -LARGEST_RESIDUAL)
+        kernels.limit(self._x, width, LARGEST_RESIDUAL)
 
     def _attend(self, number, position):
         """Turn the sums of queries, keys and values in `_y` into the attention's output in `_a`."""
         layer = self.blocks[number]
         shifts, multiplier, bias = layer.shifts, layer.qkv.multiplier, layer.distance_bias
         width, context, exp, reach = self.width, self.context, self.exp, len(self.exp)
-        y, a, scores, keys, values = self._y, self._a, self._scores, self._keys, self._values
-        pre = shifts[0]
+        y, scores, keys, values = self._y, self._scores, self._keys, self._values
+        for part in range(3):
+            first = part * width
+            most = 127 if part else 32767
+            kernels.scale(y, multiplier, first, first + width, shifts[0], shifts[1 + part], most)
         start = number * context * width
         newest = start + position % context * width
-        for part in range(3):
-            post = shifts[1 + part]
-            half = 1 << post - 1
-            most = 127 if part else 32767
-            for j in range(width):
-                i = part * width + j
-                value = ((y[i] >> pre) * multiplier[i] + half) >> post
-                if value > most:
-                    value = most
-                elif value < -most:
-                    value = -most
-                if part == 0:
-                    y[j] = value
-                elif part == 1:
-                    keys[newest + j] = value
-                else:
-                    values[newest + j] = value
+        kernels.keep(y, width, keys, newest, width)
+        kernels.keep(y, 2 * width, values, newest, width)
 
         count = min(position + 1, context)
-        oldest = position + 1 - count
+        oldest = (position + 1 - count) % context
         size = width // self.heads
         for head in range(self.heads):
             first = head * size
-            channels = range(first, first + size)
+            last = first + size
             place = (head + 1) * context - count
-            top = -(1 << 30)
-            for u in range(count):
-                row = start + (oldest + u) % context * width
-                score = 0
-                for i in channels:
-                    score += y[i] * keys[row + i]
-                score = (score >> 10) + bias[place + u]
-                scores[u] = score
-                if score > top:
-                    top = score
-            total = 0
-            for u in range(count):
-                below = top - scores[u]
-                weight = exp[below] if below < reach else 0
-                scores[u] = weight
-                total += weight
+            total = kernels.weigh(
+                y, first, last, keys, start, oldest, count, context, width, bias, place, scores, exp, reach
+            )
             reciprocal = 0x80000000 // total
-            for i in channels:
-                value = 0
-                for u in range(count):
-                    weight = scores[u]
-                    if weight:
-                        value += weight * values[start + (oldest + u) % context * width + i]
-                a[i] = ((value >> 7) * reciprocal) >> 16
+            kernels.mix(scores, total, values, start, oldest, count, context, width, self._a, first, last, reciprocal)
 
     def _logits(self):
         """Put the logits of what follows the newest position into `_y`."""
-        y, pre, multiplier = self._y, self.pre_logits, self.embedding.multiplier
         _norm(self._x, self._n)
-        self.embedding.times(self._n, y)
-        for i in range(self.vocabulary):
-            y[i] = (y[i] >> pre) * multiplier[i]
+        self.embedding.times(self._n, self._y)
+        kernels.logits(self._y, self.embedding.multiplier, self.vocabulary, self.pre_logits)
 
     def _greedy(self):
-        y = self._y
-        best = 0
-        for i in range(1, self.vocabulary):
-            if y[i] > y[best]:
-                best = i
-        return best
+        return kernels.largest(self._y, self.vocabulary)
 
     def _sample(self, temperature, top_k, state):
         """Draw a token by the logits in `_y`, which are overwritten."""
-        y, exp, post, size = self._y, self.exp, self.post_logits, self.vocabulary
+        y, size = self._y, self.vocabulary
         top = y[self._greedy()]
-        least, ties = self._threshold(top_k) if 0 < top_k < size else (None, 0)
-        sharpness = 65536 // temperature
-        total = 0
-        for i in range(size):
-            logit = y[i]
-            y[i] = 0
-            if least is not None:
-                if logit < least:
-                    continue
-                if logit == least:
-                    if not ties:
-                        continue
-                    ties -= 1
-            place = min((top - logit) >> post, 65535) * sharpness >> 8
-            if place < len(exp):
-                y[i] = exp[place]
-                total += exp[place]
+        least, ties = self._threshold(top_k) if 0 < top_k < size else (-0x7FFFFFFF, 0)
+        total = kernels.chances(
+            y, size, top, least, ties, self.post_logits, 65536 // temperature, self.exp, len(self.exp)
+        )
         drawn = (state >> 8) * total >> 24
         for i in range(size):
             drawn -= y[i]
@@ -285,20 +229,8 @@ class Model:
 
     def _threshold(self, top_k):
         """(least logit among the candidates, number of candidates that have it)."""
-        y = self._y
-        kept = array("i", bytes(4 * top_k))  # descending
-        count = 0
-        for i in range(self.vocabulary):
-            logit = y[i]
-            if count < top_k:
-                count += 1
-            elif logit <= kept[top_k - 1]:
-                continue
-            at = count - 1
-            while at and kept[at - 1] < logit:
-                kept[at] = kept[at - 1]
-                at -= 1
-            kept[at] = logit
+        kept = array("i", bytes(4 * top_k))
+        kernels.candidates(self._y, self.vocabulary, kept, top_k)
         least = kept[top_k - 1]
         ties = 0
         for i in range(top_k):
@@ -315,28 +247,24 @@ def model_bytes(vocabulary, width, layers, heads, hidden, context, memory=()):
     return 40 + 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + layers * layer + vocabulary * (6 + width) + tables
 
 
+def heap_bytes(vocabulary, width, layers, heads, hidden, context):
+    """Bytes of heap that MicroPython needs for a story with a model of these sizes, whose memory stays in the file."""
+    weights = model_bytes(vocabulary, width, layers, heads, hidden, context)
+    activations = 4 * (3 * width + hidden + context + max(vocabulary, 3 * width, hidden))
+    return weights + 2 * layers * context * width + activations + OBJECTS
+
+
 def _norm(x, n):
     """Set n to x without its mean, scaled to a root mean square of 1024."""
     width = len(x)
-    total = sum(x)
-    bits = 0
-    for j in range(width):
-        deviation = width * x[j] - total
-        n[j] = deviation
-        bits |= deviation if deviation >= 0 else ~deviation
+    bits = kernels.deviations(x, n, width)
     if not bits:
         return  # all deviations are 0
     length = 0
     while bits >> length:
         length += 1
-    squares = 0
-    for j in range(width):
-        scaled = n[j] >> length - 12 if length >= 12 else n[j] << 12 - length
-        n[j] = scaled
-        squares += scaled * scaled
-    ratio = (_square_root(width << 20) << 12) // _square_root(squares)
-    for j in range(width):
-        n[j] = (n[j] * ratio + 2048) >> 12
+    squares = kernels.shortened(n, length, width)
+    kernels.normed(n, (_square_root(width << 20) << 12) // _square_root(squares), width)
 
 
 def _square_root(number):
@@ -347,20 +275,3 @@ def _square_root(number):
         if better >= root:
             return root
         root = better
-
-
-def _add(x, y, multiplier, pre, post):
-    """Add the sums y, limited to 16 bits and scaled, to the residual stream x."""
-    half = 1 << post - 1
-    for i in range(len(x)):
-        value = y[i] >> pre
-        if value > 32767:
-            value = 32767
-        elif value < -32767:
-            value = -32767
-        value = x[i] + ((value * multiplier[i] + half) >> post)
-        if value > LARGEST_RESIDUAL:
-            value = LARGEST_RESIDUAL
-        elif value < -LARGEST_RESIDUAL:
-            value = -LARGEST_RESIDUAL
-        x[i] = value

@@ -86,7 +86,7 @@ def read_model(data: bytes) -> IntegerTransformer:
     """The model in a file's bytes, without a tokenizer; ValueError, in one line, for what the format does not allow."""
     stored = Model(io.BytesIO(data))
     # An IntegerTransformer has no tables of its own, so a file with others cannot become one.
-    if not (np.array_equal(stored.exp, EXP) and np.array_equal(stored.gelu, GELU)):
+    if not (np.array_equal(stored.exp, EXP) and np.array_equal(np.array(stored.gelu, np.int64) - 32768, GELU)):
         raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
     sizes = {name: getattr(stored, name) for name, *_ in LIMITS}
     config = TinyTransformerConfig(**sizes, memory=tuple(stored.memory))
@@ -102,7 +102,8 @@ def read_model(data: bytes) -> IntegerTransformer:
             out=_matrix(block.out),
             up=_matrix(block.up),
             down=_matrix(block.down),
-            distance_bias=np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1],
+            distance_bias=np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1]
+            - 32768,
             shifts=dict(zip(SHIFTS, block.shifts, strict=False)),
         )
         for block in stored.blocks

@@ -211,7 +211,11 @@ def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
     [
         ("model_32p.bin", lambda data: wrong_weight(data), "the model file differs from the quantised model"),
         ("story.uf2", lambda data: uf2.join(bootable(b"else"), *uf2.split(data)[1:]), "story.uf2 differs"),
-        ("inference_model.py", lambda data: data.replace(b"y[i] > y[best]", b"y[i] < y[best]"), "tells another story"),
+        (
+            "inference_kernels.py",
+            lambda data: data.replace(b"y[i] > y[best]", b"y[i] < y[best]"),
+            "tells another story",
+        ),
         ("inference.py", lambda data: data.replace(b"65 <= byte <= 90 or ", b""), "encodes the prompt differently"),
     ],
 )

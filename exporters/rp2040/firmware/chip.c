@@ -18,6 +18,7 @@
 #define XOSC_STARTUP 0x4002400cu
 #define PLL_SYS 0x40028000u
 #define PLL_USB 0x4002c000u
+#define VREG 0x40064000u
 #define PLL_CS 0x0u
 #define PLL_PWR 0x4u
 #define PLL_FBDIV_INT 0x8u
@@ -47,6 +48,18 @@
 /* Some makers' crystals need 64 times the reference board's 1 ms, which is 47 x 256 periods of 12 MHz. */
 #define CRYSTAL_DELAY (47u * 64u)
 
+#if CLOCK_MHZ == 125
+#define SYSTEM_PLL PLL_SYS, 125, 6, 2
+#define BAUD_WHOLE 67 /* 125 MHz / 16 / (67 + 52 / 64) = 115207 baud */
+#define BAUD_64THS 52
+#elif CLOCK_MHZ == 200
+#define SYSTEM_PLL PLL_SYS, 100, 6, 1
+#define BAUD_WHOLE 108 /* 200 MHz / 16 / (108 + 32 / 64) = 115207 baud */
+#define BAUD_64THS 32
+#else
+#error "CLOCK_MHZ is 125 or 200"
+#endif
+
 static void wait_for(uint32_t address, uint32_t bits) {
     while ((REGISTER(address) & bits) != bits)
         ;
@@ -70,6 +83,9 @@ static void start_pll(uint32_t pll, uint32_t feedback, uint32_t divider1, uint32
 }
 
 static void start_clocks(void) {
+#if CLOCK_MHZ > 133
+    REGISTER(VREG) = 0xcu << 4 | 1; /* 1.15 V, which settle while the crystal does */
+#endif
     REGISTER(CLK_SYS_RESUS_CTRL) = 0;
     REGISTER(XOSC_STARTUP) = CRYSTAL_DELAY;
     REGISTER(XOSC_CTRL) = 0xaa0;
@@ -82,7 +98,7 @@ static void start_clocks(void) {
     CLEAR(CLK_REF_CTRL) = 3;
     wait_for(CLK_REF_SELECTED, 1u << 0);
     reset_parts(1u << 12 | 1u << 13);
-    start_pll(PLL_SYS, 125, 6, 2);
+    start_pll(SYSTEM_PLL);
     start_pll(PLL_USB, 120, 6, 5); /* 48 MHz */
 
     REGISTER(CLK_REF_CTRL) = 2; /* the crystal */
@@ -97,12 +113,12 @@ static void start_clocks(void) {
 void chip_start(void) {
     start_clocks();
 
-    /* IO, pads, UART0: 125 MHz / 16 / (67 + 52 / 64) = 115207 baud, 8 bits, FIFOs, an interrupt when bytes arrive. */
+    /* IO, pads, UART0: 8 bits, FIFOs, an interrupt when bytes arrive. */
     reset_parts(1u << 5 | 1u << 8 | 1u << 22);
     REGISTER(IO_BANK0_GPIO0_CTRL) = 2;
     REGISTER(IO_BANK0_GPIO1_CTRL) = 2;
-    REGISTER(UART0_IBRD) = 67;
-    REGISTER(UART0_FBRD) = 52;
+    REGISTER(UART0_IBRD) = BAUD_WHOLE;
+    REGISTER(UART0_FBRD) = BAUD_64THS;
     REGISTER(UART0_LCR_H) = 3u << 5 | 1u << 4;
     REGISTER(UART0_CR) = 1u << 9 | 1u << 8 | 1u << 0;
     REGISTER(UART0_IMSC) = 1u << 6 | 1u << 4;

@@ -24,7 +24,10 @@ uint32_t read_register(uint32_t address);
 void write_register(uint32_t address, uint32_t value);
 #endif
 
-#define CLOCK_HZ 125000000u
+#ifndef CLOCK_MHZ
+#define CLOCK_MHZ 125 /* or 200, which Raspberry Pi certifies at 1.15 V; never tried on a board */
+#endif
+#define CLOCK_HZ (CLOCK_MHZ * 1000000u)
 #define STACK_PAINT 0x57acc0deu
 #define UART_INTERRUPT 20
 

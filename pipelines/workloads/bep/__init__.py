@@ -16,7 +16,7 @@ class Data(LoadedData):
     """The documents, and how they are cleaned and divided."""
 
     sources: str | None = Field(
-        None, description="a folder of txt, md, docx and pdf files, or one such file; null: the embedded documents"
+        None, description="a folder of txt, md, pdf and Word files, or one such file; null: the embedded documents"
     )
     skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
     mask: bool = Field(True, description="mask e-mail addresses, telephone numbers and URLs")

@@ -40,6 +40,13 @@ LONGEST_ENTRY = 300  # characters of an entry in a table of contents
 FEWEST_TABBED = 3  # successive lines with page numbers that never fall; fewer may be an ordinary table
 CONTENTS = re.compile(r"\W*(?:\d+\.?\s*)?(?:table of contents|contents|list of (?:figures|tables))\W*", re.I)
 
+# What Word prints in place of a reference that leads nowhere.
+FIELD_ERRORS = re.compile(
+    r"[ \t]*\bError! (?:Bookmark not defined|Reference source not found|Hyperlink reference not valid|"
+    r"No text of specified style in document|Unknown document property name|Not a valid link|"
+    r"No table of (?:contents|figures) entries found)\."
+)
+
 STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # a list item or a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
@@ -90,6 +97,7 @@ def clean(text: str, mask: bool, wrapped: bool = False) -> Cleaned:
     text, counts["glyphs_mapped"] = map_glyphs(text)
     text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
     text, counts["contents_lines"] = remove_contents(text)
+    text, counts["field_errors"] = FIELD_ERRORS.subn("", text)
     text = tidy(text)
     if wrapped:
         text, counts["lines_joined"] = join_lines(text)

@@ -1,4 +1,4 @@
-"""Documents found in the user's folder, and their text: txt, md, docx and pdf.
+"""Documents found in the user's folder, and their text: txt, md, pdf, and Word's docx, docm, dotx and dotm.
 
 Nothing outside the folder that the user named is read, and no file expands beyond `maximum_bytes`.
 """
@@ -6,6 +6,7 @@ Nothing outside the folder that the user named is read, and no file expands beyo
 import codecs
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from pipelines.workloads.bep.pdf import read_pdf
 from pipelines.workloads.bep.refusals import too_large
 from pipelines.workloads.bep.word import read_docx
 
-ENDINGS = (".txt", ".md", ".docx", ".pdf")
+WORD_ENDINGS = (".docx", ".docm", ".dotx", ".dotm")
+ENDINGS = (".txt", ".md", *WORD_ENDINGS, ".pdf")
 WAYS = f"give a folder of documents ({', '.join(ENDINGS)}), one such file, or leave data.sources out for embedded ones"
 # Kinds of files by their first bytes.
 SIGNATURES = {
@@ -33,6 +35,12 @@ BYTE_ORDER_MARKS = {  # UTF-32's little-endian mark comes first, as it begins li
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+# ![words](data:image/png;base64,...), [name]: data:..., and <img src="data:...">
+PICTURES = re.compile(
+    r"!\[[^\]]*\]\(<?data:[^)]*\)|^\[[^\]]+\]:[ \t]*<?data:\S*[ \t]*$|<img\b[^>]*\bsrc=[\"']data:[^>]*>",
+    re.MULTILINE | re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,8 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
         content = path.read_bytes()
         kind = path.suffix.lower()
         _check_kind(content, kind)
-        reader = {".docx": read_docx, ".pdf": read_pdf}.get(kind, _read_text)
+        readers = {".pdf": read_pdf, ".md": _read_markdown, **dict.fromkeys(WORD_ENDINGS, read_docx)}
+        reader = readers.get(kind, _read_text)
         text, pages, warnings = reader(content, maximum_bytes)
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
@@ -123,12 +132,21 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
 def _check_kind(content: bytes, kind: str) -> None:
     """Refuse a file whose first bytes contradict its ending."""
     found = next((what for start, what in SIGNATURES.items() if content.startswith(start)), None)
-    if kind == ".docx" and found == SIGNATURES[b"\xd0\xcf\x11\xe0"]:
+    if kind in WORD_ENDINGS and found == SIGNATURES[b"\xd0\xcf\x11\xe0"]:
         raise UserError("is an old or encrypted Office file; save it as .docx without a password")
-    expected = {".docx": "a zip archive", ".pdf": "a PDF"}.get(kind)
+    expected = {".pdf": "a PDF", **dict.fromkeys(WORD_ENDINGS, "a zip archive")}.get(kind)
     if content and found != expected and not (kind == ".pdf" and b"%PDF-" in content[:1024]):
         reality = f"is {found}" if found else f"is not a {kind.lstrip('.')} file"
         raise UserError(f"{reality} by its first bytes, although its ending is {kind}; rename or remove it")
+
+
+def _read_markdown(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
+    """Read text without the settings in front of it and without pictures that are written out in it."""
+    text, pages, warnings = _read_text(content, maximum_bytes)
+    for what, pattern in (("front matter", FRONT_MATTER), ("pictures within the text", PICTURES)):
+        text, count = pattern.subn("", text)
+        warnings += [f"{what} left out: {count}"] if count else []
+    return text, pages, warnings
 
 
 def _read_text(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:

@@ -20,6 +20,7 @@ STAGE2 = 0x20041F00  # where the boot ROM copies the second stage
 PROMPT = b"\n> "
 
 UART_DATA, UART_FLAGS = 0x40034000, 0x40034018
+VOLTAGE = 0x40064000
 RECEIVE_EMPTY, TRANSMIT_EMPTY = 1 << 4, 1 << 7
 CPUID, FIFO_STATUS, FIFO_WRITE, FIFO_READ = 0xD0000000, 0xD0000050, 0xD0000054, 0xD0000058
 FIFO_READY = 1 << 1
@@ -187,7 +188,7 @@ class Chip:
         self.launched = False
         self.registers: dict[int, int] = {}
         self.asked: dict[int, int] = {}  # how often a state was read since it began to change
-        self.trace: list[tuple[str, int, int]] = []  # ("write" or "read", register, value) of clocks and resets
+        self.trace: list[tuple[str, int, int]] = []  # ("write" or "read", register, value) of clocks, resets, voltage
         self.lines, self.typed, self.output = list(lines), bytearray(), bytearray()
         self.answered = 0  # length of the output when the last line was typed
         self.problem: str | None = None
@@ -277,7 +278,7 @@ class Chip:
             old = self.registers.get(register, RESET_VALUES.get(register, 0))
             address, value = register, (value, old ^ value, old | value, old & ~value)[how]
         self.registers[address] = value
-        if 0x40008000 <= address < 0x40030000:
+        if 0x40008000 <= address < 0x40030000 or address == VOLTAGE:
             self.trace.append(("write", address, value))
             self.asked.clear()
         if address == FORCE_OFF:

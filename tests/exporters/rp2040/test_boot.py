@@ -1,5 +1,6 @@
 """What the firmware does to clocks, PLLs and resets before anything else, as a trace of registers."""
 
+import subprocess
 from functools import cache
 
 import pytest
@@ -8,13 +9,14 @@ from exporters import to_rp2040
 from exporters.rp2040 import uf2
 from exporters.rp2040.settings import Settings
 from tests.exporters.rp2040 import files
-from tests.exporters.rp2040.chip import Chip, ChipError, run
+from tests.exporters.rp2040.chip import VOLTAGE, Chip, ChipError, run
 
 XOSC_CTRL, XOSC_STATUS, XOSC_STARTUP = 0x40024000, 0x40024004, 0x4002400C
 REF_CTRL, REF_SELECTED, SYS_CTRL, SYS_SELECTED = 0x40008030, 0x40008038, 0x4000803C, 0x40008044
 PLLS = {"system": 0x40028000, "USB": 0x4002C000}
 CS, PWR, FEEDBACK, DIVIDERS = 0, 4, 8, 12
 LOCK = 1 << 31
+UART_DIVISORS = 0x40034024, 0x40034028  # whole, 64ths
 
 
 GREEDY = Settings(temperature=0)
@@ -64,6 +66,27 @@ def test_a_pll_locks_before_its_dividers_are_on_and_its_frequency_is_right(name,
     divided = next(i for i, entry in enumerate(trace()) if entry[:2] == ("write", pll + PWR) and not entry[2] & 1 << 3)
     assert place("write", pll + FEEDBACK, 0) < powered < locked < place("write", pll + DIVIDERS, 0) < divided
     assert locked < place("write", SYS_CTRL, 1)
+
+
+@pytest.mark.slow
+def test_a_build_for_200_mhz_raises_the_voltage_first_and_tells_the_same_story(tmp_path):
+    firmware = to_rp2040.FOLDER / "firmware"
+    words = ["make", "-C", firmware, "MHZ=200", f"BUILD={tmp_path}", f"RUNTIME={tmp_path / 'runtime.bin'}"]
+    subprocess.run(words, check=True, capture_output=True)
+    faster = uf2.join((tmp_path / "runtime.bin").read_bytes(), GREEDY.pack(), files.model(), files.vocabulary())
+    chip = Chip(faster, [])
+    chip.run(30)
+    written = [(at, value) for kind, at, value in chip.trace if kind == "write"]
+    feedback, dividers = (dict(written)[PLLS["system"] + register] for register in (FEEDBACK, DIVIDERS))
+    assert 750 <= 12 * feedback <= 1600
+    assert 12 * feedback / (dividers >> 16 & 7) / (dividers >> 12 & 7) == 200
+    raised = written.index((VOLTAGE, 0xC1))  # 1.15 V, data sheet 2.10.3
+    assert raised < next(i for i, (at, _) in enumerate(written) if at == XOSC_CTRL)
+    whole, parts = (chip.registers[register] for register in UART_DIVISORS)
+    assert 200e6 / 16 / (whole + parts / 64) == pytest.approx(115_200, rel=1e-3)
+    lines = ["/ids on", "/tokens 12", "The cat"]
+    assert run(faster, lines).splitlines()[:4] == run(story_uf2(), lines).splitlines()[:4]
+    assert not any(at == VOLTAGE for _, at, _ in trace())
 
 
 def test_clocks_leave_the_plls_before_these_are_reset_and_come_back_after():

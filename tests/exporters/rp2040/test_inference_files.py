@@ -153,7 +153,7 @@ def test_cut_and_damaged_files_are_refused(read):
 
 def test_the_sum_is_right_without_the_module_for_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "binascii", None)
-    spec = importlib.util.spec_from_file_location("inference_without_binascii", inference_files.__file__)
+    spec = importlib.util.spec_from_file_location("exporters.rp2040.without_binascii", inference_files.__file__)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     data = bytes(range(256)) * 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.rp2040 import inference, layout
+from exporters.rp2040 import inference, inference_model, layout
 from models.integer_transformer import IntegerTransformer, Sampler
 from tests.exporters.rp2040.files import quantized
 from tests.models.tiny import trained_tokenizer
@@ -46,6 +46,18 @@ def test_choices_among_equal_logits_are_those_of_the_reference(logits, temperatu
     assert model._greedy() == int(np.argmax(logits))
     expected = sampler(np.array(logits))
     assert model._sample(temperature, top_k, sampler.state) == expected
+
+
+def test_a_model_that_the_heap_cannot_hold_is_refused(monkeypatch):
+    data = layout.pack_model(models()[0], layout.pack_vocabulary(trained_tokenizer(32)))
+    needed = inference_model.heap_bytes(*(getattr(models()[0].config, name) for name, *_ in inference_model.LIMITS))
+    monkeypatch.setattr(inference_model.gc, "mem_free", lambda: needed, raising=False)
+    inference.Model(io.BytesIO(data))
+    monkeypatch.setattr(inference_model.gc, "mem_free", lambda: needed - 1)
+    with pytest.raises(
+        MemoryError, match=f"needs {needed} bytes of free heap, and {needed - 1} are free; export a smaller"
+    ):
+        inference.Model(io.BytesIO(data))
 
 
 def test_a_second_story_does_not_remember_the_first():
