@@ -94,12 +94,13 @@ def _evaluate_split(
         polished = _polished(config, problems, headline, map_items)
         methods += polished
         headline = polished[0]
+    last = headline if settings.polish_seconds or improved is None else improved
     methods += rivals.solvers(config, few, map_items)
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
         summary=_summary(config, problems, headline, improved, reference),
-        table=_table(methods, headline, reference),
+        table=_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
     )
@@ -239,18 +240,21 @@ def _summary(
     return summary
 
 
-def _table(methods: Sequence[Solved], headline: Solved, reference: Reference) -> list[dict[str, Any]]:
-    """Return a row for each method; one that another beats in gap and in time is not on the front."""
+def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Any]]:
+    """Return a row for each method; one that another beats in gap and in time is not on the front.
+
+    `last` is the model's last way, by which the tours of every other method are measured, instance by instance.
+    """
     rows = [_row(method, reference) for method in methods]
     points = [(row["gap %"], row["core ms"]) for row in rows]
     for row, method, (gap, time) in zip(rows, methods, points, strict=True):
         beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
         row["front"] = "" if beaten else "yes"
-        if method is not headline:
-            # Of the instances that both solved: an interval above 0 says that the headline's tours are shorter.
-            both = slice(min(len(method.costs), len(headline.costs)))
-            more = np.round(100 * (method.costs[both] / headline.costs[both] - 1), 6)
-            row["headline saves %, 95 %"] = interval_around(*mean_and_half_width(more))
+        if method is not last:
+            # Of the instances that both solved: an interval above 0 says that the tours of `last` are shorter.
+            both = slice(min(len(method.costs), len(last.costs)))
+            more = np.round(100 * (method.costs[both] / last.costs[both] - 1), 6)
+            row["model saves %, 95 %"] = interval_around(*mean_and_half_width(more))
             row["on % of instances"] = float(100 * (more > 0).mean())
     return rows
 

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from common.errors import UserError
+from common.statistics import mean_and_half_width
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from pipelines.workloads.cvrp import Config, evaluation
+from pipelines.workloads.cvrp.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
 from tests.workloads.cvrp.test_metrics import explicit
 
@@ -66,3 +68,16 @@ def test_tours_that_would_take_very_long_are_refused_with_what_to_ask_for(tmp_pa
     with pytest.raises(UserError, match=r"5 customers, of which 5 tours .*; give evaluation.starts=20"):
         evaluated(path, model=True)
     assert evaluated(path, model=True, starts=2).summary["n"] == 1
+
+
+def test_the_model_stands_beside_every_method_instance_by_instance():
+    def solved(method, *costs):
+        return Solved(method, [[[1]]] * len(costs), np.array(costs), 1.0, 1.0, "cpu x 1")
+
+    last, other, few = solved("model", 1, 2, 4), solved("other", 1.2, 2, 3), solved("few", 1.1, 2.2)
+    rows = evaluation._table([other, last, few], last, evaluation.Reference("best known", np.array([1.0, 2.0])))
+    mean, half = mean_and_half_width(np.array([20, 0, -25.0]))
+    assert rows[0]["model saves %, 95 %"] == pytest.approx([mean - half, mean + half])
+    assert rows[0]["on % of instances"] == pytest.approx(100 / 3)
+    assert "on % of instances" not in rows[1]
+    assert rows[2]["model saves %, 95 %"] == pytest.approx([10, 10])
