@@ -115,7 +115,7 @@ PARTS = {
     "cvrp-100-polished": uniform(100, f"data.test_instances=100 {POLISHED}"),
     "cvrp-adaptive": elsewhere(
         "cvrp-20",
-        "data.test_instances=200 evaluation.decode=adaptive evaluation.samples=200 evaluation.augment=false"
+        "data.test_instances=200 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
         " evaluation.local_search=0 evaluation.reference=[]",
     ),
     "crypto": whole("crypto/evidence", "test", skill={"at_least": 8}),

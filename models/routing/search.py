@@ -97,7 +97,7 @@ def shortlist(
             padded = F.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
             best_actions[rows] = _rows(torch.cat([best_actions[rows], padded], 1), index)
             if adaptation and tours[-1] + 1 < plan.num_tours:
-                cache = adaptation.learn(actions, costs, best_actions[rows, 0])
+                cache = adaptation.learn(actions, costs)
     cost, index = _shortest(best.view(batch, -1), keep)
     actions = _rows(best_actions.view(batch, -1, most_steps), index)
     actions = torch.where(cost.isinf()[..., None], actions[:, :1], actions)

@@ -118,6 +118,12 @@ def test_learning_about_an_instance_finds_shorter_tours_than_drawing_as_many():
     assert all(parameter.grad is None for parameter in policy.parameters())
 
 
+def test_a_single_customer_leaves_nothing_to_learn():
+    policy, instances = make_policy("gt"), make_instances(2, 1)
+    actions, cost = shortlist(policy, instances, "adaptive", samples=3, augment=False)
+    assert_valid(instances, actions, cost)
+
+
 def test_what_is_learnt_about_an_instance_does_not_touch_the_others():
     policy, instances = make_policy("gt"), make_instances(4, 7)
     _, cost = search(policy, instances, "adaptive", samples=40, augment=False)
