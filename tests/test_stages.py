@@ -152,6 +152,7 @@ def test_two_processes_evaluate_to_the_same_costs(trained, tmp_path):
     assert again["cost"] == pytest.approx(summary["cost"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_path):
     shutil.copytree(trained / "runs/cvrp/default", tmp_path / "runs/cvrp/default")
     shutil.rmtree(tmp_path / "runs/cvrp/default/model/best")

@@ -24,10 +24,11 @@ def config(**training):
     return Config.model_validate({"data": DATA, "model": {"layers": 1, "width": 16, "heads": 2}, "training": training})
 
 
-@pytest.fixture
-def folder(tmp_path):
-    instances.prepare(config(), tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    instances.prepare(config(), folder)
+    return folder
 
 
 @pytest.mark.parametrize("customers", [20, [20, 20], [20, 21], [5, 9], [20, 200]])
@@ -102,11 +103,11 @@ def test_tours_to_imitate_are_solutions_of_the_one_size_of_their_update(folder):
 
 def test_instances_of_x_vary_in_all_that_the_set_varies_in():
     data = Config.model_validate({"data": {"customers": 40, "distribution": "x"}}).data
-    locs, demand, capacity = generate(data, 1, torch.arange(2000)).values()
+    locs, demand, capacity = generate(data, 1, torch.arange(800)).values()
     assert 0 <= locs.min() <= locs.max() <= 1
     depot = {tuple(place) for place in locs[:, 0].tolist()}
     assert {(0.0, 0.0), (0.5, 0.5)} < depot
-    assert len(depot) > 500
+    assert len(depot) > 200
     customers = demand[:, 1:]
     assert {(int(row.min()), int(row.max())) for row in customers[customers.max(1).values == 1]} == {(1, 1)}
     assert customers.min() == 1
