@@ -88,11 +88,12 @@ def elsewhere(name: str, words: str) -> Part:
 
 
 def uniform(customers: int, words: str = "") -> Part:
-    sizes = f"data.customers={customers} data.distribution=uniform data.capacity=null"
+    sizes = f"data.customers={customers} data.distribution=uniform data.capacity=null evaluation.augment=false"
     return elsewhere("evidence-mixed", f"{sizes} {words}".strip())
 
 
-POLISHED = "evaluation.polish_seconds=0.1 evaluation.augment=false evaluation.compare=false evaluation.reference=[]"
+SOLVERS = "evaluation.reference=[hgs,pyvrp,pyvrp_from_savings]"
+POLISHED = "evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 PHOTOS = (
     "data.source=photos data.size=64 data.photos_crops=32 data.evaluation_pairs=10000 training.batch_size=64"
@@ -107,15 +108,16 @@ PARTS = {
     "cvrp-mixed": whole("cvrp/evidence-mixed", "test", MIXED, cost={}, table={}),
     "cvrp-x-200": elsewhere(
         "evidence-mixed",
-        "data.customers=[100,200] data.test_instances=64 evaluation.augment=false evaluation.reference_seconds=0.1",
+        "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
+        " evaluation.reference_seconds=0.1 evaluation.local_search=2",
     ),
-    "cvrp-50": uniform(50, "data.test_instances=100"),
+    "cvrp-50": uniform(50, f"data.test_instances=100 {SOLVERS}"),
     "cvrp-50-polished": uniform(50, f"data.test_instances=100 {POLISHED}"),
-    "cvrp-100": uniform(100, "data.test_instances=40"),
-    "cvrp-100-polished": uniform(100, f"data.test_instances=100 {POLISHED}"),
+    "cvrp-100": uniform(100, f"data.test_instances=40 {SOLVERS}"),
+    "cvrp-100-polished": uniform(100, f"data.test_instances=40 {POLISHED}"),
     "cvrp-adaptive": elsewhere(
         "cvrp-20",
-        "data.test_instances=200 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
+        "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
         " evaluation.local_search=0 evaluation.reference=[]",
     ),
     "crypto": whole("crypto/evidence", "test", skill={"at_least": 8}),

@@ -137,7 +137,7 @@ def test_a_users_npz_file_is_solved(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     summary = json.loads((trained / "runs/cvrp/default/evaluations/mine.json").read_text())
     assert summary["n"] == 3
-    assert "sampling(4) x 8 symmetries + PyVRP" in summary["decode"]
+    assert "sampling(4) x 8 symmetries + local search of 4 + PyVRP" in summary["decode"]
 
 
 @pytest.mark.slow

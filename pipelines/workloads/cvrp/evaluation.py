@@ -90,11 +90,11 @@ def _evaluate_split(
             improved, headline = headline, improved
         else:
             improved = None
+    last = improved or headline
     if settings.polish_seconds:
-        polished = _polished(config, problems, headline, map_items)
+        polished = _polished(config, problems, last, map_items)
         methods += polished
-        headline = polished[0]
-    last = headline if settings.polish_seconds or improved is None else improved
+        last = headline = polished[0]
     methods += rivals.solvers(config, few, map_items)
     reference = _reference(few, methods)
     return Evaluation(

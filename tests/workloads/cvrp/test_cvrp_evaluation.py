@@ -40,6 +40,12 @@ def test_a_network_solves_a_matrix_in_the_plane_and_is_measured_by_the_matrix(tm
     assert all(cost == int(cost) for cost in costs.values())
 
 
+def test_polishing_goes_on_from_the_local_search(tmp_path):
+    found = evaluated(vrp(tmp_path, SMALL), model=True, polish_seconds=0.01)
+    assert found.summary["decode"] == "gt, multistart + local search of 4 + PyVRP 10 ms"
+    assert found.summary["cost"] <= found.summary["cost_local_search"]
+
+
 def test_a_limit_on_routes_is_kept_to_by_solvers_and_refused_for_networks(tmp_path, capsys):
     path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
     methods = [row["method"] for row in evaluated(path, polish_seconds=0.01).table]
