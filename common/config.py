@@ -75,14 +75,33 @@ def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source:
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        problems: dict[str, tuple[list[str], str]] = {}
-        for item in error.errors()[:MOST_ERRORS]:
-            key, message, given = _explain(cls, item)
-            problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
-        lines = [f"  {key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
-        if error.error_count() > MOST_ERRORS:
-            lines.append(f"  and {error.error_count() - MOST_ERRORS} more")
-        raise UserError("\n".join([f"config {source}:", *lines])) from error
+        raise UserError("\n  ".join([f"config {source}:", *_problems(cls, error)])) from error
+
+
+def checked(cls: type[Config], tree: Any, what: str, context: Mapping[str, Any] | None = None) -> Config:
+    """Return plain values from elsewhere as a `cls`; raise UserError, in one line, that begins with `what` they are.
+
+    `context` is for the class's own validators.
+    """
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {_given(tree)})")
+    try:
+        return cls.model_validate(dict(tree), context=context)
+    except ValidationError as error:
+        raise UserError(f"{what}: {'; '.join(_problems(cls, error))}") from error
+
+
+def _problems(cls: type[Section], error: ValidationError) -> list[str]:
+    """Return a line for each key that is wrong."""
+    problems: dict[str, tuple[list[str], str]] = {}
+    for item in error.errors(include_url=False)[:MOST_ERRORS]:
+        key, message, given = _explain(cls, item)
+        if item["type"] == "too_short" and key in problems:
+            continue  # what is wrong with an item makes pydantic think that there is none
+        problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
+    lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
+    more = error.error_count() - MOST_ERRORS
+    return [*lines, f"and {more} more"] if more > 0 else lines
 
 
 def dump(config: Section) -> str:
@@ -134,6 +153,8 @@ def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str
         siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
         return f"{printable(key, 200)}: ", f"unknown key; {hint}", f" (given {_given(given)})"
+    if item["type"] == "missing":
+        return f"{key}: ", "it is missing", ""
     while parts and key not in known:
         parts.pop()
         key = ".".join(parts)

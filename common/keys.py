@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from common.config import Choice, Section
 
@@ -126,7 +127,8 @@ def as_text(found: Sequence[Group], values: Mapping[str, Any], width: int = WIDT
 def _group_text(group: Group, values: Mapping[str, Any], width: int) -> str:
     lines = textwrap.wrap(f"{group.name}: {group.description}", width) if group.name else []
     for key in group.keys:
-        head, kind = f"{key.name}={shown(values.get(key.name, key.default))}", f"({key.type})"
+        value = values.get(key.name, key.default)
+        head, kind = key.name if value is PydanticUndefined else f"{key.name}={shown(value)}", f"({key.type})"
         for text, indent in ((f"{head}  {kind}", 2),) if len(head + kind) <= width - 4 else ((head, 2), (kind, 6)):
             lines += _wrapped(text, width, indent)
         lines += _wrapped(key.description, width, 6)

@@ -7,6 +7,10 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 def cores() -> int:
@@ -52,3 +56,18 @@ def peak_memory_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB on Linux
+
+
+def free_memory_bytes(device: "torch.device") -> int:
+    """Return how much memory is free for tensors on a device; on a GPU, what torch holds without using it counts."""
+    if device.type == "cuda":
+        import torch
+
+        return (
+            torch.cuda.mem_get_info(device)[0]
+            + torch.cuda.memory_reserved(device)
+            - torch.cuda.memory_allocated(device)
+        )
+    import psutil
+
+    return psutil.virtual_memory().available

@@ -13,6 +13,10 @@ from common.files import digests, folder_at_once, sha256, tidy, write_json
 from common.lock import held
 
 MANIFEST = "manifest.json"
+ANEW = (
+    "delete that folder to prepare it anew (runs trained on it will then no longer match), or give the new file "
+    "another name"
+)
 
 
 def folder_of(name: str, section: Mapping[str, Any], layout: int) -> Path:
@@ -36,11 +40,14 @@ def prepare(
     section: Mapping[str, Any],
     write: Callable[[Path], Mapping[str, Any]],
     inputs: Callable[[], Sequence[Path]],
+    renew: Callable[[Path], Mapping[str, Any]] | None = None,
+    remedy: str = ANEW,
 ) -> dict[str, Any]:
     """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
 
     `inputs` lists the user's files that the data come from. Another process that prepares data of the same name is
-    waited for. Raises UserError if one of those files has changed since.
+    waited for. If one of those files has changed since, `renew` makes the data as `write` does, from those in `folder`
+    as far as they still hold; without it that raises UserError, which ends with `remedy`.
     """
     lock = folder.parent / ".lock"
     if lock.exists() and (folder / MANIFEST).exists():
@@ -49,16 +56,23 @@ def prepare(
     if not (folder / MANIFEST).exists() and _made(folder, section, write, inputs):
         return _manifest(folder)
     manifest = _manifest(folder)
-    # A file that has gone is no contradiction: a run can be evaluated where its source is not.
+    changed = _changed(manifest, inputs)
+    if changed and renew:
+        _made(folder, section, renew, inputs, again=True)
+        return _manifest(folder)
+    if changed:
+        raise UserError(f"{changed[0]} has changed since {folder} was prepared; {remedy}")
+    return manifest
+
+
+def _changed(manifest: Mapping[str, Any], inputs: Callable[[], Sequence[Path]]) -> list[str]:
+    """Return the user's files that are new or other than when the data were prepared.
+
+    A file that has gone is no contradiction: a run can be evaluated where its source is not.
+    """
     known = manifest.get("inputs", {})
     changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
-    changed += [str(path) for path in inputs() if str(path) not in known]
-    if changed:
-        raise UserError(
-            f"{changed[0]} has changed since {folder} was prepared; delete that folder to prepare it anew "
-            "(runs trained on it will then no longer match), or give the new file another name"
-        )
-    return manifest
+    return changed + [str(path) for path in inputs() if str(path) not in known]
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -80,11 +94,12 @@ def _made(
     section: Mapping[str, Any],
     write: Callable[[Path], Mapping[str, Any]],
     inputs: Callable[[], Sequence[Path]],
+    again: bool = False,
 ) -> bool:
-    """Make the data; return False if another process has done so in the meantime."""
+    """Make the data, `again` if files have changed; return False if another process has done so in the meantime."""
     with held(folder.parent / ".lock", wait=True):
         tidy(folder.parent)
-        if (folder / MANIFEST).exists():
+        if (folder / MANIFEST).exists() and not (again and _changed(_manifest(folder), inputs)):
             return False
         with folder_at_once(folder) as temporary:
             facts = write(temporary)

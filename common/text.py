@@ -75,6 +75,16 @@ def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     return np.cumsum(steps)[: len(text)] > 0
 
 
+class Spans:
+    """All pieces of `span` characters of a text; `piece in spans` compares 64-bit hashes."""
+
+    def __init__(self, text: str, span: int):
+        self.known, self.span = np.sort(_RollingHashes(text).hashes(span)), span
+
+    def __contains__(self, piece: str) -> bool:
+        return len(piece) == self.span and bool(lookup(self.known, _RollingHashes(piece).hashes(self.span))[0] >= 0)
+
+
 class _RollingHashes:
     """Hashes of all windows of any one length, in a few array operations over the text (Karp and Rabin 1987)."""
 

@@ -3,19 +3,23 @@
     python -m exporters safetensors runs/cvrp/dgt-50
     python -m exporters safetensors runs/cvrp/dgt-50 --which last --out dgt-50-last
     python -m exporters safetensors runs/lmol/adapters --merged
+    python -m exporters safetensors runs/cvrp/dgt-50 --push my-name/dgt-50
+    python -m exporters onnx runs/bep/default
+    python -m exporters freqtrade runs/crypto/default
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
 
 The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
 folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
 `export(run, model_folder, out) -> str`, which returns a line that says what was written. Of a run with many models
-each goes to a folder of its own.
+each goes to a folder of its own, unless the format has `export_together(run, {member: model_folder}, out)`.
 """
 
-import functools
 import importlib
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from common.arguments import Parser, nearest
 
@@ -25,7 +29,9 @@ def main() -> None:
         args = parser().parse_args()
         for word in args.family:
             add_family(word)
-        print(export(args.format, args.run, args.which, args.out, args.merged))
+        extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
+        given = {name: value for name, value in extra.items() if value is not None}
+        print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -40,6 +46,14 @@ def parser() -> Parser:
     parser.add_argument("--which", choices=("best", "last"), default="best", help="which model of the run; best")
     parser.add_argument(
         "--merged", action="store_true", help="also a base with its adapters merged in, where it has any"
+    )
+    parser.add_argument(
+        "--push", metavar="OWNER/NAME", help="upload it to this repository of Hugging Face's hub; a new one is private"
+    )
+    parser.add_argument(
+        "--license",
+        metavar="ID",
+        help="license of the weights for the card, as in cc-by-4.0; this project's if they learnt only from its data",
     )
     parser.add_argument(
         "--family",
@@ -68,29 +82,41 @@ def add_family(word: str) -> None:
     io.FAMILIES[name] = file
 
 
-def export(name: str, run: Path, which: str, out: Path | None, merged: bool = False) -> str:
-    """Check what was asked for and call the format's exporter."""
+def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> str:
+    """Check what was asked for and call the format's exporter, with the options that not every format has."""
     if name not in formats():
         raise ValueError(f"unknown format {name!r}; known formats: {', '.join(formats())}")
     if not run.is_dir():
         near = nearest(run.name, [path.name for path in run.parent.glob("*") if path.is_dir()])
         hint = f"did you mean {run.parent / near[0]}?" if near else "give a run's folder, as in runs/cvrp/default"
         raise ValueError(f"no run at {run}; {hint}")
-    exporter = importlib.import_module(f"exporters.to_{name}").export
-    if merged:
-        if "merged" not in inspect.signature(exporter).parameters:
-            raise ValueError(f"the format {name} has nothing to merge; leave --merged out")
-        exporter = functools.partial(exporter, merged=True)
+    module = importlib.import_module(f"exporters.to_{name}")
+    exporter = module.export
+    for option in extra:
+        if option not in inspect.signature(exporter).parameters:
+            raise ValueError(f"the format {name} has no --{option}; leave it out")
     out = out or run / "exports" / name
     members = sorted(path for path in (run / "members").glob("*") if path.is_dir())
     if not members:
-        return exporter(run, _model_folder(run, which), out)
+        return exporter(run, _model_folder(run, which), out, **extra)
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    lines = [exporter(member, member / "model" / which, out / member.name) for member in trained]
+    folders = {member: member / "model" / which for member in trained}
+    if hasattr(module, "export_together"):
+        lines = [module.export_together(run, folders, out)]
+    else:
+        lines = [
+            exporter(member, folder, out / member.name, **_of_member(member, extra))
+            for member, folder in folders.items()
+        ]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
+
+
+def _of_member(member: Path, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for a member, which has a repository of its own on the hub: OWNER/NAME-MEMBER."""
+    return {**extra, **({"push": f"{extra['push']}-{member.name}"} if "push" in extra else {})}
 
 
 def _model_folder(run: Path, which: str) -> Path:

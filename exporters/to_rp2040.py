@@ -18,11 +18,11 @@ import torch
 
 from common.files import write_whole
 from exporters import manifest
+from exporters.cards import title
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
-from exporters.to_safetensors import title
 from models import io, rp2040
 from models.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
 from models.integer_transformer import IntegerTransformer, Sampler, quantize
@@ -163,7 +163,7 @@ def _prove(
     _require(stored == whole, f"{UF2} differs from the files in it")
 
     vocabulary = layout.read_vocabulary(packed_vocabulary)
-    prompt = _known_beginning(PROMPT.encode(), vocabulary)
+    prompt = known_beginning(PROMPT.encode(), vocabulary)
     ids = vocabulary.encode(prompt)
     tokens = list(integers.decode(ids, NUM_TOKENS))
     for text in (prompt, vocabulary.decode(tokens), b"12 \n\x00 \xc3\xa9t\xc3\xa9!? "):
@@ -199,7 +199,7 @@ def _same(a: Any, b: Any) -> bool:
     return a == b
 
 
-def _known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
+def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
     """`text` up to the first byte that has no token."""
     unknown = [i for i, byte in enumerate(text) if vocabulary.of_byte[byte] == UNKNOWN]
     return text[: unknown[0]] if unknown else text

@@ -1,8 +1,7 @@
 """Export weights, config and a model card as Hugging Face's hub and `models.io.load` read them."""
 
-import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +9,36 @@ import torch
 from torch import Tensor
 
 from common.files import write_whole
-from exporters import manifest
+from exporters import cards, hub, manifest
+from exporters.cards import title
 from models import io
 
-LONGEST_LIST = 10
 CARD, FIGURES = "README.md", "evaluation.json"
 
 
-def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> str:
+def export(
+    run: Path, model_folder: Path, out: Path, merged: bool = False, license: str | None = None, push: str | None = None
+) -> str:
     """Write the artifact, load it again, and write the manifest if nothing differs from the original.
 
-    With `merged`, for a model with adapters, also write a copy of the base model with the adapters merged in.
+    With `merged`, for a model with adapters, also write a copy of the base model with the adapters merged in. `license`
+    goes into the card. With `push`, owner/name, upload everything to that repository of Hugging Face's hub.
     """
+    if push is not None:
+        hub.check(push)
     model = io.load(model_folder)
     obstacle = getattr(model, "unmergeable", "it has no adapters")
     if merged and obstacle:
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = model_folder.relative_to(run).as_posix()
-    provenance = _read_object(run / "provenance.json") or {}
+    provenance = cards.read_object(run / "provenance.json") or {}
     if out.resolve() == model_folder.resolve():
         raise ValueError(f"--out {out} is the model's own folder; give another")
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
+    require_finite(model, model_folder)
     manifest.begin(out)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
-    measured = _measured(run)
-    write_whole(out / CARD, card(model, run, source, provenance, measured).encode())
+    measured = cards.measured_of(run)
+    write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     exported = io.load(out)
@@ -59,7 +61,15 @@ def export(run: Path, model_folder: Path, out: Path, merged: bool = False) -> st
             "maximum_absolute_difference": difference,
         },
     )
-    return f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
+    told = f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
+    return told if push is None else f"{told}; {hub.push(out, push)}"
+
+
+def require_finite(model: io.Model, model_folder: Path) -> None:
+    """Raise ValueError, with a parameter's name, for weights that are not numbers."""
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
 
 
 def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
@@ -84,116 +94,6 @@ def _outputs(model: io.Model) -> dict[Any, Tensor]:
     """Numbered tensors of the model's output on its example."""
     # Gradients stay on, so that a policy gives log-probabilities and not only its choices.
     return dict(enumerate(_tensors(model(**model.example()))))
-
-
-def title(run: Path) -> str:
-    """The workload/name of a run's folder; workload/name/member for a member of a run."""
-    parts = run.resolve().parts
-    return "/".join((*parts[-4:-2], parts[-1]) if parts[-2:-1] == ("members",) else parts[-2:])
-
-
-def _measured(run: Path) -> dict[str, Any]:
-    """{split: figures} of the run's evaluations."""
-    evaluations = {path.stem: _read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
-    return {
-        name: {key: value for key, value in content.items() if key != "files"}
-        for name, content in evaluations.items()
-        if content is not None
-    }
-
-
-def card(
-    model: io.Model, run: Path, source: str, provenance: Mapping[str, Any], measured: Mapping[str, Mapping[str, Any]]
-) -> str:
-    """The model card, in Markdown with YAML front matter: use, measured figures, provenance, configuration."""
-    sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
-    config_file = run / "config.yaml"
-    config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
-    made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
-    return f"""---
-library_name: pytorch
-tags:
-- {model.family}
-- safetensors
----
-
-# {title(run)}
-
-{inspect.cleandoc(type(model).__doc__ or "")}
-
-`{source}` of the run: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
-
-    from models.io import load
-
-    model = load("FOLDER")  # the folder of this file
-
-## Measured
-
-{chr(10).join(sections) or "Nothing: this run has no evaluations yet."}
-
-## Provenance
-
-{_table(("fact", "value"), made.items()) if made else "Not recorded."}
-
-## Configuration
-
-{_fenced(config, "yaml")}
-"""
-
-
-def _figures(content: Mapping[str, Any]) -> str:
-    """All scalars of an evaluation as a table, and all tables (lists of objects) in it."""
-    parts = [_table(("figure", "value"), _leaves(content))]
-    for key, rows in content.items():
-        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-            columns = list(dict.fromkeys(column for row in rows for column in row))
-            parts.append(f"{key}:\n\n" + _table(columns, [[row.get(column) for column in columns] for row in rows]))
-    return "\n".join(parts)
-
-
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) for scalars and short lists of scalars; long lists are curves."""
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif not isinstance(value, list) or (
-            0 < len(value) <= LONGEST_LIST and not any(isinstance(item, dict | list) for item in value)
-        ):
-            yield f"{prefix}{key}", value
-
-
-def _table(columns: Sequence[str], rows: Any) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "".join("| " + " | ".join(_cell(value) for value in line) + " |\n" for line in lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list):
-        return ", ".join(map(_cell, value))
-    return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def _fenced(text: str, language: str) -> str:
-    """A code block whose fence does not occur in the text."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def _read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None for any other value (tours to draw, say) and for a missing file."""
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); evaluate the run again, or remove the file") from error
-    return content if isinstance(content, dict) else None
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:

@@ -30,6 +30,9 @@ CHAINS = tuple(
     range(begin, end) for begin, end in itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))
 )
 BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
+UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
+_BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
+_BEFORE = np.array([each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])])
 WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
 LONGEST_HEADING = 80  # characters
 # What a count is lowered by: of 1, 2 and more. Those of characters hardly differ from text to text.
@@ -43,7 +46,7 @@ LEAST = 1e-7  # of a probability that the last chain begins with
 BASE = 0x9E3779B97F4A7C15  # of a rolling hash, odd, so that its powers can be inverted modulo 2^64
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def mixed(values: np.ndarray) -> np.ndarray:
     """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -51,18 +54,18 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4)
-def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+def powers_of_base(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return powers (count,) uint64 of BASE and of its inverse, from 0 on."""
     bases = np.array([[BASE], [pow(BASE, -1, 1 << 64)]], np.uint64)
     powers = np.cumprod(np.where(np.arange(count) > 0, bases, np.uint64(1)), 1, dtype=np.uint64)
     return powers[0], powers[1]
 
 
-class _Windows:
+class Windows:
     """Hashes of pieces of a sequence, from sums over its beginning (Karp and Rabin 1987)."""
 
     def __init__(self, tokens: np.ndarray):
-        powers, self.shifts = _powers(-(-(len(tokens) + 1) // AT_ONCE) * AT_ONCE)
+        powers, self.shifts = powers_of_base(-(-(len(tokens) + 1) // AT_ONCE) * AT_ONCE)
         self.sums = np.zeros(len(tokens) + 1, np.uint64)
         np.cumsum((tokens + 1).astype(np.uint64) * powers[: len(tokens)], out=self.sums[1:])
 
@@ -89,14 +92,28 @@ def contexts(
     `classes` (V,) are those of all tokens, `document` is the number of the document that these are of, and `sections`
     (N,) are the headings that they stand below, if not as in `headings`.
     """
-    piece, places = _Windows(tokens), np.arange(len(tokens))
-    by_order = {order: piece(np.maximum(places - order, 0), places) for order in ORDERS}
-    words = _words(tokens, classes, piece)
+    piece, places = Windows(tokens), np.arange(len(tokens))
+    pieces = np.stack([piece(np.maximum(places - order, 0), places) for order in ORDERS], 1)
+    word, _, before = words(tokens, classes, piece)
     sections = headings(tokens, classes) if sections is None else sections
-    below = [_mixed(sections + by_order[order]) for order in SECTION_ORDERS]
-    own = np.uint64((document + 1) * BASE & (1 << 64) - 1)
-    hashes = [*by_order.values(), *words, *below, _mixed(sections + words[1])]
-    return _mixed(np.stack([*hashes, *(by_order[order] + own for order in OWN_ORDERS)], 1) ^ TAGS).view(np.int64)
+    return keys_of(pieces, word, before, sections, document)
+
+
+def keys_of(
+    pieces: np.ndarray, word: np.ndarray, before: np.ndarray, sections: np.ndarray, document: int
+) -> np.ndarray:
+    """Return keys (N, K) int64 of contexts by what they are made of.
+
+    That is hashes of the last tokens (N, ORDERS), of the current word (N,), of the words before it (N, WORDS - 1), the
+    latest first, and of the heading (N,).
+    """
+    hashes = [word]
+    for number in range(1, WORDS):
+        hashes.append(mixed(hashes[-1] + np.uint64(number)) ^ before[:, number - 1])
+    below = [*(pieces[:, ORDERS.index(order)] for order in SECTION_ORDERS), hashes[1]]
+    sectioned = mixed(np.stack(below, 1) + sections[:, None])
+    own = pieces[:, [ORDERS.index(order) for order in OWN_ORDERS]] + np.uint64((document + 1) * BASE & (1 << 64) - 1)
+    return mixed(np.concatenate([pieces, np.stack(hashes, 1), sectioned, own], 1) ^ TAGS).view(np.int64)
 
 
 def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.ndarray:
@@ -111,27 +128,28 @@ def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.nda
     first, last = np.searchsorted(letters, begins), np.searchsorted(letters, ends)
     closing = (kinds[(ends - 1).clip(0)] & CLOSING) > 0
     chosen = (last > first) & (ends - begins <= LONGEST_HEADING) & ~closing
-    found = _mixed(_Windows(tokens[letters])(first[chosen], last[chosen]))
+    found = mixed(Windows(tokens[letters])(first[chosen], last[chosen]))
     hashes = np.concatenate([np.array([before], np.uint64), found])
     return hashes[np.searchsorted(ends[chosen], np.arange(len(tokens)))]
 
 
-def _words(tokens: np.ndarray, classes: np.ndarray, piece: _Windows) -> list[np.ndarray]:
-    """Return the hashes (N,) of the current word, or of the last token between words, with 0, 1 and 2 words before."""
+def words(tokens: np.ndarray, classes: np.ndarray, piece: "Windows") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the hash (N,) and the size (N,) of the current word, and the hashes (N, WORDS - 1) of those before it.
+
+    Between words, the hash is that of the last token, and the size 0.
+    """
     places = np.arange(len(tokens))
     inside = (classes[tokens] & WORD) > 0
     edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
     begins, ends = edges[::2], edges[1::2]
-    whole = np.concatenate([np.zeros(WORDS - 1, np.uint64), _mixed(piece(begins, ends))])  # before a document, none
+    whole = np.concatenate([np.zeros(WORDS - 1, np.uint64), mixed(piece(begins, ends))])  # before a document, none
     current = np.concatenate([[False], inside[:-1]])  # whether the token before each place is of a word
     started = np.searchsorted(begins, places)  # words that began before each place
     latest = np.concatenate([[0], begins])[started]
     first = np.where(current, latest, np.maximum(places - 1, 0))
-    before = started - current  # words that ended before each place
-    hashes = [piece(first, places)]
-    for number in range(1, WORDS):
-        hashes.append(_mixed(hashes[-1] + np.uint64(number)) ^ whole[np.maximum(before - number + WORDS - 1, 0)])
-    return hashes
+    ended = started - current  # words that ended before each place
+    before = np.stack([whole[np.maximum(ended - number + WORDS - 1, 0)] for number in range(1, WORDS)], 1)
+    return piece(first, places), np.where(current, places - first, 0), before
 
 
 @dataclass(frozen=True)
@@ -179,7 +197,7 @@ def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) 
         new = np.ones(len(keys), bool)
         for level in reversed(levels):
             found[:, level] = new
-            pairs = _mixed(keys[:, level].view(np.uint64) + (tokens + 1).astype(np.uint64) * np.uint64(BASE))
+            pairs = mixed(keys[:, level].view(np.uint64) + (tokens + 1).astype(np.uint64) * np.uint64(BASE))
             first = np.zeros(len(keys), bool)
             first[np.unique(pairs, return_index=True)[1]] = True
             for counts in known:
@@ -272,18 +290,17 @@ def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
     The first chain begins with a uniform distribution, the next two with that of a short context of the first, the last
     with the `network`'s, log-probabilities (N, V).
     """
-    num_tokens = network.shape[1]
-    ratios = np.empty_like(found.own)
-    uniform = np.full(network.shape, 1 / num_tokens, np.float32)
-    begins = {0: uniform, len(CHAINS) - 1: np.exp(network, dtype=np.float32) + np.float32(LEAST)}
-    for number, levels in enumerate(chains_within(ratios.shape[1])):
-        before = begins[number]
-        for level in levels:
-            after = found.own[:, level] + found.share[:, level, None] * before
-            ratios[:, level] = after / before
-            before = after
-            begins |= {chain: after for chain, base in BASES.items() if base == level}
-    return np.log(ratios, out=ratios)
+    num, depth, num_tokens = found.own.shape
+    before = _BEFORE[:depth]
+    before = np.where(before < 0, depth - 1 - before, before)
+    after = np.empty((depth + 2, num, num_tokens), np.float32)
+    after[depth] = 1 / num_tokens
+    after[depth + 1] = np.exp(network, dtype=np.float32) + np.float32(LEAST)
+    for level in range(depth):
+        np.multiply(after[before[level]], found.share[:, level, None], out=after[level])
+        after[level] += found.own[:, level]
+    logs = np.log(after, out=after)
+    return (logs[:depth] - logs[before]).transpose(1, 0, 2)
 
 
 def _counted_before(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray, num_tokens: int) -> np.ndarray:

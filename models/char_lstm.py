@@ -5,7 +5,9 @@ The tokenizer is part of the model, so that training and use cannot differ in ca
 Shapes: B sequences, S positions, V tokens, E channels of the embedding, H units of a layer, L layers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import copy
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,55 +17,34 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import io, sampling
+from models.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
+from models.characters import MASKS as MASKS
+from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT, TextInput, TextSettings
 from models.io import config_from
+from models.lstm_steps import Steps
+from models.prediction import asked
 
-SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
-PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
-# In prepared text these private-use characters stand for masked parts, so that no text can spell a special token.
-MASKS = {"\ue000": 3, "\ue001": 4, "\ue002": 5}
 PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
 }
-LONGEST_PROMPT, LONGEST_DOCUMENT = 10_000, 1_000_000  # characters
+COPIED = 50  # characters from which a piece of training text counts as copied
 
 State = tuple[Tensor, Tensor]
 
 
-class Characters:
-    """Convert text to token ids and back: first the special tokens, then the characters of `vocabulary` in order.
+@dataclass(frozen=True)
+class Standing:
+    """Where B texts stand, so that each can be continued."""
 
-    The name of a special token in a text is read as plain characters: nothing that a user types can become <end>. With
-    `lower_case`, text is lower-cased before it is encoded. Raises ValueError unless `vocabulary` is a sequence of
-    different single characters.
-    """
+    state: Tensor  # (2, L, B, H) of the LSTM
+    ends: np.ndarray  # (B, E) what a mixture knows of their last tokens (models/ends.py); (B, 0) for an LSTM
 
-    def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
-        wrong = [each for each in vocabulary if not isinstance(each, str) or len(each) != 1 or each in MASKS]
-        if wrong or len(set(vocabulary)) != len(vocabulary):
-            raise ValueError(
-                "a vocabulary consists of different single characters without U+E000 to U+E002, which stand for masked "
-                f"text (given {wrong[0]!r})"
-                if wrong
-                else "a vocabulary consists of different single characters; one of those given occurs twice"
-            )
-        self.vocabulary, self.lower_case = tuple(vocabulary), lower_case
-        self.ids = {character: number for number, character in enumerate(vocabulary, len(SPECIAL_TOKENS))} | MASKS
-        # A character that the model does not know is shown as the replacement character.
-        self.texts = ("", "\ufffd", "", *SPECIAL_TOKENS[3:], *vocabulary)
-
-    def __len__(self) -> int:
-        """Return the number of tokens, V."""
-        return len(self.texts)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>, unknown ones <unk>."""
-        text = text.lower() if self.lower_case else text
-        return [self.ids.get(character, UNKNOWN) for character in text]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return readable text: masks as their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
-        return "".join(self.texts[number] for number in ids)
+    @classmethod
+    def joined(cls, places: Sequence[tuple["Standing", int]]) -> "Standing":
+        """Return where several texts stand, each given as a row of a standing."""
+        states = torch.stack([each.state[:, :, row] for each, row in places], 2)
+        return cls(states, np.stack([each.ends[row] for each, row in places]))
 
 
 @dataclass(frozen=True)
@@ -97,6 +78,8 @@ class CharLSTM(io.Model):
     """
 
     family = "char_lstm"
+    pipeline_tag = "text-generation"
+    input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):
         super().__init__()
@@ -126,15 +109,18 @@ class CharLSTM(io.Model):
         The state is two tensors (L, B, H); None means zeros. Passing the state on from piece to piece gives the same
         logits as one pass over all tokens.
         """
-        if self.embedding is None:
-            x = (tokens / len(self.characters))[..., None].to(self.output.weight.dtype)
-        else:
-            x = self.dropout(self.embedding(tokens))
-        x, state = self.lstm(x, state)
+        x = self.channels(tokens)
+        x, state = self.lstm(x if self.embedding is None else self.dropout(x), state)
         logits = self.output(self.dropout(x))
         if self.embedding is None:
             logits = F.pad(logits, (len(SPECIAL_TOKENS), 0))
         return logits, state
+
+    def channels(self, tokens: Tensor) -> Tensor:
+        """Return what the LSTM reads of tokens (...), (..., E)."""
+        if self.embedding is None:
+            return (tokens / len(self.characters))[..., None].to(self.output.weight.dtype)
+        return self.embedding(tokens)
 
     def complete(
         self,
@@ -153,9 +139,38 @@ class CharLSTM(io.Model):
         arguments. Raises ValueError for an empty prompt, for one of more than 10,000 characters or a document of more
         than a million, and for settings out of range.
         """
-        return "".join(self.stream(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
+        return "".join(self.characters_of(prompt, max_characters, temperature, top_k, top_p, seed, stop, document))
 
-    def stream(
+    def prepared(self, given: TextInput, settings: TextSettings) -> TextInput:
+        """Return the input. Raises ValueError for one without a prompt."""
+        if not given.prompt:
+            raise ValueError("prompt is missing or empty; give the text to be completed, 1 character or more")
+        return given
+
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
+        """Return what follows each prompt; see `sampling.answer`."""
+        return [
+            {
+                **({"field": given.field} if given.field is not None else {}),
+                **sampling.answer(given.prompt, text := "".join(self._continued(given, settings)), len(text), settings),
+            }
+            for given in prepared
+        ]
+
+    def stream(self, given: Mapping[str, Any] | TextInput, **settings: Any) -> Iterator[str]:
+        """Iterate over the characters of the `text` that `predict` answers, each as soon as it is certain.
+
+        Raises ValueError for an input or settings that cannot be used, when called.
+        """
+        text, chosen = asked(self, given, settings)
+        return self._continued(self.prepared(text, chosen), chosen)
+
+    def _continued(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
+        choice = settings.model_dump(include={"temperature", "top_k", "top_p", "stop"})
+        seed, document = settings.seed + given.item, given.document
+        return self.characters_of(given.prompt, settings.length, **choice, seed=seed, document=document)
+
+    def characters_of(
         self,
         prompt: str,
         max_characters: int = 200,
@@ -178,7 +193,7 @@ class CharLSTM(io.Model):
         sampling.choose(torch.zeros(1, 2), temperature, top_k, top_p)  # raises before the first character is asked for
         pieces = self._pieces(document + prompt, max_characters, temperature, top_k, top_p, seed)
         if stop is not None:
-            pieces = _until(pieces, stop.lower() if self.config.lower_case else stop)
+            pieces = sampling.until(pieces, stop.lower() if self.config.lower_case else stop)
         return (character for piece in pieces for character in piece)
 
     @torch.no_grad()
@@ -189,17 +204,28 @@ class CharLSTM(io.Model):
         tokens = np.array(self.characters.encode(prompt))
         reader = self.reader(int(tokens[0]))
         reader.skim(tokens[1:])
-        number = 0
+        number, written = 0, ""
         while count > 0:
             logits = reader.ahead()[None].clone()
             logits[:, [PAD, UNKNOWN]] = -torch.inf
-            token = int(sampling.choose(logits, temperature, top_k, top_p, seed, number))
-            piece = self.characters.decode([token])
-            if token == END or len(piece) > count:
-                return
+            piece, token = "", -1
+            while not piece or self.copied(written, piece):
+                logits[:, token] = -torch.inf if piece else logits[:, token]
+                token = int(sampling.choose(logits, temperature, top_k, top_p, seed, number))
+                piece = self.characters.decode([token])
+                if token == END or len(piece) > count:
+                    return
             yield piece
             reader.follow(token)
-            number, count = number + 1, count - len(piece)
+            number, count, written = number + 1, count - len(piece), (written + piece)[-COPIED:]
+
+    def copied(self, written: str, piece: str) -> bool:
+        """Return whether `piece` makes what was written before it a copy of stored training text; none is here."""
+        return False
+
+    def steps(self) -> Steps:
+        """Return what goes on token by token, by the weights as they are now."""
+        return Steps(self)
 
     def reader(self, first: int = END) -> "Reader":
         """Return a reader that has read only the token `first`."""
@@ -219,7 +245,7 @@ class Reader:
 
     def begin(self, first: int = END) -> None:
         """Begin a document with a token that is not predicted."""
-        self.state: State | None = None
+        self.state = torch.zeros(2, self.model.lstm.num_layers, 1, self.model.lstm.hidden_size)
         self._run(np.array([first]))
 
     def read(self, tokens: np.ndarray) -> Tensor:
@@ -239,31 +265,39 @@ class Reader:
 
     def follow(self, token: int) -> None:
         """Go on with a token that was generated."""
-        self._run(np.array([token]))
+        found, self.state = self._steps(torch.tensor([token]), self.state)
+        self.next = found[0]
+
+    def fork(self) -> "Reader":
+        """Return a reader of the same text that goes on by itself."""
+        return copy.copy(self)
+
+    def standing(self) -> Standing:
+        """Return where the text stands that has been read."""
+        return Standing(self.state, np.zeros((1, 0), np.uint64))
+
+    def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
+        """Return what each of B texts expects after a token (B,) more, log-probabilities (B, V), and where they stand.
+
+        What was read stays as it is.
+        """
+        found, state = self._steps(torch.from_numpy(tokens.astype(np.int64)), standing.state)
+        return found, Standing(state, standing.ends)
+
+    @functools.cached_property
+    def _steps(self) -> Steps:
+        return self.model.steps()
 
     @torch.no_grad()
     def _run(self, tokens: np.ndarray) -> Tensor:
         """Return the log-probabilities (N, V) of the token after each of `tokens` (N,)."""
-        inputs = torch.from_numpy(tokens.astype(np.int64))[None].to(self.model.output.weight.device)
-        logits, self.state = self.model(inputs, self.state)
+        weights = self.model.output.weight
+        inputs = torch.from_numpy(tokens.astype(np.int64))[None].to(weights.device)
+        logits, state = self.model(inputs, tuple(self.state.to(weights)))
+        self.state = torch.stack(state).float().cpu()
         found = F.log_softmax(logits[0].float(), -1).cpu()
         self.next = found[-1]
         return found
-
-
-def _until(pieces: Iterable[str], stop: str) -> Iterator[str]:
-    """Yield `pieces` up to `stop`; text that may be the beginning of `stop` is held back until that is decided."""
-    held = ""
-    for piece in pieces:
-        held += piece
-        if stop in held:
-            yield held[: held.index(stop)]
-            return
-        lengths = range(min(len(stop) - 1, len(held)), 0, -1)
-        kept = next((length for length in lengths if stop.startswith(held[-length:])), 0)
-        yield held[: len(held) - kept]
-        held = held[len(held) - kept :]
-    yield held
 
 
 def build(config: Mapping[str, Any]) -> CharLSTM:

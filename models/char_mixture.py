@@ -9,8 +9,9 @@ stays as it is and for one that counts what it reads.
 Shapes: as in models/char_lstm.py and models/chains.py; F features, the LSTM's and one for each of K contexts.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.text import Spans
 from models import chains
-from models.char_lstm import END, CharLSTM, CharLSTMConfig, Reader, State
+from models.char_lstm import (
+    COPIED,
+    END,
+    CharLSTM,
+    CharLSTMConfig,
+    State,
+)
+from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT
 from models.io import config_from
+from models.mixture_reader import MixtureReader
+from models.passages import Passages
+from models.suggesting import Suggester, Suggestion
 
 FEATURES = 1 + chains.CONTEXTS
 FROZEN, ADAPTING = range(2)  # sets of weights
@@ -29,10 +41,11 @@ ENTROPIES = (0.15, 0.7, 1.5)  # nats, borders of the LSTM's entropy by which wei
 FINE_ENTROPIES = (0.05, 0.15, 0.4, 0.7, 1.1, 1.5, 2.0, 2.5)  # ... and of its own feature's state
 LENGTHS = [len(levels) + 1 for levels in chains.CHAINS]  # 0: no context of the chain was seen
 TABLES = (LENGTHS[0] * (len(ENTROPIES) + 1), LENGTHS[1] * LENGTHS[2] * LENGTHS[3])
+_PLACES = np.concatenate([np.arange(1, len(levels) + 1) for levels in chains.CHAINS])  # of contexts in their chain
+_STRIDES = np.array([LENGTHS[2] * LENGTHS[3], LENGTHS[3], 1])
+_NUMBERS = np.arange(FEATURES)
 PRIOR, PRIOR_PRECISION, PRECISION = 0.3, 1.0, 40.0  # of normal priors: on common weights; on the tables, around 0
 ITERATIONS = 40  # of L-BFGS
-AT_ONCE = 4000  # tokens that are read in one piece, which takes some 40 kB each
-MOST_RECENT = 8  # counts of pieces that were read, before they are added up
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,7 @@ class CharMixtureConfig(CharLSTMConfig):
 
     rows: int = 0  # contexts that were counted
     entries: int = 0  # pairs of a context and a token
+    documents: dict[str, int] = field(default_factory=dict)  # characters that are stored of each document
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +63,8 @@ class CharMixtureConfig(CharLSTMConfig):
         for name in ("rows", "entries"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")
+        if any(size < 1 for size in self.documents.values()):
+            raise ValueError("documents: of each, 1 or more characters are stored")
 
 
 @dataclass(frozen=True)
@@ -63,11 +79,16 @@ class Examples:
 class CharMixture(CharLSTM):
     """An LSTM whose predictions are mixed with those of counted contexts.
 
-    `model.complete("The information manager is ", document=text_before)` counts the text before it, too.
+    `model.complete("The information manager is ", document=text_before)` counts the text before it, too, and
+    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with where they stand in documents.
+
+    Privacy: the tensor `text` has training documents word for word, as many characters as `model.stored_characters`
+    allowed, and the config their names. Whoever has the model can read them; keep it where the documents may be kept.
     """
 
     family = "char_mixture"
     config: CharMixtureConfig
+    text: Tensor  # (characters,) int16, the stored documents one after the other
     common: Tensor  # (2, F)
     by_length: Tensor  # (2, contexts of the first chain x entropies, F)
     by_lengths: Tensor  # (2, contexts of the other chains, F)
@@ -79,6 +100,7 @@ class CharMixture(CharLSTM):
         self.register_buffer("offsets", torch.zeros(config.rows + 1, dtype=torch.int64))
         self.register_buffer("tokens", torch.zeros(config.entries, dtype=torch.int16))
         self.register_buffer("counts", torch.zeros(config.entries, dtype=torch.int32))
+        self.register_buffer("text", torch.zeros(sum(config.documents.values()), dtype=torch.int16))
         self.register_buffer("common", torch.zeros(2, FEATURES))
         self.register_buffer("by_length", torch.zeros(2, TABLES[0], FEATURES))
         self.register_buffer("by_lengths", torch.zeros(2, TABLES[1], FEATURES))
@@ -100,7 +122,8 @@ class CharMixture(CharLSTM):
             and ((counts.tokens >= 0) & (counts.tokens < len(self.characters))).all()
             and (counts.counts > 0).all()
         )
-        if not sound:
+        text = self.text.cpu().numpy()
+        if not (sound and (text >= 0).all() and (text < len(self.characters)).all()):
             raise ValueError("the model's counts are damaged")
 
     def counted(self) -> chains.Counts:
@@ -131,8 +154,12 @@ class CharMixture(CharLSTM):
 
     def mixture(self, network: Tensor, found: chains.Layers, which: int) -> Tensor:
         """Return log-probabilities (N, V) by a set of weights; `network` (N, V) is the LSTM's, on the CPU."""
-        weights = [table[which].cpu() for table in self.weights()]
-        return _mixed(_features(network, found), _selected(network, found.states), weights)
+        own = network.detach().numpy()
+        features, rows = _features(own, found), _selected(own, found.states)
+        weights = _weights(rows, [table[which].cpu().numpy() for table in self.weights()])
+        logits = np.matmul(weights[:, None], features)[:, 0]
+        logits -= logits.max(1, keepdims=True)
+        return torch.from_numpy(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
 
     def weights(self) -> list[Tensor]:
         """Return the tables of weights, each for a model that stays as it is and for one that adapts."""
@@ -148,144 +175,101 @@ class CharMixture(CharLSTM):
             said[("frozen", "adapting")[which]] = nats
         return said
 
-    def reader(self, first: int = END, adapting: bool = True) -> "MixtureReader":
+    def reader(self, first: int = END, adapting: bool = True) -> MixtureReader:
         """Return a reader that has read only the token `first`, and counts what follows if it is `adapting`."""
         return MixtureReader(self, first, adapting)
+
+    def suggest(self, field: str, partial: str = "", n: int = 3, document: str = "") -> list[Suggestion]:
+        """Return up to `n` continuations of a form's field, the most useful first, with where they stand in documents.
+
+        `field` is a heading or a name such as clashDetection, `partial` what was written below it so far, and
+        `document` the text before. Raises ValueError for texts that are too long.
+        """
+        if n < 1 or len(document) > LONGEST_DOCUMENT or len(field) + len(partial) > LONGEST_PROMPT:
+            raise ValueError(
+                f"n must be 1 or more, and a document has at most {LONGEST_DOCUMENT:,} characters, a field "
+                f"{LONGEST_PROMPT:,} (given {n}, {len(document):,} and {len(field) + len(partial):,})"
+            )
+        heading = self.passages.heading(field)
+        text = "\n\n".join([document.strip("\n")] * bool(document) + [heading] * bool(heading) + [partial])
+        reader = self.reader()
+        reader.skim(np.array(self.characters.encode(text), np.int64))
+        return Suggester(reader, self.passages, text, heading).suggest(n)
+
+    def stored(self) -> dict[str, np.ndarray]:
+        """Return the tokens (T,) int16 that are stored of each document."""
+        stops = np.cumsum(list(self.config.documents.values()), dtype=np.int64)
+        parts = np.split(self.text.cpu().numpy(), stops)[:-1]
+        return dict(zip(self.config.documents, parts, strict=True))
+
+    @functools.cached_property
+    def passages(self) -> Passages:
+        """The stored documents, in which passages are looked up."""
+        return Passages({name: self.characters.signs(each.tolist()) for name, each in self.stored().items()})
+
+    @functools.cached_property
+    def _copies(self) -> Spans:
+        return Spans(self.characters.shown(self.passages.text), COPIED)
+
+    def copied(self, written: str, piece: str) -> bool:
+        """Return whether `piece` makes 50 characters that the stored documents have, with what was written before."""
+        whole = written + piece
+        return any(whole[:end][-COPIED:] in self._copies for end in range(len(written) + 1, len(whole) + 1))
 
     def example(self) -> dict[str, Any]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
 
 
-class MixtureReader(Reader):
-    """What has been read of one or several documents: their counts beside the model's, and the LSTM's state."""
-
-    model: CharMixture
-
-    def __init__(self, model: CharMixture, first: int = END, adapting: bool = True):
-        self.adapting, self.document = adapting, -1
-        self.known = model.counted()
-        self.recent: list[chains.Counts] = []
-        super().__init__(model, first)
-
-    def begin(self, first: int = END) -> None:
-        """Begin a document; what was read before stays counted, as other text."""
-        self.document, self.tail, self.line, self.section = self.document + 1, np.array([first]), np.array([first]), 0
-        super().begin(first)
-
-    def read(self, tokens: np.ndarray) -> Tensor:
-        """Return the log-probabilities (N, V) of the token at each place, where `tokens` (N,) then turn out to be."""
-        pieces = [self._read(tokens[at : at + AT_ONCE], predict=True) for at in range(0, len(tokens), AT_ONCE)]
-        return torch.cat(pieces) if pieces else torch.zeros(0, len(self.model.characters))
-
-    def skim(self, tokens: np.ndarray) -> None:
-        """Read without predicting, which is faster."""
-        for at in range(0, len(tokens), AT_ONCE):
-            self._read(tokens[at : at + AT_ONCE], predict=False)
-
-    def ahead(self) -> Tensor:
-        """Return the log-probabilities (V,) of the next token."""
-        keys = self._keys(np.zeros(1, np.int64))
-        found = chains.layers(keys, np.zeros(1, np.int64), len(self.model.characters), self._counts(), None)
-        return self.model.mixture(self.next[None], found, int(self.adapting))[0]
-
-    def follow(self, token: int) -> None:
-        """Go on with a token that is not counted, such as one that was generated."""
-        super().follow(token)
-        self._pass(np.array([token]))
-
-    def _read(self, tokens: np.ndarray, predict: bool) -> Tensor:
-        keys, counts = self._keys(tokens), self._counts()
-        network = super().read(tokens)
-        chosen = chains.counted(keys, tokens, counts) if self.adapting else None
-        mixed = network
-        if predict:
-            found = chains.layers(keys, tokens, len(self.model.characters), counts, chosen)
-            mixed = self.model.mixture(network, found, int(self.adapting))
-        if chosen is not None:
-            self.recent.append(chains.count(keys, tokens, chosen))
-            if len(self.recent) > MOST_RECENT:
-                self.recent = [chains.added(self.recent)]
-        self._pass(tokens)
-        return mixed
-
-    def _counts(self) -> list[chains.Counts]:
-        return [self.known, *self.recent]
-
-    def _keys(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the keys (N, K) of the contexts of `tokens` that come next; K has those that can have been seen."""
-        whole, skipped = np.concatenate([self.tail, tokens]), len(self.tail)
-        sections = np.full(len(whole), self.section, np.uint64)
-        sections[skipped:] = self._sections(tokens)[:-1]
-        depth = chains.CONTEXTS if self.adapting else chains.STORED
-        return chains.contexts(whole, self.model.classes, self.document, sections)[skipped:, :depth]
-
-    def _sections(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the heading (N + 1,) of each of `tokens` that come next, and of what follows them."""
-        if len(tokens) == 1 and not self.model.classes[tokens[0]] & chains.LINE_END:
-            return np.full(2, self.section, np.uint64)
-        line = np.concatenate([self.line, tokens, [END]])
-        return chains.headings(line, self.model.classes, self.section)[len(self.line) :]
-
-    def _pass(self, tokens: np.ndarray) -> None:
-        """Keep the end of what was read, as far as contexts reach back, and its last line."""
-        self.section = int(self._sections(tokens)[-1])
-        line = np.concatenate([self.line, tokens])
-        ends = np.flatnonzero(self.model.classes[line] & chains.LINE_END)
-        line = line[ends[-1] + 1 :] if len(ends) else line
-        self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
-        self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]
-
-
-def _selected(network: Tensor, states: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+def _selected(network: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the rows (N,) of both tables of lengths, and the states (N, F) of all features."""
-    entropy = -(network.exp() * network.clamp(min=LEAST)).sum(1).detach().numpy()
-    lengths = [  # 0 where the chain was not looked up
-        (np.arange(1, part.shape[1] + 1) * (part > 0)).max(1, initial=0) if part.size else np.zeros(len(part), np.int64)
-        for part in (states[:, levels.start : levels.stop] for levels in chains.CHAINS)
-    ]
-    first = lengths[0] * (len(ENTROPIES) + 1) + np.searchsorted(ENTROPIES, entropy)
-    second = np.ravel_multi_index(lengths[1:], LENGTHS[1:])
+    entropy = -(np.exp(network) * np.maximum(network, LEAST)).sum(1)
+    found = np.zeros((len(states), chains.CONTEXTS), np.int64)  # 0 where the chain was not looked up
+    np.multiply(states > 0, _PLACES[: states.shape[1]], out=found[:, : states.shape[1]])
+    lengths = np.maximum.reduceat(found, [levels.start for levels in chains.CHAINS], 1)
+    first = lengths[:, 0] * (len(ENTROPIES) + 1) + np.searchsorted(ENTROPIES, entropy)
     own = np.searchsorted(FINE_ENTROPIES, entropy)[:, None]
-    return torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(np.concatenate([own, states], 1))
+    return first, lengths[:, 1:] @ _STRIDES, np.concatenate([own, states], 1)
 
 
-def _features(network: Tensor, found: chains.Layers) -> Tensor:
+def _features(network: np.ndarray, found: chains.Layers) -> np.ndarray:
     """Return the features (N, F, V), of the contexts that were looked up."""
-    ratios = torch.from_numpy(chains.sharpened(found, network.detach().numpy()))
-    return torch.cat([network.clamp(min=LEAST)[:, None], ratios], 1)
+    return np.concatenate([np.maximum(network, LEAST)[:, None], chains.sharpened(found, network)], 1)
 
 
-def _mixed(features: Tensor, selected: tuple[Tensor, Tensor, Tensor], tables: Sequence[Tensor]) -> Tensor:
-    """Return log-probabilities (N, V)."""
-    num = features.shape[1]
+def _weights(selected: Sequence[Any], tables: Sequence[Any]) -> Any:
+    """Return the weights (N, F) of the features; of tensors or of arrays."""
     first, second, states = selected
+    num = states.shape[1]
     common, by_length, by_lengths, by_state = tables
-    weights = common[:num] + by_length[first, :num] + by_lengths[second, :num] + by_state[torch.arange(num), states]
-    return F.log_softmax((weights[:, None] @ features)[:, 0], -1)
+    return common[:num] + by_length[first, :num] + by_lengths[second, :num] + by_state[_NUMBERS[:num], states]
 
 
 def _fitted(examples: Examples) -> tuple[list[Tensor], float]:
     """Return the tables of weights that predict the examples best, given their priors, and the nats per token."""
-    features, selected = _features(examples.network, examples.found), _selected(examples.network, examples.found.states)
+    network = examples.network.numpy()
+    features = torch.from_numpy(_features(network, examples.found))
+    selected = [torch.from_numpy(each) for each in _selected(network, examples.found.states)]
     shapes = ((FEATURES,), (TABLES[0], FEATURES), (TABLES[1], FEATURES), (FEATURES, chains.STATES))
     tables = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
     tables[0].data.fill_(PRIOR)
     optimizer = torch.optim.LBFGS(tables, max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
 
+    def nats_of(reduction: str) -> Tensor:
+        logits = (_weights(selected, tables)[:, None] @ features)[:, 0]
+        return F.cross_entropy(logits, examples.targets, reduction=reduction)
+
     def loss() -> Tensor:
         optimizer.zero_grad()
-        nats = F.nll_loss(_mixed(features, selected, tables), examples.targets, reduction="sum")
         far = PRECISION * sum(table.square().sum() for table in tables[1:])
-        total = nats + far + PRIOR_PRECISION * (tables[0] - PRIOR).square().sum()
+        total = nats_of("sum") + far + PRIOR_PRECISION * (tables[0] - PRIOR).square().sum()
         total.backward()
         return total
 
     with torch.enable_grad():
         optimizer.step(loss)
     with torch.no_grad():
-        nats = F.nll_loss(_mixed(features, selected, tables), examples.targets)
-    return [table.detach() for table in tables], float(nats)
+        return [table.detach() for table in tables], float(nats_of("mean"))
 
 
 def build(config: Mapping[str, Any]) -> CharMixture:

@@ -23,7 +23,7 @@ import sys
 import types
 import typing
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
@@ -33,15 +33,19 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from common.config import Section
 from common.files import write_whole
 from common.foreign_text import printable
-from models import limits
+from models import hub, limits
+from models.inputs import Input
+from models.prediction import AT_ONCE, predictions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BUILT_IN = (
-    *("routing", "tiny_transformer", "comparator", "llava_comparator", "cnn_lstm", "pooled_experts"),
+    *("routing", "tiny_transformer", "comparator", "vlm_comparator", "cnn_lstm", "pooled_experts"),
+    "llava_comparator",  # of older folders: vlm_comparator
     *("char_lstm", "char_mixture"),
 )
 FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
@@ -58,10 +62,36 @@ class Model(nn.Module):
     """A model of one of the families, as far as saving and exporting it needs to know it."""
 
     family: str  # a key of FAMILIES
+    pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
     config: Any  # a dataclass with all that the family's `build` needs
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
     _no_split_modules: Sequence[str] = ()
+    input_type: type[Input]  # what `predict` answers, and its settings; a family without them has no predictions
+    settings_type: type[Section]
+
+    def predict(
+        self, inputs: Iterable[Mapping[str, Any] | Input], at_once: int = AT_ONCE, **settings: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Yield an answer to each input, in their order; both can be written as JSON.
+
+        An input that cannot be used has {"error": what is wrong} in the place of its answer. Up to `at_once` inputs are
+        read before the first of their answers is given; that changes answers by rounding only. Inputs are described by
+        `input_type`, settings by `settings_type`. Raises ValueError for settings that are unknown or out of range.
+        """
+        return predictions(self, inputs, at_once, settings)
+
+    def takes(self, given: Any) -> bool:
+        """Return whether an input, an `input_type`, is for this one of several models of a run."""
+        return True
+
+    def prepared(self, given: Any, settings: Any) -> Any:
+        """Return what `answers` takes of an input. Raises ValueError for one that cannot be used."""
+        return given
+
+    def answers(self, prepared: Sequence[Any], settings: Any) -> Iterable[dict[str, Any]]:
+        """Return the answers to one or more inputs together."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Raise ValueError if stored values are such that no model of the family can have them."""
@@ -99,16 +129,16 @@ def save(
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
-    """The model that `save` wrote, bit for bit, in eval mode.
+def load(folder: str | Path, device: str | torch.device = "cpu", revision: str | None = None) -> Model:
+    """The model that `save` wrote, bit for bit, in eval mode; "owner/name" is one on the hub (`hub.located`).
 
     Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, weights that do not
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
-    folder = Path(folder)
+    folder = hub.located(folder, (CONFIG, WEIGHTS), revision)
     told = described(folder)
-    family = _module(told["family"])
+    family = module_of(told["family"])
     tensors, metadata = _weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(told, sort_keys=True)):
@@ -129,6 +159,17 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     except ValueError as error:
         raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
     return model.to(device).eval()
+
+
+@torch.no_grad()
+def restore(model: Model, folder: str | Path) -> None:
+    """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
+    tensors, _ = _weights(Path(folder) / WEIGHTS)
+    own = model.state_dict(keep_vars=True)
+    if other := sorted(own.keys() ^ tensors.keys()):
+        raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:
@@ -224,7 +265,7 @@ def _json(data: bytes) -> Any:
     return parsed
 
 
-def _module(family: str) -> ModuleType:
+def module_of(family: str) -> ModuleType:
     """The module that builds the family's models. Raises ValueError for a file that is missing or builds none."""
     where = FAMILIES[family]
     if not where.endswith(".py"):

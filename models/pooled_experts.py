@@ -256,9 +256,10 @@ class Trees(nn.Module):
         rows, trees = x.reshape(-1, self.inputs), torch.arange(len(self.feature), device=x.device)
         node = torch.zeros(len(rows), len(trees), dtype=torch.int32, device=x.device)
         for _ in range(DEPTH):
-            goes_left = rows.gather(1, self.feature[trees, node].long()) <= self.threshold[trees, node]
-            node = torch.where(goes_left, self.left[trees, node], self.right[trees, node])
-        values = self.value[trees, node].view(len(rows), -1, len(CLASSES))
+            at = trees, node.long()
+            goes_left = rows.gather(1, self.feature[at].long()) <= self.threshold[at]
+            node = torch.where(goes_left, self.left[at], self.right[at])
+        values = self.value[trees, node.long()].view(len(rows), -1, len(CLASSES))
         return (self.start + values.sum(1)).view(*x.shape[:-1], len(CLASSES))
 
 

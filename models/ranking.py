@@ -5,21 +5,21 @@
 A comparator gives the probabilities that the first of two images ranks higher, that the second does, and that they are
 similar. References are images of known score, which stays fixed. The discrimination `a` and `tie` are fitted to
 comparisons among the references; then each further image gets the score that best explains its comparisons with some of
-them.
+them, tempered by what `models.reliability` knows.
 
     N images   R references   P pairs   float64, whatever type the comparator computes in
 
 Davidson (1970), On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from common.statistics import Z95
+from models import reliability
+from models.reliability import Reliability
 
 FIRST, SECOND, SIMILAR = 0, 1, 2  # the image that ranks higher; the order of logits and labels everywhere
 SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answers when the images come in the other order
@@ -29,9 +29,25 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
 TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
-COVERAGE = 0.95  # of intervals
 FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
 ITERATIONS = 100  # of Newton's method; about ten are enough
+
+
+@dataclass(frozen=True)
+class Scale:
+    """All that turns answers into scores."""
+
+    davidson: "Davidson"
+    prior: Tensor  # (Q,) quantiles of the scores that images have
+    reliability: Reliability
+
+    def scores(self, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N,) and standard errors (N,) for what `place` found."""
+        return self.reliability.scores(self.prior, estimates, information)
+
+    def relying(self, estimates: Tensor, information: Tensor, known: Tensor) -> "Scale":
+        """Return the scale with its reliability measured on images (M,) of known score that `place` placed."""
+        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known))
 
 
 def scores(
@@ -43,9 +59,29 @@ def scores(
     theta: float,
     budget: int,
     seed: int = 0,
-    scale: "Scale | None" = None,
+    scale: Scale | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return scores (N,) and standard errors (N,) of the images 0 to num_images - 1, on the scale of the references.
+
+    The arguments are those of `place` and, for the scale if none is given, those of `fit_scale`. Errors of images that
+    were compared with the same references are not independent.
+    """
+    if scale is None:
+        scale = fit_scale(log_odds, references, reference_scores, theta=theta, budget=budget, seed=seed)
+    return scale.scores(*place(scale, log_odds, num_images, references, reference_scores, theta=theta, budget=budget))
+
+
+def place(
+    scale: Scale,
+    log_odds: Compare,
+    num_images: int,
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the most likely scores (N,) of the images 0 to num_images - 1, and their Fisher information (N,).
 
     `log_odds` maps two tensors (P,) int64 of image numbers to the comparator's logits (P, 3). `references` (R,) are
     numbers that it knows too, outside 0 to num_images - 1, with known scores (R,). Scores at most `theta` apart count
@@ -53,64 +89,52 @@ def scores(
 
     Each image is compared, in both orders, with at most `budget` references: first with some that are spread over the
     scores, then with those that are most informative at the present estimate (Lord 1980), until the estimate is precise
-    enough. `seed` draws the comparisons among references where there are too many to make them all; none are made if
-    `scale`, a result of `fit_scale`, is given.
-
-    The standard error follows from the Fisher information, which treats answers as independent draws. It is multiplied
-    by the factor that makes it right, in root mean square, for references that are each left out and estimated like an
-    image. So it covers the comparator's own mistakes about an image as far as the comparator makes the same mistakes
-    about references. It knows references that it was trained on too well: measure the factor on other images before
-    you rely on it (`calibrated`). Errors of images that were compared with the same references are not independent.
+    enough.
 
     Raises ValueError for references without two different finite scores, and for a budget below 2.
     """
-    known = reference_scores.detach().to("cpu", torch.float64)
-    references = references.detach().cpu()
-    if len(known) != len(references) or not known.isfinite().all() or len(known.unique()) < 2:
-        raise ValueError(f"references need finite scores, at least two different ones; given {known[:8].tolist()}")
-    if len(references) and num_images and int(references.min()) < num_images:
+    references, known = _checked(references, reference_scores, budget)
+    if num_images and int(references.min()) < num_images:
         raise ValueError(
             f"references are numbered from {num_images} on, after the images; given {references[:8].tolist()}"
         )
-    if budget < 2:
-        raise ValueError(f"an image needs a budget of 2 references or more to be placed; given {budget}")
-
-    if scale is None:
-        scale = fit_scale(log_odds, references, known, theta=theta, budget=budget, seed=seed)
-    place = _placing(scale.davidson, log_odds, references, known, theta, budget)
-    found, information = place(torch.arange(num_images))
-    return found, (scale.dispersion / information).sqrt()
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The fit to comparisons among the references."""
-
-    davidson: "Davidson"
-    dispersion: float  # mean square error of left-out references, in standard errors
+    return _placing(scale.davidson, log_odds, references, known, theta, budget)(torch.arange(num_images))
 
 
 def fit_scale(
-    log_odds: Compare, references: Tensor, reference_scores: Tensor, *, theta: float, budget: int, seed: int
+    log_odds: Compare,
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+    seed: int,
+    prior: Tensor | None = None,
 ) -> Scale:
-    """Fit the scale by comparing the references with each other; the arguments are those of `scores`."""
-    known, references = reference_scores.detach().to("cpu", torch.float64), references.detach().cpu()
+    """Fit the scale by comparing the references with each other; `place` describes the arguments.
+
+    `seed` draws the comparisons where there are too many to make them all. `prior` (Q,) are quantiles of the scores of
+    images; None: those of the references. Reliability is measured on references that are each left out and placed
+    like an image. The comparator knows those that it was trained on too well: measure it on other images
+    (`Scale.relying`) before you rely on it.
+    """
+    references, known = _checked(references, reference_scores, budget)
     first, second = _some_pairs(len(references), len(references) * budget, seed)
     answers = _in_both_orders(log_odds)(references[first], references[second])
     davidson = fit(answers, known[first] - known[second])
-    left_out, information = _placing(davidson, log_odds, references, known, theta, budget)(references)
-    return Scale(davidson, float(((left_out - known).square() * information).mean()))
+    prior = reliability.quantiles(known) if prior is None else prior
+    left_out = _placing(davidson, log_odds, references, known, theta, budget)(references)
+    return Scale(davidson, prior, reliability.fit(prior, *left_out, known))
 
 
-def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:
-    """Return the factor on standard errors (M,) that makes 95 % intervals hold for 95 % of images of known score.
-
-    Measured on images that the comparator was not trained on, it corrects for references that it was trained on. The
-    interval of a further image then holds with that probability (split conformal prediction: Lei et al. 2018), with
-    less if M is below 19. A root mean square would be dominated by the few images that are mistaken for something else.
-    """
-    distances = ((estimates - known).abs() / standard_errors).sort().values
-    return float(distances[min(math.ceil(COVERAGE * (len(distances) + 1)), len(distances)) - 1]) / Z95
+def _checked(references: Tensor, reference_scores: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """Return numbers (R,) and scores (R,) float64 of the references, on the CPU; ValueError if they cannot serve."""
+    known = reference_scores.detach().to("cpu", torch.float64)
+    if len(known) != len(references) or not known.isfinite().all() or len(known.unique()) < 2:
+        raise ValueError(f"references need finite scores, at least two different ones; given {known[:8].tolist()}")
+    if budget < 2:
+        raise ValueError(f"an image needs a budget of 2 references or more to be placed; given {budget}")
+    return references.detach().cpu(), known
 
 
 @dataclass(frozen=True)

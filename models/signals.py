@@ -4,7 +4,7 @@ Shapes: B windows, L candles of a window (lookback), F features, N candles.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from models import candle_features, io
 from models.candles import COLUMNS, Candles
+from models.inputs import CandlesInput, SignalSettings
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
 MOST_CANDLES = 100_000  # of a window
@@ -48,6 +49,8 @@ class SignalConfig:
 class SignalModel(io.Model):
     """A classifier whose forward pass maps scaled features (B, L - 1 + S, F) to logits (B, S, 3) of the last S rows."""
 
+    pipeline_tag = "time-series-forecasting"
+    input_type, settings_type = CandlesInput, SignalSettings
     config: SignalConfig
     stretch = 1  # consecutive rows S that are computed together in training; more cost little where they share work
 
@@ -57,7 +60,7 @@ class SignalModel(io.Model):
         return self._memory() + self.config.lookback - 1
 
     @torch.no_grad()
-    def predict(self, candles: Mapping[str, Any], coin: str | None = None, now: int | None = None) -> Tensor:
+    def probabilities(self, candles: Mapping[str, Any], coin: str | None = None, now: int | None = None) -> Tensor:
         """Return probabilities (N - `candles_needed` + 1, 3) of the classes after each of the last candles.
 
         `candles` maps time (ms since 1970, when a candle opens), open, high, low, close and volume to their columns
@@ -66,19 +69,52 @@ class SignalModel(io.Model):
         that has closed.
         """
         config, device = self.config, next(self.parameters()).device
-        coin = self._coin(coin)
-        known = self._candles(candles, coin)
+        known = self._candles(candles, self._coin(coin))
         self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)
-        # As training has them: features in float32, scaled in float64.
-        rows = candle_features.columns(known, config.features)[self._memory() - 1 :].astype(np.float32)
-        scaler = config.scalers[coin]
-        scaled = torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
-        number = torch.tensor([config.coins.index(coin)], device=device)
+        scaled, number = self._scaled(known), torch.tensor([config.coins.index(known.symbol)], device=device)
         past, logits = config.lookback - 1, []
         for start in range(0, len(scaled) - past, ROWS_AT_ONCE):
             part = scaled[None, start : start + past + ROWS_AT_ONCE].to(device)
             logits.append(self(part, number)[0])
         return torch.cat(logits).float().softmax(-1).cpu()
+
+    def takes(self, given: CandlesInput) -> bool:
+        """Return whether the candles are of a coin that the model knows."""
+        return given.coin in self.config.coins or (given.coin is None and len(self.config.coins) == 1)
+
+    def prepared(self, given: CandlesInput, settings: SignalSettings) -> tuple[Candles, Tensor]:
+        """Return the candles that the newest signal depends on, and their scaled features (L, F)."""
+        columns = {name: getattr(given.candles, name) for name in COLUMNS}
+        if len({len(column) for column in columns.values()}) == 1:  # else refused below
+            columns = {name: column[-self.candles_needed :] for name, column in columns.items()}
+        known = self._candles(columns, self._coin(given.coin))
+        newest = int(known.time[-1])
+        clock = int(time.time() * 1000) if settings.now is None else settings.now
+        self._check_age(newest, newest + self.config.timeframe_ms if isinstance(clock, str) else clock)
+        return known, self._scaled(known)
+
+    def answers(self, prepared: Sequence[tuple[Candles, Tensor]], settings: SignalSettings) -> list[dict[str, Any]]:
+        """Return the probabilities of the classes after the newest candle, and the signal that they give."""
+        device = next(self.parameters()).device
+        numbers = torch.tensor([self.config.coins.index(known.symbol) for known, _ in prepared], device=device)
+        logits = self(torch.stack([scaled for _, scaled in prepared]).to(device), numbers)[:, -1]
+        found = logits.float().softmax(-1).cpu().tolist()
+        return [
+            {
+                "coin": known.symbol,
+                "time": int(known.time[-1]),
+                "probabilities": dict(zip(CLASSES, row, strict=True)),
+                "signal": signal(row, settings.threshold),
+            }
+            for (known, _), row in zip(prepared, found, strict=True)
+        ]
+
+    def _scaled(self, known: Candles) -> Tensor:
+        """Return the scaled features of all candles that have enough before them, as training has them."""
+        # Features in float32, scaled in float64.
+        rows = candle_features.columns(known, self.config.features)[self._memory() - 1 :].astype(np.float32)
+        scaler = self.config.scalers[known.symbol]
+        return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
 
     def _memory(self) -> int:
         return candle_features.memory_of(self.config.features)
@@ -135,3 +171,12 @@ class SignalModel(io.Model):
         config, generator = self.config, torch.Generator().manual_seed(0)
         windows = torch.randn(4, config.lookback, len(config.features), generator=generator)
         return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
+
+
+def signal(probabilities: Sequence[float], threshold: float | None) -> str:
+    """Return the likeliest of CLASSES, or with a threshold the likelier side if it reaches it, else NO_TRADE."""
+    short, _, long = probabilities
+    if threshold is None:
+        return CLASSES[max(range(len(CLASSES)), key=lambda place: probabilities[place])]
+    side = "LONG" if long > short else "SHORT"
+    return side if max(short, long) >= threshold and long != short else "NO_TRADE"

@@ -41,7 +41,7 @@ def parse(
     known = parser(description, resume, steps)
     args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:
-        _show(_help(known, args))
+        show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
     # A launcher that starts processes again, or a job, means that what was begun goes on.
@@ -49,16 +49,21 @@ def parse(
     if resume and args.restarted:
         args.resume = True
     if args.print_config and configure:
-        _show(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))).rstrip())
+        show(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))).rstrip())
     return args
 
 
-def _show(text: str) -> NoReturn:
-    """Print `text` and end the program, also where a pager or head has read enough of it."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+def show(text: str) -> NoReturn:
+    """Print `text` and end the program."""
+    end_quietly()
     print(text)
     sys.exit()
+
+
+def end_quietly() -> None:
+    """Let the program end without a word where a pager or head has read enough of what it prints."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:

@@ -188,30 +188,43 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
     return workload.expand(config, folder) if workload.expand else {}
 
 
-def prepare(name: str, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
-    """Return the folder and the manifest of the workload's prepared data, which are made first if missing."""
+def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Any]]:
+    """Return the folder and the manifest of the workload's prepared data, which are made first if missing.
+
+    With `renew` files that have changed since are taken in, if the workload can. Raises UserError otherwise.
+    """
     folder = prepared.folder_for(workloads.name_of(name), config.data)
+    can_renew = config.data.renews
     return folder, prepared.prepare(
         folder,
         prepared.section_of(config.data),
         lambda temporary: workload.prepare(config, temporary),
         config.data.inputs,
+        (lambda temporary: workload.prepare(config, temporary, folder)) if renew and can_renew else None,
+        "pipelines/train.py --resume takes in what has changed" if can_renew else prepared.ANEW,
     )
 
 
-def prepare_first(args: argparse.Namespace, workload: Workload, config: BaseConfig) -> tuple[Path, dict[str, Any]]:
+def prepare_first(
+    args: argparse.Namespace, workload: Workload, config: BaseConfig, renew: bool = False
+) -> tuple[Path, dict[str, Any]]:
     """Call `prepare` on the main process. Raises UserError if another one has not the same data on its own disk."""
-    folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config))
+    folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, renew))
     ranks.agree(lambda: None if ranks.is_main() else prepared.check_same(folder, manifest))
     return folder, manifest
 
 
 def trained_models(
-    workload: Workload, config: BaseConfig, folder: Path, run: Run, accelerator: Accelerator
+    workload: Workload,
+    config: BaseConfig,
+    folder: Path,
+    manifest: Mapping[str, Any],
+    run: Run,
+    accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
     """Load the run's best models: {run: model}, {member: model} for a run of many, {} for a method without weights.
 
-    Members whose training is not finished are left out, and reported.
+    Members whose training is not finished, or whose data have changed since, are left out, and reported.
     """
     from common import hardware
 
@@ -219,14 +232,20 @@ def trained_models(
     if not config.trains:
         return {}
     hardware.apply(config.hardware, device, say)
-    names = list(members(workload, config, folder))
-    if not names:
+    known = members(workload, config, folder)
+    if not known:
         return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
-    outcomes = ranks.on_main(lambda: {name: run.member(name).outcome() or {"state": "not trained"} for name in names})
-    for name, outcome in outcomes.items():
-        if outcome["state"] != "done":
-            say(f"{name} is left out: {outcome['state']} {outcome.get('reason', '')}")
-    done = [name for name, outcome in outcomes.items() if outcome["state"] == "done"]
+
+    def outcome(name: str) -> dict[str, Any]:
+        if not run.member(name).learnt_from(known[name].content(manifest)):
+            return {"state": "stale", "reason": "its data have changed since; go on with pipelines/train.py --resume"}
+        return run.member(name).outcome() or {"state": "not trained"}
+
+    outcomes = ranks.on_main(lambda: {name: outcome(name) for name in known})
+    for name, found in outcomes.items():
+        if found["state"] != "done":
+            say(f"{name} is left out: {found['state']} {found.get('reason', '')}")
+    done = [name for name, found in outcomes.items() if found["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
     return {name: _load_model(run.member(name).best, config, device) for name in done}

@@ -2,23 +2,26 @@
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from common import keys
 from common.errors import UserError
-from pipelines import arguments, runs, workloads
+from pipelines import arguments, predict, runs, serve, workloads
+from pipelines.answers import trained
 from pipelines.engine.run import Run
 from pipelines.inventory import found
 
 EXPORTERS = Path(__file__).resolve().parents[1] / "exporters"
-# What each command understands; keys of a config are for all but runs.py.
+# What each command understands; keys of a config are for all but predict.py, which has its own, runs.py and serve.py.
 PARSERS = {
     "train.py": lambda: arguments.parser(None, resume=True),
     "evaluate.py": lambda: arguments.parser(None),
     "prepare.py": lambda: arguments.parser(None),
     "benchmark.py": lambda: arguments.parser(None, steps=20),
+    "predict.py": predict.parser,
     "runs.py": runs.parser,
+    "serve.py": serve.parser,
 }
 
 
@@ -47,8 +50,13 @@ def _words(command: str, workload: str | None, previous: str, last: str) -> Iter
         return _options(PARSERS[command]())
     if command == "runs.py":
         return ["compare", "clean", *(run.name for run in found.find())]
+    if command == "serve.py":
+        return [run.name for run in found.find()]
     if not workload:
         return ["--workload"]
+    if command == "predict.py":
+        inputs = trained.inputs_of(workload)
+        return _of_groups([group for cls in (inputs.settings, inputs.input) for group in keys.groups(cls)], last)
     return _keys(workload, previous, last)
 
 
@@ -57,10 +65,15 @@ def _options(parser: ArgumentParser) -> list[str]:
 
 
 def _keys(workload: str, previous: str, last: str) -> list[str]:
-    """Return sections after --keys, else `key=` of every key, or `key=value` where values are to be chosen from."""
+    """Return sections after --keys, else words of keys."""
     groups = keys.groups(workloads.find(workload).config)
     if previous == "--keys":
         return [group.name for group in groups if group.name]
+    return _of_groups(groups, last)
+
+
+def _of_groups(groups: Sequence[keys.Group], last: str) -> list[str]:
+    """Return `key=` of every key, or `key=value` where values are to be chosen from."""
     name, equals, _ = last.partition("=")
     found = [key for group in groups for key in group.keys]
     if not equals:

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from pipelines import arguments, cli, workloads
-from pipelines.engine import ranks
+from pipelines.engine import fanout, ranks
 
 
 def main() -> None:
@@ -29,6 +29,8 @@ def main() -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
+    if len(list(run.folder.glob("members/*"))) >= fanout.FEWEST:
+        fanout.start_server()  # its imports run beside those below
     from pipelines.engine import trackers
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
@@ -40,7 +42,7 @@ def main() -> None:
     # Methods without weights, and models that come with the project, were not trained here.
     ranks.on_main(lambda: run.provenance_file.exists() or run.begin(config, accelerator.num_processes, manifest))
 
-    models = cli.trained_models(workload, config, folder, run, accelerator)
+    models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
     evaluations = workload.evaluate(config, models, folder, accelerator.device, mapper(accelerator))
 
     def report() -> None:

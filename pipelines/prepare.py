@@ -18,7 +18,7 @@ from pipelines import arguments, cli, workloads
 def main() -> None:
     args = arguments.parse(__doc__, lambda args, workload, run: cli.fresh_config(args, workload))
     workload = workloads.find(args.workload)
-    folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload))
+    folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)
     for key, value in leaves({k: v for k, v in manifest.items() if k not in ("sha256", "inputs")}):
         print(f"{key:28} {value}")
     print(f"{'folder':28} {folder}")

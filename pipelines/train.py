@@ -42,7 +42,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)
-    folder, manifest = cli.prepare_first(args, workload, config)
+    folder, manifest = cli.prepare_first(args, workload, config, renew=True)
     evaluate = f"next: accelerate launch pipelines/evaluate.py --workload {args.workload} --name {run.name}"
     evaluate += f"\n      which writes {run.report}"
 
@@ -51,10 +51,11 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     if configs:
         ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest))
         find = functools.partial(workloads.find, args.workload)
-        fanout.train_all(fanout.Job(run, configs, folder, args.resume, find), chosen, accelerator)
+        fanout.train_all(fanout.Job(run, configs, folder, manifest, args.resume, find), chosen, accelerator)
         accelerator.print(f"{len(chosen)} models in {run.member('NAME').best}\n{evaluate}")
         return
-    progress = training.train(workload, config, folder, manifest, run, accelerator, args.resume)
+    facts = {**manifest, "content": config.content(manifest)}
+    progress = training.train(workload, config, folder, facts, run, accelerator, args.resume)
     if progress.best is None:
         raise UserError(f"{workload.metric.name} never was a number, so there is no {run.best}, only {run.last}")
     best = f"best {workload.metric.name} {progress.best:.5g} at step {progress.best_step}"

@@ -100,6 +100,7 @@ PHOTOS = (
     " training.steps=1200 hardware.threads=1"
 )
 TOLD = "runs/tinystories/evidence/exports/rp2040/story.uf2"
+SERVED = ("tinystories", "bep", "crypto", "lmol")
 RL4CO = "runs/evidence/rl4co/bin/"  # an environment of its own
 PARTS = {
     "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
@@ -122,11 +123,29 @@ PARTS = {
     ),
     "crypto": whole("crypto/evidence", "test", skill={"at_least": 8}),
     "crypto-without-signal": whole("crypto/evidence-none", "test", "data.signal=0", skill={"at_most": 0}),
-    "bep": whole("bep/evidence", "test", "hardware.threads=1", bits_per_character={"at_most": 1.96}, table={}),
+    "bep": whole(
+        "bep/evidence",
+        "test",
+        "hardware.threads=1 evaluation.typed=6000",
+        bits_per_character={"at_most": 1.96},
+        table={},
+        keystrokes_saved={"at_least": 0.3},
+        keystrokes_gain_percent_interval={},
+        typing={},
+    ),
+    "bep-tuned": Part(
+        ["python tests/peers/fine_tuning.py 60"],
+        {
+            f"{number} documents, {how}": printed(f"{number} documents, {how}")
+            for number in (1, 3, 10)
+            for how in ("frozen", "adapting")
+        },
+    ),
     "bep-oz": whole(
         "bep/evidence-oz",
         "validation",
-        f"data.sources={OZ} data.test=0 training.steps=6000 model.dropout=0.3 hardware.threads=1",
+        f"data.sources={OZ} data.test=0 data.hold_out=true training.steps=6000 model.dropout=0.3"
+        " hardware.threads=1 evaluation.typed=0",
         needs=OZ,
         bits_per_character={"at_most": 2.06},  # Kneser-Ney has 2.154
         table={},
@@ -164,6 +183,10 @@ PARTS = {
         ["python tests/peers/known_processes.py 3"],
         {key: printed(key) for key in ("AR", "REGIME", "LAG")},
     ),
+    "fitted-power": Part(
+        ["python tests/peers/known_processes.py 20 WEAK"],
+        {"WEAK": printed("WEAK"), "predictive": matched(r'"predictive": ([\d.]+)', at_least=0.7)},
+    ),
     "legacy": Part(
         ["python tests/peers/against_legacy.py 60"],
         {key: printed(key) for key in ("default", "legacy")}
@@ -185,6 +208,12 @@ PARTS = {
     "one-model": Part(
         ["python tests/engine/one_model.py"],
         {"differences": Figure(lambda output: json.loads(output.splitlines()[-1]))},
+    ),
+    "serve": Part(  # on the runs of `make pictures`, and the model that comes with the project
+        [f"python tests/server/load.py cvrp/cvrp-20 {' '.join(f'{name}/picture' for name in SERVED)}"],
+        {"p95": printed("p95"), "lost": printed("lost", at_most=0), "mutated": printed("mutated")}
+        | {"growth_percent": matched(r'"growth_percent": ([-\d.e]+)', at_most=5)},
+        needs="runs/tinystories/picture/model/best",
     ),
     "exhaustive": Part(["python -m pytest -m exhaustive"], {"passed": matched(r"(\d+) passed", at_least=1)}),
     "properties": Part(

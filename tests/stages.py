@@ -24,7 +24,7 @@ def export(form, *words, folder=ROOT):
 
 def command(script, *words):
     """The stage as a list of words that starts a new interpreter."""
-    workload = [] if "--workload" in words else ["--workload", "cvrp"]
+    workload = [] if "--workload" in words or script == "ask.py" else ["--workload", "cvrp"]
     return [sys.executable, str(ROOT / "pipelines" / script), *workload, *words]
 
 

@@ -41,7 +41,7 @@ CASES = {
     ],
     "lmol": LMOL,
     "lmol/cross": [*LMOL, "model.kind=cross", "model.layers=1", "model.heads=2"],
-    "lmol/adapters": [*LMOL, "model.kind=llava", "model.layers=2", "model.heads=2", "model.lora=true"],
+    "lmol/adapters": [*LMOL, "model.kind=vlm", "model.layers=2", "model.heads=2", "model.lora=true"],
 }
 OPERATIONS = """
 import copy, pytest, torch
@@ -187,7 +187,7 @@ def test_each_workload_is_trained_evaluated_and_measured_on_it(tmp_path, case):
     written(tmp_path / "documents", {str(seed): prose(seed) for seed in range(5)})  # for bep
     _, waits = run(tmp_path, "train.py", *workload, *words, *EVERY, "hardware.deterministic=true")
     # transformers asks once in a forward pass whether sequences are packed; building tours has a test above.
-    check_waits(waits, elsewhere={"lmol": "llava_comparator/model.py", "cvrp": "policy.py"}.get(workload[1], ""))
+    check_waits(waits, elsewhere={"lmol": "vlm_comparator/model.py", "cvrp": "policy.py"}.get(workload[1], ""))
     run(tmp_path, "evaluate.py", *workload, *(["evaluation.reference_seconds=0"] if "cvrp" in case else []))
     done, _ = run(tmp_path, "benchmark.py", *workload, *words, "training.steps=3", "--steps", "3")
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 3

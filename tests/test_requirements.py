@@ -14,17 +14,25 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"common", "exporters", "models", "pipelines", "tests"}
 # Imported by their bare names: helpers of tests, and files that lie in one folder on a chip.
-HELPERS = {path.stem for folder in ("tests", "exporters/rp2040") for path in (ROOT / folder).glob("*.py")}
+HELPERS = {
+    *(path.stem for folder in ("tests", "exporters/rp2040") for path in (ROOT / folder).glob("*.py")),
+    *("candle_features", "candles", "chains", "reader", "signals"),  # copied beside the examples of exports
+}
 
 OPTIONAL = {
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",
+    "freqtrade": "runs an exported strategy, in an environment of its own",
     "rl4co": "a peer that training is compared with, in an environment of its own",
     "lightning": "comes with rl4co",
     "trackio": "named by tracking.log_with, which says so when it is missing; the gate has it from tests/trackers.txt",
+    "micropython": "a part of MicroPython itself, imported there alone",
     "_typeshed": "names of types alone, known to type checkers",
 }
 NOT_IMPORTED = {
     "mypy": "a command: make lint",
+    "num2words": "imported by transformers' processor of SmolVLM",
+    "onnx": "used by torch.onnx.export",
+    "onnxscript": "used by torch.onnx.export",
     "ruff": "a command: make lint",
     "pytest-xdist": "a plugin of pytest: -n 2",
     "types-psutil": "read by mypy",

@@ -25,7 +25,11 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("accelerate launch pipelines/train.py --workload cvrp data.c", ["data.capacity=", "data.customers="]),
         ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
-        ("python -m exporters ", ["rp2040", "safetensors"]),
+        ("python pipelines/predict.py --workload bep pro", ["prompt="]),
+        (
+            "python -m exporters ",
+            sorted(path.stem.removeprefix("to_") for path in (ROOT / "exporters").glob("to_*.py")),
+        ),
         ("python pipelines/train.py --workload cvpr model.", [""]),
         ("python other.py --workload ", [""]),
     ],

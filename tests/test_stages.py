@@ -19,7 +19,10 @@ import safetensors.torch
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from common.foreign_text import from_csv
 from pipelines.engine.config import TRACKERS
+from pipelines.workloads.cvrp import instances
+from pipelines.workloads.cvrp.inputs import as_input
 from tests.report.pages import checked
 from tests.stages import command, records, refused, stage
 
@@ -126,6 +129,25 @@ def test_a_users_vrp_file_is_solved_and_its_solution_written(trained, tmp_path):
     evaluations = trained / "runs/cvrp/default/evaluations"
     assert json.loads((evaluations / "tiny.json").read_text())["cost"] == 80
     assert (evaluations / "tiny.sol").read_text().endswith("Cost 80\n")
+
+
+def test_predictions_are_the_tours_of_the_evaluation(trained, tmp_path):
+    (data,) = (trained / "data/cvrp").iterdir()
+    problems = instances.problems_of(instances.load(data, "test"), "test")
+    lines = [json.dumps(as_input(problem, item)) for item, problem in enumerate(problems)]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    evaluations = trained / "runs/cvrp/default/evaluations"
+    rows = from_csv((evaluations / "test.csv").read_text())
+    found = []
+    for words in (["local_search=0"], []):
+        done = stage(trained, "predict.py", str(tmp_path / "test.jsonl"), *words)
+        assert done.returncode == 0, done.stderr
+        found.append([json.loads(line) for line in done.stdout.splitlines()])
+    for answer, row in zip(found[0], rows, strict=True):
+        assert " | ".join(" ".join(map(str, route)) for route in answer["routes"]) == row["routes"]
+        assert answer["cost"] == float(row["cost"])
+    improved = json.loads((evaluations / "test.json").read_text())["cost_local_search"]
+    assert np.mean([answer["cost"] for answer in found[1]]) == improved
 
 
 def test_a_users_npz_file_is_solved(trained, tmp_path):

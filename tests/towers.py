@@ -6,14 +6,40 @@ SHAPE = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
 MEAN, STD = [0.4, 0.5, 0.6], [0.3, 0.2, 0.1]
 
 
-def vision_config(kind, **changes):
-    """The config in transformers of a tiny tower of 4 x 4 patches."""
-    from transformers import CLIPVisionConfig, Dinov2Config, SiglipVisionConfig
+STAGES = {"depths": [1, 1, 1], "num_channels": 3}  # of networks that halve the sides from stage to stage
+KINDS = {  # the class of each tower's config, and what it has beyond SHAPE, which stages have instead
+    "clip": ("CLIPVisionConfig", {"intermediate_size": 32}),
+    "siglip": ("SiglipVisionConfig", {"intermediate_size": 32}),
+    "siglip2": ("Siglip2VisionConfig", {"intermediate_size": 32, "num_patches": 16}),
+    "vit": ("ViTConfig", {"intermediate_size": 32}),
+    "dinov2": ("Dinov2Config", {}),
+    "dinov2_with_registers": ("Dinov2WithRegistersConfig", {"num_register_tokens": 4}),
+    "dinov3_vit": ("DINOv3ViTConfig", {"intermediate_size": 32, "num_register_tokens": 4}),
+    "swin": ("SwinConfig", {"embed_dim": 8, "num_heads": [1, 1, 1], "window_size": 2, "patch_size": 2, **STAGES}),
+    "convnext": ("ConvNextConfig", {"hidden_sizes": [4, 8, 16], "num_stages": 3, "patch_size": 2, **STAGES}),
+    "resnet": ("ResNetConfig", {"embedding_size": 4, "hidden_sizes": [4, 8, 16], "layer_type": "basic", **STAGES}),
+}
+BEFORE = {  # tokens before those of the patches
+    "clip": 1,
+    "siglip": 0,
+    "siglip2": 0,
+    "vit": 1,
+    "dinov2": 1,
+    "dinov2_with_registers": 5,
+    "dinov3_vit": 5,
+}
 
-    settings = {**SHAPE, "image_size": 16, "patch_size": 4, **changes}
-    if kind == "dinov2":
-        return Dinov2Config(**settings)
-    return {"clip": CLIPVisionConfig, "siglip": SiglipVisionConfig}[kind](intermediate_size=32, **settings)
+
+def vision_config(kind, **changes):
+    """The config in transformers of a tiny tower; of 4 x 4 patches, if it has patches of one size."""
+    import transformers
+
+    name, further = KINDS[kind]
+    shape = {**SHAPE, "patch_size": 4} if kind in BEFORE else {}
+    settings = {**shape, "image_size": 16, **further, **changes}
+    if kind in ("siglip2", "resnet"):  # which have no size of their own
+        del settings["image_size"]
+    return getattr(transformers, name)(**settings)
 
 
 def save(network, folder, size=16):

@@ -5,10 +5,12 @@ A comparator encodes each image once, however many pairs it appears in, and answ
     encoded = model.encode(images)                          # (U, ...)
     logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
 
-    interface   the methods that all comparators share, those of models.llava_comparator included
-    siamese     a convolutional encoder, and a head that swaps its answer bit for bit when the images are swapped
+    interface   the methods that all comparators share, those of models.vlm_comparator included
+    siamese     a convolutional encoder, or the vision tower of a pretrained model, and a head that swaps its answer bit
+                for bit when the images are swapped
     cross       a frozen encoder (a dictionary of patches, or the vision tower of a pretrained model), and attention
                 from the cells of one image to the cells of the other
+    scorer      an encoder that tells the score of a single image, learned from a comparator's answers
 
 Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, K words of the dictionary, V channels of a
 tower, D width, R reference images.
@@ -20,18 +22,21 @@ from typing import Any
 from models.comparator.config import ComparatorConfig
 from models.comparator.cross import PATCH, DictionaryCross, TowerCross
 from models.comparator.interface import Comparator
-from models.comparator.siamese import Siamese
+from models.comparator.scorer import Scorer
+from models.comparator.siamese import Siamese, TowerSiamese
 from models.io import config_from
 
-KINDS = ("siamese", "cross")
+KINDS = ("siamese", "cross", "scorer")
 
 
 def build(config: Mapping[str, Any]) -> Comparator:
-    """Build an untrained siamese or cross from the fields of ComparatorConfig; ValueError names what does not fit."""
+    """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit."""
     sizes = config_from(ComparatorConfig, config)
     _check(sizes)
     if sizes.kind == "siamese":
-        return Siamese(sizes)
+        return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
+    if sizes.kind == "scorer":
+        return Scorer(sizes)
     return TowerCross(sizes) if sizes.base else DictionaryCross(sizes)
 
 
@@ -41,16 +46,19 @@ def _check(sizes: ComparatorConfig) -> None:
     for name in ("channels", "width", "layers", "heads", "words"):
         if getattr(sizes, name) < 1:
             raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
-    if sizes.kind == "siamese" and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
+    convolutional = sizes.kind in ("siamese", "scorer")
+    if convolutional and not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
         )
-    if sizes.texture and sizes.kind != "siamese":
-        raise ValueError(f"texture is for kind 'siamese', but kind is {sizes.kind!r}; set texture=false")
+    if sizes.texture and not convolutional:
+        raise ValueError(f"texture is for kinds 'siamese' and 'scorer', but kind is {sizes.kind!r}; set texture=false")
+    if sizes.teacher and sizes.kind != "scorer":
+        raise ValueError(f"teacher is for kind 'scorer', but kind is {sizes.kind!r}; leave teacher out")
     if sizes.kind == "cross" and sizes.width % sizes.heads:
         raise ValueError(f"width {sizes.width} is not a multiple of heads {sizes.heads}")
-    if sizes.base and sizes.kind != "cross":
-        raise ValueError(f"base is for kind 'cross', but kind is {sizes.kind!r}; leave base out")
+    if sizes.base and sizes.texture:
+        raise ValueError(f"texture is an encoder of its own; set texture=false, or leave base {sizes.base!r} out")
     if sizes.base and sizes.channels not in (1, 3):
         raise ValueError(f"channels is {sizes.channels}; a base takes 1 (grey) or 3 (red, green, blue)")
     least = PATCH + DictionaryCross.GRID - 1

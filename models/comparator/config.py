@@ -1,7 +1,8 @@
 """The configs of comparators: the question that all of them answer, and the sizes of the small ones."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 MOST_PIXELS = 4096  # a side
 
@@ -33,9 +34,10 @@ class ComparatorConfig(Question):
 
     kind: str = "siamese"
     width: int = 64
-    layers: int = 3  # siamese: convolutions, each of which halves the sides; cross: attention blocks
+    layers: int = 3  # siamese, scorer: convolutions, each of which halves the sides; cross: attention blocks
     heads: int = 4  # of cross
     words: int = 128  # K, of cross with a dictionary
-    base: str = ""  # of cross: a folder or a hub id, whose vision tower replaces the dictionary
+    base: str = ""  # a folder or a hub id, whose vision tower replaces convolutions or dictionary
     revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
-    texture: bool = False  # siamese: judge by fine detail wherever it is, not by shapes
+    texture: bool = False  # siamese, scorer: judge by fine detail wherever it is, not by shapes
+    teacher: dict[str, Any] = field(default_factory=dict)  # scorer: family and config of the comparator it learns from

@@ -1,6 +1,8 @@
 """The interface of comparators: encoding images once, comparing encodings, scoring and ranking images."""
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +13,14 @@ from common import noise
 from common.statistics import Z95
 from models import io, ranking
 from models.comparator.config import Question
+from models.inputs import ComparisonSettings, ImagesInput
 from models.io import write_whole
 from models.ranking import SWAPPED
+from models.reliability import QUANTILES, Reliability
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
 DESCRIPTION = "comparator.json"
-FITTED = ("discrimination", "tie", "dispersion")
+FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
 MOST_PIXELS = 50_000_000  # of an image file
 AT_ONCE = 256  # images or pairs in a forward pass where no batch size is given
 
@@ -30,15 +34,34 @@ class Ranked(NamedTuple):
     high: float
 
 
+class Ranking(list[Ranked]):
+    """Ranked images, highest score first, and those that could not be read, with the reason, by name."""
+
+    def __init__(self, rows: Iterable[Ranked], refused: Mapping[str, str]):
+        super().__init__(rows)
+        self.refused = refused
+
+
+class Picture(NamedTuple):
+    """An image of an input."""
+
+    name: str | int  # of its file, or its number in the input
+    pixels: Tensor | None  # (C, S, S) uint8; None if it cannot be used
+    error: str = ""
+
+
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
+    pipeline_tag = "image-classification"
+    input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
+    large_base = False  # True where a second copy of the model might not fit the device
 
     config: Question
     reference_images: Tensor
     reference_scores: Tensor
-    standard_error_factor: Tensor
+    prior: Tensor
     fitted: Tensor
 
     def __init__(self, config: Question):
@@ -47,10 +70,10 @@ class Comparator(io.Model):
         shape = (config.references, config.channels, config.size, config.size)
         self.register_buffer("reference_images", torch.zeros(shape, dtype=torch.uint8))
         self.register_buffer("reference_scores", torch.zeros(config.references, dtype=torch.long))  # in units
-        # Standard errors are too small by this factor, because the model knows its references from training.
-        self.register_buffer("standard_error_factor", torch.ones(()))
-        # Discrimination, tie and dispersion of `ranking.Scale`, by `fit_scale`; zero before that.
-        self.register_buffer("fitted", torch.zeros(3, dtype=torch.float64))
+        # Quantiles of the training images' scores, on the user's scale; all the same where they are not known.
+        self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
+        # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
+        self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""
@@ -60,6 +83,10 @@ class Comparator(io.Model):
         """Return logits (P, 3) of FIRST, SECOND, SIMILAR for pairs of rows `first` and `second` (P,) of `encoded`."""
         raise NotImplementedError
 
+    def estimates(self, encoded: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return scores (U,) and their information (U,) if encodings (U, ...) tell them; None: comparisons do."""
+        return None
+
     def forward(
         self,
         images: Tensor | None,
@@ -67,8 +94,11 @@ class Comparator(io.Model):
         second: Tensor,
         encoded: Tensor | None = None,
         numbers: Tensor | None = None,
-    ) -> Tensor:
+        with_encodings: bool = False,
+    ) -> Any:
         """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier.
+
+        With `with_encodings`, return logits and encodings (U, ...).
 
         `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them.
         """
@@ -76,7 +106,8 @@ class Comparator(io.Model):
             assert images is not None, "images or their encodings are needed"
             with noise.rows(numbers):
                 encoded = self.encode(images)
-        return self.compare_encoded(encoded, first, second)
+        logits = self.compare_encoded(encoded, first, second)
+        return (logits, encoded) if with_encodings else logits
 
     def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return probabilities (P, 3), the mean over the two orders of each pair."""
@@ -102,33 +133,59 @@ class Comparator(io.Model):
     @torch.no_grad()
     def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
         """Compare the references with each other to learn how answers become scores; see `ranking.fit_scale`."""
-        known = self.reference_scores * self.config.unit
-        log_odds = self._log_odds(self.encode_all(self.reference_images))
-        theta = self.config.theta * self.config.unit
-        found = ranking.fit_scale(log_odds, torch.arange(len(known)), known, theta=theta, budget=budget, seed=seed)
-        values = (found.davidson.discrimination, found.davidson.tie, found.dispersion)
+        self._keep(self._scale_of_references(budget, seed))
+
+    @torch.no_grad()
+    def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Measure how far scores can be relied on, by images (M, C, S, S) of known score that were not trained on.
+
+        Call `fit_scale` before. Returns the scores (M,) of these images and their standard errors.
+        """
+        placed = self.place(images, budget)
+        self._keep(self.scoring.relying(*placed, known.double()))
+        return self.scoring.scores(*placed)
+
+    @property
+    def scoring(self) -> ranking.Scale:
+        """The scale that is stored with the model; ValueError if there is none."""
+        if not self.fitted.any():
+            raise ValueError("the model has no scale; call fit_scale")
+        discrimination, tie, *rest = self.fitted.tolist()
+        return ranking.Scale(ranking.Davidson(discrimination, tie), self.prior.cpu(), Reliability(*rest))
+
+    def _keep(self, scale: ranking.Scale) -> None:
+        """Store a scale with the model."""
+        values = (*astuple(scale.davidson), *astuple(scale.reliability))
         self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
+        self.prior.copy_(scale.prior)
+
+    def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
+        known, theta = self.reference_scores * self.config.unit, self.config.theta * self.config.unit
+        log_odds = self._log_odds(self.encode_all(self.reference_images))
+        prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
+        numbers = torch.arange(len(known))
+        return ranking.fit_scale(log_odds, numbers, known, theta=theta, budget=budget, seed=seed, prior=prior)
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores (U,) and standard errors (U,) of images (U, C, S, S), on the user's scale.
 
-        Each image is compared with at most `budget` reference images of known score; see `ranking.scores`.
+        Each image is compared with at most `budget` reference images of known score; see `ranking.place`.
         """
+        scale = self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
+        return scale.scores(*self._placed(scale, images, budget))
+
+    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
+        return self._placed(self.scoring, images, budget)
+
+    @torch.no_grad()
+    def _placed(self, scale: ranking.Scale, images: Tensor, budget: int) -> tuple[Tensor, Tensor]:
         unit, count = self.config.unit, len(images)
-        discrimination, tie, dispersion = self.fitted.tolist()
-        scale = ranking.Scale(ranking.Davidson(discrimination, tie), dispersion) if self.fitted.any() else None
         encoded = torch.cat([self.encode_all(images), self.encode_all(self.reference_images)])
-        scores, errors = ranking.scores(
-            self._log_odds(encoded),
-            count,
-            torch.arange(count, len(encoded)),
-            self.reference_scores * unit,
-            theta=self.config.theta * unit,
-            budget=budget,
-            scale=scale,
-        )
-        return scores, errors * float(self.standard_error_factor)
+        numbers = torch.arange(count, len(encoded))
+        known, theta = self.reference_scores * unit, self.config.theta * unit
+        return ranking.place(scale, self._log_odds(encoded), count, numbers, known, theta=theta, budget=budget)
 
     def _log_odds(self, encoded: Tensor) -> ranking.Compare:
         def logits(first: Tensor, second: Tensor) -> Tensor:
@@ -147,7 +204,7 @@ class Comparator(io.Model):
             "unit": config.unit,
             "references": (self.reference_scores * config.unit).tolist(),
             "bradley_terry_with_ties": fitted if self.fitted.any() else None,
-            "standard_error_factor": float(self.standard_error_factor),
+            "prior": self.prior.tolist() if self.fitted.any() else None,
         }
 
     def save_beside(self, folder: Path) -> list[str]:
@@ -155,30 +212,80 @@ class Comparator(io.Model):
         write_whole(folder / DESCRIPTION, (json.dumps(self.describe(), indent=1, allow_nan=False) + "\n").encode())
         return [DESCRIPTION]
 
-    def rank(self, folder: str | Path, budget: int = 32) -> list[Ranked]:
+    def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
+        """Return the input with its images. Raises ValueError where two are to be compared and one cannot be used."""
+        images = given.images or (given.first, given.second)
+        pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
+        if given.images is None and any(each.pixels is None for each in pictures):
+            raise ValueError("; ".join(each.error for each in pictures if each.error))
+        return given, pictures
+
+    def _picture(self, number: int, image: Path | bytes) -> Picture:
+        name = str(image) if isinstance(image, Path) else number
+        try:
+            return Picture(name, self.read(image))
+        except ValueError as error:
+            return Picture(name, None, str(error))
+
+    def answers(
+        self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
+    ) -> list[dict[str, Any]]:
+        """Return the ranking of images, the highest score first, or the probabilities of the answers about two."""
+        pairs = [pictures for given, pictures in prepared if given.images is None]
+        found = iter(self._compared(pairs)) if pairs else iter(())
+        return [
+            next(found) if given.images is None else self._ranked(pictures, settings.comparisons)
+            for given, pictures in prepared
+        ]
+
+    def _compared(self, pairs: Sequence[Sequence[Picture]]) -> list[dict[str, Any]]:
+        encoded = self.encode_all(
+            torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
+        )
+        first = torch.arange(0, len(encoded), 2, device=encoded.device)
+        answers = self.both_orders(encoded, first, first + 1).tolist()
+        return [dict(zip(("first_is_higher", "second_is_higher", "tie"), row, strict=True)) for row in answers]
+
+    def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Any]:
+        usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
+        rows: list[dict[str, Any]] = []
+        if usable:
+            scores, errors = self.score(torch.stack(list(usable.values())), budget)
+            for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
+                rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
+        wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
+        ranking = sorted(rows, key=lambda row: -row["score"])
+        return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
+
+    def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
         """Return the images in a folder, highest score first, with 95 % intervals.
 
-        Raises ValueError if there are no images, and for the first image that cannot be read.
+        Images that cannot be read are set aside, in `refused`. Raises ValueError if none can be read.
         """
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
-        scores, errors = self.score(torch.stack([self.read(path) for path in paths]), budget)
-        found = zip(paths, scores.tolist(), (Z95 * errors).tolist(), strict=True)
-        rows = [Ranked(path.name, score, score - reach, score + reach) for path, score, reach in found]
-        return sorted(rows, key=lambda row: -row.score)
+        (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
+        refused = {Path(row["image"]).name: row["error"] for row in found.get("errors", [])}
+        if not found["ranking"]:
+            raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {refused[paths[0].name]}")
+        rows = [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
+        return Ranking(rows, refused)
 
-    def read(self, image: Tensor | str | Path) -> Tensor:
-        """Return an image file as (C, S, S) uint8, made as the training images were; a tensor is returned unchanged."""
+    def read(self, image: Tensor | str | Path | bytes) -> Tensor:
+        """Return an image file, or what it holds, as (C, S, S) uint8, made as the training images were.
+
+        A tensor is returned unchanged.
+        """
         if isinstance(image, Tensor):
             return image
         from models import images
 
         config = self.config
         try:
-            square = images.decode(Path(image), config.size, MOST_PIXELS)
+            square = images.decode(image if isinstance(image, bytes) else Path(image), config.size, MOST_PIXELS)
         except ValueError as error:
-            raise ValueError(f"{image}: {error}") from error
+            raise ValueError(f"{'image' if isinstance(image, bytes) else image}: {error}") from error
         found = torch.from_numpy(square.copy()).movedim(-1, 0)
         grey = torch.tensor([0.299, 0.587, 0.114])  # the weights by which PIL converts to grey
         return found if config.channels == 3 else (found * grey[:, None, None]).sum(0, keepdim=True).round().byte()

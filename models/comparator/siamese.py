@@ -1,4 +1,6 @@
-"""The siamese comparator: a convolutional encoder and an antisymmetric head."""
+"""The siamese comparators: a convolutional encoder, or a frozen vision tower, and an antisymmetric head."""
+
+import dataclasses
 
 import torch
 import torch.nn.functional as F
@@ -6,6 +8,7 @@ from torch import Tensor, nn
 
 from models.comparator.config import ComparatorConfig
 from models.comparator.interface import Comparator, pixels
+from models.vision_tower import Tower, layers_of, leave_out
 
 
 class Siamese(Comparator):
@@ -19,16 +22,10 @@ class Siamese(Comparator):
     family = "comparator"
     config: ComparatorConfig
 
-    def __init__(self, config: ComparatorConfig):
+    def __init__(self, config: ComparatorConfig, encoder: nn.Module | None = None):
         super().__init__(config)
         width = config.width
-        self.encoder: nn.Module
-        if config.texture:
-            self.encoder = Texture(config)
-        else:
-            convolutions, channels = _halving(config.channels, width, config.layers)
-            side = config.size // 2**config.layers
-            self.encoder = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, width), nn.ReLU())
+        self.encoder = encoder or image_encoder(config)
         self.as_first = nn.Linear(width, width)
         self.as_second = nn.Linear(width, width, bias=False)
         self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -48,6 +45,42 @@ class Siamese(Comparator):
         forwards, backwards = F.relu(one[first] + other[second]), F.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
         return torch.stack([(forwards * self.higher).sum(-1), (backwards * self.higher).sum(-1), similar], -1)
+
+
+class TowerSiamese(Siamese):
+    """A siamese over the frozen vision tower of a base, of which only name and revision are stored.
+
+    The encoding is made of the mean and the deviation of the tower's features over all places.
+    """
+
+    frozen = True
+
+    def __init__(self, config: ComparatorConfig):
+        tower = Tower(config.base, config.revision)
+        mapped = nn.Linear(2 * tower.channels, config.width)
+        encoder = nn.Sequential(nn.LayerNorm(2 * tower.channels), nn.Dropout(0.3), mapped, nn.ReLU())
+        super().__init__(dataclasses.replace(config, revision=tower.revision), encoder)
+        self.tower = tower
+        self._no_split_modules = layers_of(tower.network)
+        leave_out(self, "tower")
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return moments (U, 2 V) of the features of images (U, C, S, S)."""
+        features = self.tower(pixels(images)).float()
+        return torch.cat([features.mean(1), features.var(1, unbiased=False).sqrt()], 1)
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) from moments (U, 2 V)."""
+        return super().compare_encoded(self.encoder(encoded), first, second)
+
+
+def image_encoder(config: ComparatorConfig) -> nn.Module:
+    """Return an untrained network from images (U, C, S, S), from 0 to 1, to encodings (U, D)."""
+    if config.texture:
+        return Texture(config)
+    convolutions, channels = _halving(config.channels, config.width, config.layers)
+    side = config.size // 2**config.layers
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(channels * side**2, config.width), nn.ReLU())
 
 
 class Texture(nn.Module):

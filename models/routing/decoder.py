@@ -91,7 +91,7 @@ def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
     """Return columns `node` (B, Q) of the cache: (B, D, Q) of `query` and (B, N, Q) of `distance`."""
     batch, queries = node.shape
     width, num_nodes = cache.query.shape[1:]
-    if queries < num_nodes:
+    if queries < num_nodes or torch.compiler.is_exporting():  # a program has one way for any number of queries
         return (
             cache.query.gather(2, node[:, None].expand(-1, width, -1)),
             cache.distance.gather(2, node[:, None].expand(-1, num_nodes, -1)),

@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 DEPOT = 0
-MOST_CAPACITY = 2**24  # float32 counts whole numbers exactly up to here
 
 Routes = list[list[int]]  # of one tour: the customers between visits to the depot
 

@@ -1,7 +1,7 @@
 """A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models import io
+from models.inputs import RoutingInput, RoutingSettings
 from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
@@ -27,7 +28,7 @@ from models.routing.environment import (
 )
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
-from models.routing.solve import solve
+from models.routing.solve import Asked, problem_of, solve, solve_all
 
 SPACED = 20  # customers at which the mean spacing leaves distances as they are
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
@@ -48,6 +49,8 @@ class RoutingPolicy(io.Model):
     """
 
     family = "routing"
+    pipeline_tag = "reinforcement-learning"
+    input_type, settings_type = RoutingInput, RoutingSettings
     _no_split_modules = ("EncoderLayer",)
 
     def __init__(self, config: RoutingConfig):
@@ -213,6 +216,22 @@ class RoutingPolicy(io.Model):
             augment=augment,
             seed=seed,
         )
+
+    def prepared(self, given: RoutingInput, settings: RoutingSettings) -> tuple[RoutingInput, Asked]:
+        """Return the input and its problem."""
+        if settings.starts is not None and settings.starts > len(given.customers):
+            raise ValueError(f"starts is {settings.starts}, but there are only {len(given.customers)} customers")
+        return given, Asked(problem_of(given), given.item)
+
+    def answers(
+        self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
+    ) -> list[dict[str, Any]]:
+        """Return the routes of each problem, customers numbered from 1, and their cost."""
+        found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
+        return [
+            {**({"name": given.name} if given.name is not None else {}), "routes": routes, "cost": cost}
+            for (given, _), (routes, cost) in zip(prepared, found, strict=True)
+        ]
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the decoder, which every step calls; the loop around it depends on the data."""

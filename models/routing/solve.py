@@ -1,13 +1,23 @@
-"""Solving one problem as a user has it: plain lists in any unit in, routes and their length in that unit out."""
+"""Solving problems as users have them: plain lists in any unit in, routes and their length in that unit out."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.routing.environment import DEPOT, MOST_CAPACITY, Instances, Routes, routes_of
-from models.routing.search import TourBuilder, search
+from common.random import derive_key, random_bits
+from models.inputs import RoutingInput
+from models.routing import native
+from models.routing.environment import DEPOT, Instances, Routes, routes_of
+from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
+from models.routing.search import TourBuilder, shortlist
+
+LOCAL_SEARCH = 4  # best tours from which a local search goes on, where nothing else is asked for
+AT_ONCE = 256  # problems given to one search, which bounds its own memory
+MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
 
 
 class Solver(TourBuilder, Protocol):
@@ -16,26 +26,109 @@ class Solver(TourBuilder, Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
+class Asked(NamedTuple):
+    """A problem, with the number of the random draws of its search."""
+
+    problem: Problem
+    item: int = 0
+
+
+def problem_of(given: RoutingInput) -> Problem:
+    """Return the problem of an input."""
+    locs, demand = np.array([given.depot, *given.customers], float), np.array([0, *given.demands], np.int64)
+    return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
+
+
 def solve(policy: Solver, locs: Any, demand: Any, capacity: int, **settings: Any) -> tuple[Routes, float]:
     """Return routes and their length; the arguments are those of `RoutingPolicy.solve`."""
-    locs, demand = _checked(locs, demand, capacity)
-    if len(locs) == 1:
+    problem = _checked(locs, demand, capacity)
+    if not problem.customers:
         return [], 0.0
-    extent = (locs.max(0).values - locs.min(0).values).max().item()
-    scaled = (locs - locs.min(0).values) / (extent or 1.0)  # one factor for both axes keeps the shape
-    instances = Instances(scaled.float()[None], demand.float()[None], torch.tensor([float(capacity)]))
+    return solve_all(policy, [Asked(problem)], local_search=0, **settings)[0]
+
+
+def solve_all(
+    policy: Solver, asked: Sequence[Asked], *, local_search: int | None = None, seed: int = 0, **settings: Any
+) -> list[tuple[Routes, float]]:
+    """Return routes and their cost for each problem; `settings` are those of `search`.
+
+    Raises ValueError for settings that do not fit, a local search where there is no native code, and a policy whose
+    weights are not finite numbers.
+    """
+    if local_search and (reason := native.unavailable()):
+        raise ValueError(f"local_search is {local_search}, but this machine has no native code: {reason}; set it to 0")
+    count = (0 if native.unavailable() else LOCAL_SEARCH) if local_search is None else local_search
     device = next(policy.parameters()).device
-    actions, _ = search(policy, Instances(*(tensor.to(device) for tensor in instances)), **settings)
-    routes = routes_of(actions[0])
-    if sorted(node for route in routes for node in route) != list(range(1, len(locs))):
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for place, each in enumerate(asked):
+        by_size[each.problem.customers].append(place)
+    found: dict[int, tuple[Routes, float]] = {}
+    for places in by_size.values():
+        size = at_once(asked[places[0]].problem)
+        for rows in (places[first : first + size] for first in range(0, len(places), size)):
+            problems = [asked[place].problem for place in rows]
+            items = torch.tensor([asked[place].item for place in rows])
+            tours = best_tours(policy, problems, to_instances(problems, device), items, count, seed, **settings)
+            for place, problem, tour in zip(rows, problems, tours, strict=True):
+                found[place] = _visited(problem, routes_of(tour))
+    return [found[place] for place in range(len(asked))]
+
+
+def at_once(problem: Problem) -> int:
+    """Return how many problems of this size are searched together."""
+    return max(1, min(AT_ONCE, MOST_DISTANCES // (problem.customers + 1) ** 2))
+
+
+def best_tours(
+    policy: TourBuilder,
+    problems: Sequence[Problem],
+    instances: Instances,
+    items: Tensor,
+    local_search: int,
+    seed: int,
+    **settings: Any,
+) -> Tensor:
+    """Return the best tours (B, T) of a search, or of a local search from the best `local_search` ones if it is not 0.
+
+    `instances` are the B problems as the policy takes them, `items` (B,) the numbers of their random draws.
+    """
+    actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
+    if not local_search:
+        return actions[:, 0]
+    longest = 2 * problems[0].customers
+    return improved(problems, items, local_search, seed, padded(actions, longest))
+
+
+def improved(
+    problems: Sequence[Problem], items: Tensor, num_tours: int, seed: int, tours: Tensor | None = None
+) -> Tensor:
+    """Return the tours (B, T) of a local search in the problems' own metric, from `tours` (B, S, T) or random ones."""
+    return native.improve(
+        torch.from_numpy(np.stack([distances(problem) for problem in problems])),
+        torch.from_numpy(np.stack([problem.demand for problem in problems])).double(),
+        torch.tensor([problem.capacity for problem in problems], dtype=torch.float64),
+        random_bits(derive_key(seed, "cvrp", "local search"), items.cpu(), 1)[:, 0],
+        num_tours,
+        None if tours is None else tours.cpu(),
+    )
+
+
+def padded(actions: Tensor, length: int) -> Tensor:
+    """Pad (..., T) to (..., length) with the depot."""
+    return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
+
+
+def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
+    """Return routes with their cost. Raises ValueError unless they visit every customer once."""
+    if sorted(node for route in routes for node in route) != list(range(1, problem.customers + 1)):
         raise ValueError(
             "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
         )
-    return routes, sum(_length(locs, [DEPOT, *route, DEPOT]) for route in routes)
+    return routes, cost_of(problem, routes)
 
 
-def _checked(locs: Any, demand: Any, capacity: int) -> tuple[Tensor, Tensor]:
-    """Return locations (N, 2) and demands (N,) as float64; raise ValueError if they are not an instance."""
+def _checked(locs: Any, demand: Any, capacity: int) -> Problem:
+    """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
     locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
     if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):
         raise ValueError(f"locs has shape {list(locs.shape)}; it must be (N, 2), the depot first, then N - 1 customers")
@@ -55,7 +148,7 @@ def _checked(locs: Any, demand: Any, capacity: int) -> tuple[Tensor, Tensor]:
         if wrong.any():
             i = int(wrong.nonzero()[0])
             raise ValueError(f"demand[{i}] is {demand[i].item():g}; it {must}")
-    return locs, demand
+    return Problem("given", locs.numpy(), demand.long().numpy(), int(most), "exact")
 
 
 def _numbers(values: Any, name: str) -> Tensor:
@@ -67,9 +160,3 @@ def _numbers(values: Any, name: str) -> Tensor:
     if not tensor.isfinite().all():
         raise ValueError(f"{name} has values that are not finite numbers")
     return tensor
-
-
-def _length(locs: Tensor, path: Sequence[int]) -> float:
-    """Return the length of a path over nodes."""
-    steps = locs[list(path)].diff(dim=0)
-    return steps.norm(dim=1).sum().item()

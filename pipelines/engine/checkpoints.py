@@ -165,7 +165,8 @@ def load(
 
 
 def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:
-    weights: dict[str, Any] = safetensors.torch.load(ranks.read(path))
+    # In one order on all ranks: safetensors' own changes from process to process, and tensors are split one by one.
+    weights: dict[str, Any] = dict(sorted(safetensors.torch.load(ranks.read(path)).items()))
     if accelerator.distributed_type == DistributedType.FSDP:
         set_model_state_dict(model, weights, options=OPTIONS)
     else:  # the model itself knows which of its weights are not saved, as they are those of a base

@@ -1,8 +1,8 @@
 """Sections of every workload's config: training, hardware, tracking, data. A workload adds its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -74,6 +74,8 @@ class DataSection(Section):
     layout: ClassVar[int] = 1
     # Whether a trained model has its meaning in these data alone, so that no later stage may change them.
     settled: ClassVar[bool] = True
+    # Whether `prepare(config, folder, earlier)` takes over from the earlier folder what files that changed leave as is.
+    renews: ClassVar[bool] = False
 
     def inputs(self) -> Sequence[Path]:
         """Return the user's files that `prepare` reads, as far as they exist."""
@@ -113,6 +115,13 @@ class BaseConfig(Section):
     def trains(self) -> bool:
         """True if the config names a model with weights; a method without weights is only evaluated."""
         return True
+
+    def content(self, manifest: Mapping[str, Any]) -> Any:
+        """Return, as plain values, which of the prepared data the run learns from; with others it begins anew.
+
+        None where data that were prepared do not change, see `DataSection.renews`.
+        """
+        return None
 
     @property
     def settled(self) -> tuple[str, ...]:

@@ -3,25 +3,28 @@
 The process is the same whether its member is alone or one of hundreds, so the weights are too; and what goes wrong
 with one member ends that process only. Members are dealt to the ranks in turn; a rank's processes share its device.
 They are forked from a server that imports for all of them, once. torch is not imported here, so that this import and
-the server's can run side by side.
+the server's can run side by side. What is to be found out about trained members is spread in the same way, see
+`map_members`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import socket
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
@@ -31,16 +34,22 @@ from common.signals import StopRequest, end_with_parent
 from pipelines.engine import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
-from pipelines.engine.workload import Workload
+from pipelines.engine.workload import MapItems, Workload
 
 if TYPE_CHECKING:
+    import torch
     from accelerate import Accelerator
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the last two are imported late otherwise
 # What a launcher tells its processes about each other; a member's process is on its own.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
+FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
+EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
 
 @dataclass(frozen=True)
@@ -50,15 +59,16 @@ class Job:
     run: Run
     configs: Mapping[str, BaseConfig]
     folder: Path  # of the prepared data
+    manifest: Mapping[str, Any]  # of these
     resume: bool
     find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
     def is_done(self, member: str) -> bool:
-        """Return whether the member was trained to the end under exactly this config and its models are sound."""
+        """Return whether the member's training ended, under this config and on these data, and its models are sound."""
         run, config = self.run.member(member), self.configs[member]
         outcome = run.outcome() or {"state": "not trained"}
         sound = outcome["state"] == "done" and outcome.get("models") == digests(run.best.parent)
-        return sound and run.config(type(config)) == config
+        return sound and run.config(type(config)) == config and run.learnt_from(config.content(self.manifest))
 
 
 def start_server() -> BaseContext:
@@ -225,11 +235,7 @@ def _work(job: Job, member: str, device: str) -> None:
     """Train one member, in its own process."""
     from pipelines.engine.training import make_accelerator, train
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    for name in LAUNCHER:
-        os.environ.pop(name, None)
-    if device.startswith("cuda"):
-        os.environ["ACCELERATE_TORCH_DEVICE"] = device
+    _stand_alone(device)
     run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / "train.log").open("a") as log:
@@ -240,7 +246,7 @@ def _work(job: Job, member: str, device: str) -> None:
     try:
         workload = job.find()
         accelerator = make_accelerator(config, run)
-        facts = {"folder": str(job.folder)}
+        facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
         with run.held():
             train(workload, config, job.folder, facts, run, accelerator, job.resume)
         outcome = run.outcome() or outcome
@@ -255,6 +261,72 @@ def _work(job: Job, member: str, device: str) -> None:
     write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
     print(_told(outcome), flush=True)
     sys.exit(status)
+
+
+def _stand_alone(device: str) -> None:
+    """Make this process one that no launcher started, on a device, and that ends with its parent."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    for name in LAUNCHER:
+        os.environ.pop(name, None)
+    if device.startswith("cuda"):
+        os.environ["ACCELERATE_TORCH_DEVICE"] = device
+
+
+def map_members(
+    function: Callable[[T, torch.device, MapItems], R],
+    jobs: Mapping[str, T],
+    device: torch.device,
+    map_items: MapItems,
+) -> dict[str, R]:
+    """Return {name: function(job, device, map_items)} on all ranks, worked out by as many processes as there are cores.
+
+    Each has one thread, so that nothing depends on how many there are; with one core, or few jobs, it is this process
+    and its `map_items`. `function` is importable by name, or a functools.partial of such; like the jobs and what comes
+    of them it can be pickled. An error in any of them is raised here.
+    """
+    if len(jobs) < FEWEST or max(ranks.gather(cores())) == 1:
+        return {name: function(job, device, map_items) for name, job in jobs.items()}
+    mine = list(jobs)[ranks.rank() :: ranks.world()]
+    found: dict[str, R] = {}
+    for part in ranks.gather(ranks.agree(lambda: _examined(function, {name: jobs[name] for name in mine}, device))):
+        found |= part
+    return {name: found[name] for name in jobs}
+
+
+def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], device: torch.device) -> dict[str, R]:
+    at_once = max(1, min(cores(), len(jobs)))
+    if device.type == "cuda":
+        import torch
+
+        at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
+    _say(f"examining {len(jobs)} members, {at_once} at a time")
+    found, began = {}, time.perf_counter()
+    pool = ProcessPoolExecutor(at_once, mp_context=start_server(), initializer=_stand_alone, initargs=(str(device),))
+    try:
+        # The pool itself would send tensors as open files of shared memory, of which hundreds of models have too many.
+        names: dict[Future[R], str] = {
+            pool.submit(_examine, pickle.dumps((function, job))): name for name, job in jobs.items()
+        }
+        for future in as_completed(names):
+            found[names[future]] = future.result()
+            left = (time.perf_counter() - began) / len(found) * (len(jobs) - len(found))
+            _say(f"{len(found)}/{len(jobs)} {names[future]}  left {clock(left)}")
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
+
+
+def _examine(called: bytes) -> Any:
+    """Call what is pickled, (function, job), in a process of the pool."""
+    import torch
+    from accelerate import Accelerator
+
+    from pipelines.engine.batches import mapper
+
+    torch.set_num_threads(1)
+    accelerator = Accelerator()
+    function, job = pickle.loads(called)
+    return function(job, accelerator.device, mapper(accelerator))
 
 
 def _told(outcome: dict[str, Any]) -> str:

@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
     from pipelines.engine.config import Training
 
+RATE_FACTOR = "rate_factor"  # of a group of parameters: what the learning rate is multiplied by
 DECAY_SHARE = 0.2  # of the updates after warm-up in which wsd falls (Haegele et al. 2024)
 
 
 def _adamw(model: nn.Module, training: Training) -> list[Optimizer]:
     """AdamW (Loshchilov and Hutter 2019); weight decay on matrices, not on biases, gains and scalars."""
-    return [_adamw_over([p for p in model.parameters() if p.requires_grad], training)]
+    return [_adamw_over(model, [p for p in model.parameters() if p.requires_grad], training)]
 
 
-def _adamw_over(parameters: Sequence[nn.Parameter], training: Training) -> Optimizer:
+def _adamw_over(model: nn.Module, parameters: Sequence[nn.Parameter], training: Training) -> Optimizer:
     import torch
 
-    groups = _groups(parameters, training.weight_decay)
+    groups = _groups(model, parameters, training.weight_decay)
     return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, fused=True)
 
 
@@ -36,7 +37,7 @@ def _sgd(model: nn.Module, training: Training) -> list[Optimizer]:
     """Stochastic gradient descent with momentum `training.betas[0]`; the decay is not decoupled."""
     import torch
 
-    groups = _groups([p for p in model.parameters() if p.requires_grad], training.weight_decay)
+    groups = _groups(model, [p for p in model.parameters() if p.requires_grad], training.weight_decay)
     return [torch.optim.SGD(groups, lr=training.learning_rate, momentum=training.betas[0])]
 
 
@@ -57,22 +58,34 @@ def _muon(model: nn.Module, training: Training) -> list[Optimizer]:
     if matrices:
         optimizers.append(
             torch.optim.Muon(
-                matrices,
+                _groups(model, matrices, training.weight_decay),
                 lr=training.learning_rate,
-                weight_decay=training.weight_decay,
                 momentum=training.betas[0],
                 adjust_lr_fn="match_rms_adamw",
             )
         )
-    return optimizers + ([_adamw_over(others, training)] if others else [])
+    return optimizers + ([_adamw_over(model, others, training)] if others else [])
 
 
-def _groups(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
+def _groups(model: nn.Module, parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Return the parameters in groups of one weight decay and one factor on the learning rate.
+
+    A model may name parts of its parameters' names with such factors, as `rate_factors`.
+    """
+    factors = {
+        id(parameter): factor
+        for part, factor in getattr(model, "rate_factors", {}).items()
+        for name, parameter in model.named_parameters()
+        if part in name
+    }
+    found: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, False): [], (1.0, True): []}
+    for parameter in parameters:
+        found.setdefault((factors.get(id(parameter), 1.0), parameter.ndim < 2), []).append(parameter)
+    groups: list[dict[str, Any]] = []
+    for (factor, short), members in found.items():
+        group = {"params": members, "weight_decay": 0.0 if short else weight_decay}
+        groups += [group if factor == 1 else {**group, RATE_FACTOR: factor}] if members else []
+    return groups
 
 
 # (model, training) -> the optimizers that together hold every parameter that trains.

@@ -43,9 +43,14 @@ def world() -> int:
     return distributed.get_world_size() if distributed and distributed.is_initialized() else 1
 
 
+def rank() -> int:
+    """Return the number of this process in the group, from 0."""
+    return 0 if world() == 1 else sys.modules["torch.distributed"].get_rank()
+
+
 def is_main() -> bool:
     """Return whether this is the process that reads and writes the disk."""
-    return world() == 1 or sys.modules["torch.distributed"].get_rank() == 0
+    return rank() == 0
 
 
 def agree(function: Callable[[], T]) -> T:

@@ -81,6 +81,19 @@ class Run:
         begun = (self.config_file, self.provenance_file, self.lock_file)
         return not self.folder.is_dir() or set(self.folder.iterdir()) <= set(begun)
 
+    def learnt_from(self, content: Any) -> bool:
+        """Return whether the run began with this content of the prepared data, as far as that was written down."""
+        if not self.provenance_file.is_file():
+            return True
+        return json.loads(self.provenance_file.read_text())["data"].get("content") in (None, content)
+
+    def begin_anew(self) -> None:
+        """Remove what has come of the run; its config, its provenance and the log of its process stay."""
+        kept = (self.config_file, self.provenance_file, self.lock_file, self.folder / "train.log")
+        for path in self.folder.iterdir():
+            if path not in kept:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def forget(self) -> None:
         """Remove what a blank run has, but for its lock."""
         for path in (self.config_file, self.provenance_file):

@@ -36,10 +36,16 @@ def train(
     accelerator: Accelerator,
     resume: bool,
 ) -> Progress:
-    """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises."""
+    """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises.
+
+    A run that began with other `content` of its data begins anew.
+    """
     hardware.apply(config.hardware, accelerator.device, accelerator.print)
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))
+    if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
+        accelerator.print("its data have changed: training begins anew")
+        ranks.on_main(run.begin_anew)
     hardware.apply_to(task.model, config.hardware)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
     for note in task.notes:

@@ -22,7 +22,7 @@ from pipelines.engine import ranks, sharding
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.monitor import Monitor
-from pipelines.engine.optim import OPTIMIZERS, learning_rate, total_steps
+from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, learning_rate, total_steps
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Loss, Task
 
@@ -148,7 +148,7 @@ class Updater:
         rate = learning_rate(self.training, progress.step, self.steps)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
         try:
             part = self._accumulate(batches)
             agreement = self._announce(part.failed)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.engine.config import BaseConfig
+from pipelines.engine.inputs import Inputs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -127,7 +128,8 @@ class Workload:
     """
 
     config: type[BaseConfig]
-    prepare: Callable[..., Mapping[str, Any]]  # (config, folder) -> facts for the manifest
+    # (config, folder) -> facts for the manifest; (config, folder, earlier) if the data section `renews`
+    prepare: Callable[..., Mapping[str, Any]]
     task: Callable[..., Task]  # (config, folder, device)
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, models, folder, device, map_items)
     # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.
@@ -135,3 +137,4 @@ class Workload:
     # (config, folder) -> {name: config} of a run of many models, each an ordinary run below it; {}: the run is of one.
     expand: Callable[..., Mapping[str, BaseConfig]] | None = None
     metric: Metric = Metric()
+    inputs: Inputs | None = None  # what trained models answer; None: their models have no predictions

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from common import browser
 from common.foreign_text import printable
 
 NO_SPACE = re.compile("[^\\n\\t\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000]+")
@@ -54,7 +55,7 @@ def _printable(value: Any) -> Any:
 
 
 ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
+    loader=FileSystemLoader([Path(__file__).parent, browser.FOLDER]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,

@@ -83,6 +83,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     page = document(
         "page.html",
         title=f"{run.workload} / {run.name}",
+        web=(run.folder / "exports/web/index.html").is_file(),  # an export that is made later shows the link
         verdict=verdict,
         evaluations=[
             {

@@ -24,7 +24,7 @@ from matplotlib.text import Text
 from pipelines.report.markup import fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
 
-# matplotlib's colours -> variables of page.css, so that a plot is light or dark as the page is.
+# matplotlib's colours -> variables of base.css, so that a plot is light or dark as the page is.
 VARIABLES = {
     "#000000": "ink",
     "#ffffff": "paper",

@@ -43,3 +43,27 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, manifest, said):
     with pytest.raises(UserError, match=r"is not the manifest of prepared data .*; delete .* to prepare it") as caught:
         prepared(tmp_path / "data")
     assert said in str(caught.value)
+
+
+def test_files_that_changed_are_refused_or_taken_in_by_what_renews_the_data(tmp_path):
+    source, folder = tmp_path / "source", tmp_path / "data"
+    source.write_text("old")
+
+    def made(word):
+        def write(temporary):
+            (temporary / "rows.txt").write_text(word + source.read_text())
+            return {"made": word}
+
+        return write
+
+    first = prepare(folder, {}, made("whole "), lambda: [source])
+    assert prepare(folder, {}, pytest.fail, lambda: [source], pytest.fail) == first
+    source.write_text("new")
+    with pytest.raises(UserError, match=r"source has changed since .* was prepared; do this"):
+        prepare(folder, {}, pytest.fail, lambda: [source], remedy="do this")
+    again = prepare(folder, {}, pytest.fail, lambda: [source], made("renewed "))
+    assert (folder / "rows.txt").read_text() == "renewed new"
+    assert prepare(folder, {}, pytest.fail, lambda: [source]) == again
+    added = tmp_path / "added"
+    added.write_text("more")
+    assert prepare(folder, {}, pytest.fail, lambda: [source, added], made("grown "))["made"] == "grown "

@@ -46,8 +46,11 @@ ELSEWHERE = {
     "accelerate config": "tests/doctor/test_accelerate_config.py",
     "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/engine/test_machines.py",
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
+    "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
     "python tests/gpu/": "tests/gpu/test_figures.py",
     "python tests/peers/": "tests/peers/test_peers.py",
+    "python pipelines/serve.py": "tests/server/test_server.py",
+    "python tests/server/load.py": "tests/server/test_server.py",
     "python tests/evidence.py": "tests/test_evidence.py",
     "python tests/engine/one_model.py": "tests/engine/test_one_model.py",
     "python -m pytest": ".ci/run",
@@ -94,7 +97,7 @@ def shortened(command: str) -> list[str]:
     stage = Path(words[0]).stem
     if stage == "evaluate":
         return words + SHORT_EVALUATION[workload].split()
-    if {"--help", "--keys", "--print-config"} & set(words):
+    if stage == "predict" or {"--help", "--keys", "--print-config"} & set(words):
         return words
     said = {word.partition("=")[0] for word in words} - {"training.steps", "training.batch_size"}
     small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]

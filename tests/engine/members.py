@@ -4,8 +4,12 @@ import os
 import signal
 from typing import Any
 
+import torch
+
 from common.config import Section
+from common.errors import UserError
 from models import io
+from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Metric, Workload
 from tests.engine.toy import ToyTask
@@ -32,6 +36,15 @@ def task(config, folder, device):
 
 def unused(*_):
     raise AssertionError("training a member calls nothing else")
+
+
+def examined(factor, job, device, map_items):
+    """Three times the items of a source, and what is to be found out about the process."""
+    if job == "mistake":
+        raise UserError("the member cannot be examined")
+    source = Resident({"items": torch.arange(5)}, device)
+    found = map_items(source, lambda batch: {"items": factor * batch["items"]}, 2)
+    return {"job": job, "items": found["items"].tolist(), "threads": torch.get_num_threads(), "process": os.getpid()}
 
 
 def find():

@@ -40,7 +40,7 @@ CVRP = (
     f"cvrp {COMMON} data.customers=10 data.validation_instances=16 data.test_instances=8 model.width=16 model.heads=2"
     " data.labels=0 training.imitation_steps=0"
 )
-LLAVA = f"{LMOL} model.kind=llava model.layers=2 model.heads=2"
+VLM = f"{LMOL} model.kind=vlm model.layers=2 model.heads=2"
 CASES = {
     "cvrp": CVRP,
     "cvrp, medium": f"{CVRP} model.layers=6 training.baseline=rollout training.challenge_instances=100",
@@ -53,8 +53,8 @@ CASES = {
     "lmol": LMOL,
     "lmol, photos": f"{LMOL} data.source=photos data.photos_crops=1",
     "cross": f"{LMOL} model.kind=cross model.layers=2 model.heads=2",
-    "llava": LLAVA,
-    "llava, adapters": f"{LLAVA} model.lora=true",
+    "vlm": VLM,
+    "vlm, adapters": f"{VLM} model.lora=true",
 }
 MICRO_BATCHES = ("auto", "4", "1")
 SPREADS = [("ddp", 1), ("ddp", 2), ("fsdp", 2), ("ddp", 4), ("fsdp", 4)]

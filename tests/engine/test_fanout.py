@@ -1,18 +1,23 @@
 """Runs of many models: who trains which member, how each of them ends, and what --resume does again."""
 
+import functools
 import json
 import multiprocessing
+import os
 import shutil
 import signal
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 
 from common.errors import MembersFailed, Stopped, UserError
 from common.files import digests
 from pipelines import cli
 from pipelines.engine import fanout
+from pipelines.engine.batches import mapper
 from pipelines.engine.run import Run
 from tests.engine import members
 
@@ -41,7 +46,7 @@ def config_of(training=(), **options):
 
 
 def job_of(configs, tmp_path, resume=False):
-    return fanout.Job(Run("toy", "many"), configs, tmp_path, resume, members.find)
+    return fanout.Job(Run("toy", "many"), configs, tmp_path, {}, resume, members.find)
 
 
 def write_outcome(run, outcome):
@@ -131,6 +136,42 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
     assert pool.given == list(configs)  # without --resume, all
 
 
+class OfParts(members.Config):
+    """The config of a member that learns from the part of the data which has its name."""
+
+    def content(self, manifest):
+        return manifest[self.model.toy]
+
+
+@pytest.fixture
+def of_parts():
+    """Configs of members whose training is done; of c it was not yet written down what it learnt from."""
+    configs = {name: fanout._of_one_thread(OfParts(training=TRAINING, model={"toy": name})) for name in "abc"}
+    for name, facts in {"a": {"content": 1}, "b": {"content": 2}, "c": {}}.items():
+        run = Run("toy", "many").member(name)
+        run.begin(configs[name], 1, facts)
+        run.last.mkdir(parents=True)
+        write_outcome(run, {"state": "done", "models": {}})
+    return configs
+
+
+def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool, of_parts):
+    pool.outcomes = {"b": {"state": "done"}}
+    job = replace(job_of(of_parts, tmp_path, resume=True), manifest={"a": 1, "b": 3, "c": 4})
+    fanout.train_all(job, list(of_parts), FakeAccelerator())
+    assert pool.given == ["b"]
+
+
+def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_path, monkeypatch, of_parts):
+    monkeypatch.setattr(cli, "members", lambda *_: of_parts)
+    monkeypatch.setattr(cli, "_load_model", lambda folder, *_: folder)
+    run, accelerator = Run("toy", "many"), FakeAccelerator()
+    found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
+    assert found == {name: run.member(name).best for name in "ac"}
+    reason = "its data have changed since; go on with pipelines/train.py --resume"
+    assert accelerator.said[-1] == f"b is left out: stale {reason}"
+
+
 def test_only_chooses_members_in_their_own_order_and_names_an_unknown_one():
     assert cli.choose(None, ["a", "b", "c"]) == ["a", "b", "c"]
     assert cli.choose("c,a", ["a", "b", "c"]) == ["a", "c"]
@@ -190,6 +231,29 @@ def test_what_a_member_prints_is_in_its_log(ended):
     log = (run / "nan/train.log").read_text()
     assert "failed: loss or gradient is not finite" in log
     assert "Traceback" not in log
+
+
+def test_members_are_examined_in_processes_of_one_thread_and_come_back_in_order(monkeypatch):
+    jobs = {name: torch.tensor([ord(name)]) for name in "dcba"}
+    monkeypatch.setattr(fanout, "cores", lambda: 2)
+    examine = functools.partial(members.examined, 3)
+    found = fanout.map_members(examine, jobs, DEVICE, None)
+    assert list(found) == list(jobs)
+    assert {name: each["job"] for name, each in found.items()} == jobs
+    assert all(each["items"] == [0, 3, 6, 9, 12] for each in found.values())
+    assert {each["threads"] for each in found.values()} == {1}
+    assert os.getpid() not in {each["process"] for each in found.values()}
+    with pytest.raises(UserError, match="cannot be examined"):
+        fanout.map_members(examine, {**jobs, "e": "mistake"}, DEVICE, None)
+
+
+def test_one_core_or_few_jobs_need_no_process(monkeypatch):
+    here = mapper(Accelerator(cpu=True))
+    for num, jobs in ((1, dict.fromkeys("abcd", 1)), (2, {"a": 1, "b": 2})):
+        monkeypatch.setattr(fanout, "cores", lambda num=num: num)
+        found = fanout.map_members(functools.partial(members.examined, 3), jobs, DEVICE, here)
+        assert {each["process"] for each in found.values()} == {os.getpid()}
+        assert found["a"]["items"] == [0, 3, 6, 9, 12]
 
 
 @pytest.fixture

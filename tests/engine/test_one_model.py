@@ -11,7 +11,9 @@ from torch import nn
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy, transformer_auto_wrap_policy
 
 from common.errors import UserError
+from exporters import to_safetensors
 from pipelines.engine import sharding
+from tests import vlms
 from tests.engine.one_model import CASES, TWIN, drift, run
 
 
@@ -49,8 +51,8 @@ def checkpoint(folder, name):
     return found
 
 
-def curve(folder, name):
-    lines = (folder / "runs/cvrp" / name / "metrics.jsonl").read_text().splitlines()
+def curve(folder, name, workload="cvrp"):
+    lines = (folder / "runs" / workload / name / "metrics.jsonl").read_text().splitlines()
     entries = map(json.loads, lines)
     return {(entry["step"], key): value for entry in entries for key, value in entry.items() if "/" in key}
 
@@ -77,6 +79,30 @@ def test_a_checkpoint_is_the_same_and_resumes_wherever_it_was_written(tmp_path, 
         one, other = map(safetensors.torch.load_file, files)
         assert list(one) == list(other)
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
+def test_adapters_on_split_weights_are_validated_resumed_and_exported_as_on_one_process(tmp_path):
+    """A base of the hub, whose features go into several layers of its language model."""
+    base = vlms.save("qwen3_vl", tmp_path / "base")
+    words = [f"model.base={base}", "model.width=null", "model.layers=null", "model.heads=null", "data.size=16"]
+    words += ["training.validation_steps=2", "training.checkpoint_steps=2", "training.schedule=constant"]
+    case = "vlm, adapters"
+    run(tmp_path, case, "ddp", 1, {"whole": ["training.steps=4"]}, *words)
+    run(tmp_path, case, "fsdp", 2, {"parts": ["training.steps=2"]}, *words)
+    run(tmp_path, case, "fsdp", 2, {"parts": ["training.steps=4", "--resume"]}, *words)
+    runs = [tmp_path / "runs/lmol" / name for name in ("whole", "parts")]
+    one, other = (curve(tmp_path, path.name, "lmol") for path in runs)
+    assert {key for _, key in one} >= {"train/loss", "val/loss", "val/mae"}
+    assert other == pytest.approx(one, rel=1e-5, abs=1e-5)
+    for which in ("best", "last"):
+        one, other = (safetensors.torch.load_file(path / "model" / which / "model.safetensors") for path in runs)
+        torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
+    for path in runs:
+        to_safetensors.export(path, path / "model/last", path / "exported", merged=True)
+    one, other = (safetensors.torch.load_file(path / "exported/merged/model.safetensors") for path in runs)
+    torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
 
 
 class Accelerator(SimpleNamespace):

@@ -12,7 +12,7 @@ from common.averaging import Average
 from common.errors import Stopped, UserError
 from models import io
 from pipelines.engine.config import Training
-from pipelines.engine.optim import OPTIMIZERS, SCHEDULES, learning_rate, total_steps
+from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, SCHEDULES, learning_rate, total_steps
 from tests.engine import toy
 
 
@@ -54,6 +54,20 @@ def test_every_optimizer_holds_each_trained_parameter_once_and_lowers_a_loss(nam
             optimizer.step()
             optimizer.zero_grad()
     assert loss().item() < before / 2, before
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parts_of_a_model_may_learn_at_a_share_of_the_rate(name):
+    model = Net()
+    training = Training(steps=1, optimizer=name)
+    plain = [len(optimizer.param_groups) for optimizer in OPTIMIZERS[name](model, training)]
+    model.rate_factors = {"layers.0": 0.1, "layers.2.bias": 1.0}
+    groups = [group for optimizer in OPTIMIZERS[name](model, training) for group in optimizer.param_groups]
+    factors = {id(p): group.get(RATE_FACTOR, 1.0) for group in groups for p in group["params"]}
+    found = {key: factors[id(p)] for key, p in model.named_parameters() if p.requires_grad}
+    assert found == {key: 0.1 if key.startswith("layers.0") else 1.0 for key in found}
+    assert len(groups) == sum(plain) + 2  # of its matrix and its bias; without factors nothing is split
+    assert RATE_FACTOR not in groups[0]  # whose rate is the one that is logged
 
 
 def test_muon_takes_matrices_but_embeddings_and_adamw_the_rest():

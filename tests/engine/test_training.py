@@ -60,3 +60,20 @@ def test_resume_of_a_run_that_was_never_begun_starts_it(tmp_path):
     workload, run, config = members.find(), Run("toy", "new"), members.Config(training=TRAINING)
     progress = training.train(workload, config, tmp_path, {}, run, training.make_accelerator(config, run), resume=True)
     assert progress.step == 2
+
+
+@pytest.mark.parametrize(("content", "anew"), [("same", False), ("other", True)])
+def test_resume_begins_anew_where_the_data_are_others(tmp_path, capsys, content, anew):
+    workload, run = members.find(), Run("toy", "renewed")
+    for training_steps, known in ((2, "same"), (4, content)):
+        config = members.Config(training={**TRAINING, "steps": training_steps})
+        accelerator = training.make_accelerator(config, run)
+        facts = {"content": known}
+        assert training.train(workload, config, tmp_path, facts, run, accelerator, resume=known != "x").step
+        (run.folder / "train.log").touch()
+    assert ("its data have changed: training begins anew" in capsys.readouterr().out) == anew
+    assert [entry["step"] for entry in run.metrics() if "train/loss" in entry] == ([4] if anew else [2, 4])
+    assert run.learnt_from(content)
+    assert (run.folder / "train.log").exists()
+    steps = sorted(path.name for path in run.checkpoints.glob("step-*"))
+    assert steps == ["step-000002", "step-000004"]

@@ -10,7 +10,7 @@ from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.run import Run
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import NotFinite, OutOfMemory, Updater, smaller
-from tests.engine.toy import ToyTask
+from tests.engine.toy import Net, ToyTask
 
 # An update of plain gradient descent at rate 1 takes the gradient off the weights.
 TRAINING = {
@@ -52,6 +52,19 @@ def gradient_by_hand(task, items):
     batch = task.train.batch(items)
     error = (task.model(batch["x"]) - batch["y"])[batch["valid"]]
     return torch.autograd.grad(error.square().sum() / len(error), list(task.model.parameters()))
+
+
+def test_a_part_with_a_factor_on_its_rate_moves_by_that_share(updater_of, monkeypatch):
+    moved = []
+    for factors in ({}, {"layers.3": 0.25}):
+        monkeypatch.setattr(Net, "rate_factors", factors, raising=False)
+        updater = updater_of()
+        before = weights(updater)
+        updater.update(updater.batches())
+        names = [name for name, _ in updater.model.named_parameters()]
+        moved.append(dict(zip(names, difference(updater, before), strict=True)))
+    for name, step in moved[0].items():
+        torch.testing.assert_close(moved[1][name], step * (0.25 if "layers.3" in name else 1.0))
 
 
 @pytest.mark.parametrize("micro_batch_size", [16, 8, 1])

@@ -14,7 +14,7 @@ EVALUATION = {
     "cost_interval": [6.2, 6.3],
     "gap": None,
     "n": 1000,
-    "decode": "multistart | 8",
+    "decode": "dgt, multistart | 8",
     "timing": {"seconds": 12.0},
     "table": [{"method": "savings", "cost": 6.5}, {"method": "dgt", "cost": 6.25, "gap %": 1.125}],
 }

@@ -19,8 +19,8 @@ def test_last_and_another_folder_can_be_asked_for(run, tmp_path):
 
 
 def test_an_unknown_format_or_run_exits_with_2_and_one_line(run, tmp_path, capsys, monkeypatch):
-    error = refusal(capsys, monkeypatch, "onnx", run)
-    assert error.startswith("error: unknown format 'onnx'; known formats: ")
+    error = refusal(capsys, monkeypatch, "tflite", run)
+    assert error.startswith("error: unknown format 'tflite'; known formats: ")
     assert "safetensors" in error
     assert error.count("\n") == 1
     error = refusal(capsys, monkeypatch, "safetensors", tmp_path / "nothing")

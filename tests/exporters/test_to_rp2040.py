@@ -140,9 +140,9 @@ def test_two_exports_are_equal(run, tmp_path):
 
 def test_the_prompt_goes_as_far_as_the_alphabet():
     vocabulary = layout.read_vocabulary(layout.pack_vocabulary(trained_tokenizer(32)))
-    assert to_rp2040._known_beginning(b"The cat zooms", vocabulary) == b"The cat "
-    assert to_rp2040._known_beginning(b"The cat", vocabulary) == b"The cat"
-    assert to_rp2040._known_beginning(b"Zebra", vocabulary) == b""
+    assert to_rp2040.known_beginning(b"The cat zooms", vocabulary) == b"The cat "
+    assert to_rp2040.known_beginning(b"The cat", vocabulary) == b"The cat"
+    assert to_rp2040.known_beginning(b"Zebra", vocabulary) == b""
 
 
 def test_a_model_of_another_family_is_refused(run, capsys, monkeypatch):

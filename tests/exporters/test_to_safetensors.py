@@ -45,13 +45,13 @@ def test_the_command_writes_an_artifact_that_is_equal_and_proved_so(run):
 def test_the_card_states_measured_figures_provenance_and_configuration(run):
     exporters.export("safetensors", run, "best", None)
     card = (run / "exports" / "safetensors" / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: pytorch\ntags:\n- routing\n- safetensors\n---\n")
+    assert card.startswith("---\nlicense: other\n")
     for line in (
         "# cvrp/tiny",
         "### test",
         "| cost | 6.25 |",
         "| cost_interval | 6.2, 6.3 |",
-        "| decode | multistart \\| 8 |",
+        "| decode | dgt, multistart \\| 8 |",
         "| timing.seconds | 12 |",
         "| method | cost | gap % |",
         "| savings | 6.5 |  |",
@@ -114,7 +114,7 @@ def test_where_nothing_can_be_merged_nothing_is_written(run, capsys, monkeypatch
     assert "leave --merged out for " in error
     assert error.endswith("model/best: it has no adapters\n")
     error = refusal(capsys, monkeypatch, "rp2040", run, "--merged")
-    assert "the format rp2040 has nothing to merge; leave --merged out" in error
+    assert "the format rp2040 has no --merged; leave it out" in error
     assert not (run / "exports").exists()
 
 

@@ -49,10 +49,10 @@ TINY = {
 ROUTING = {20: 512, 50: 256, 100: 128}  # customers, as many starts, six layers: batch size
 PEER = {"RL4CO": ("medium", "16-mixed"), "RL4CO fp32": ("highest", "32-true")}  # as it comes, and as ours in fp32
 LLAVA = [
-    *("model.kind=llava", "model.lora=true", "model.preset=llava-1.5-7b", "data.size=336", "training.batch_size=16"),
+    *("model.kind=vlm", "model.lora=true", "model.preset=llava-1.5-7b", "data.size=336", "training.batch_size=16"),
     *("hardware.gradient_checkpointing=true", "data.train_pairs=200", "data.evaluation_pairs=200"),
 ]
-TINY_LLAVA = [*TINY["lmol"], "model.kind=llava", "model.lora=true", "model.layers=2", "model.heads=2"]
+TINY_LLAVA = [*TINY["lmol"], "model.kind=vlm", "model.lora=true", "model.layers=2", "model.heads=2"]
 TWO = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--mixed_precision", "bf16"]
 KILLED = 4  # runs at a time, five kills each
 

@@ -16,18 +16,19 @@ from models import (
     cnn_lstm,
     comparator,
     io,
-    llava_comparator,
     pooled_experts,
     routing,
     tiny_transformer,
+    vlm_comparator,
 )
 from tests.example_workload import model as waves
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
-LLAVA = {**SMALL, "heads": 2, "patch": 4}
+VLM = {**SMALL, "heads": 2, "patch": 4}
 TOKENS = np.arange(60) ** 2 % 9  # of which a mixture's counts are
 COUNTED = chains.contexts(TOKENS, chains.classes_of([""] * 6 + list("abc \n")))[1:, : chains.STORED]
 COUNTS = chains.count(COUNTED, TOKENS[1:], chains.counted(COUNTED, TOKENS[1:]))
+TEACHER = {"family": "comparator", "config": {"kind": "siamese", **SMALL, "references": 3}}
 MODELS = {
     "gt": (routing, {"kind": "gt", "width": 8, "heads": 2, "layers": 2}),
     "gat": (routing, {"kind": "gat", "width": 8, "heads": 2, "layers": 1}),
@@ -38,6 +39,7 @@ MODELS = {
     ),
     "siamese": (comparator, {"kind": "siamese", **SMALL, "references": 3}),
     "texture": (comparator, {"kind": "siamese", **SMALL, "texture": True}),
+    "scorer": (comparator, {"kind": "scorer", **SMALL, "teacher": TEACHER}),
     "cross": (comparator, {"kind": "cross", **SMALL, "words": 8}),
     "cnn_lstm": (
         cnn_lstm,
@@ -75,11 +77,12 @@ MODELS = {
             "vocabulary": "abc \n",
             "rows": len(COUNTS.keys),
             "entries": len(COUNTS.tokens),
+            "documents": {"a": 7, "b": 3},
         },
     ),
     "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
-    "llava": (llava_comparator, LLAVA),
-    "adapters": (llava_comparator, {**LLAVA, "lora": True}),
+    "vlm": (vlm_comparator, VLM),
+    "adapters": (vlm_comparator, {**VLM, "lora": True}),
     "waves": (waves, {"window": 4, "width": 4}),
 }
 VALUES = (

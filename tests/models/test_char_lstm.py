@@ -28,7 +28,16 @@ def always(model, text):
             logits[0, place, successor.get(token, ids[0])] = 0.0
         return logits, state
 
-    model.forward = forward
+    return foreseeing(model, forward)
+
+
+def foreseeing(model, forward):
+    """Make `model` expect what `forward` says, for whole texts and token by token."""
+
+    def step(tokens, state):
+        return torch.log_softmax(forward(tokens[None])[0][0], -1), state
+
+    model.forward, model.steps = forward, lambda: step
     return model
 
 
@@ -118,7 +127,7 @@ def test_a_completion_is_a_function_of_its_arguments():
     assert written[0] == written[1] != written[2]
     assert model.complete("plan", 40, 0.0, seed=0) == model.complete("plan", 40, 0.0, seed=1)
     assert len(model.complete("plan", 7, 1.0)) <= 7
-    assert "".join(model.stream("plan", 40, 1.0)) == written[0]
+    assert "".join(model.characters_of("plan", 40, 1.0)) == written[0]
 
 
 def test_the_whole_prompt_counts():
@@ -140,7 +149,7 @@ def test_the_whole_prompt_counts():
 def test_text_ends_before_stop_however_it_streams(stop, text):
     model = always(tiny(), "abc")
     assert model.complete("a", 10, stop=stop) == text
-    streamed = list(model.stream("a", 10, stop=stop))
+    streamed = list(model.characters_of("a", 10, stop=stop))
     assert "".join(streamed) == text
     assert all(len(character) == 1 for character in streamed)
 
@@ -160,8 +169,7 @@ def test_a_completion_ends_with_the_document_and_has_no_unknown_characters():
             logits[..., token] = score
         return logits, state
 
-    model.forward = forward
-    assert model.complete("a", 10) == "b"
+    assert foreseeing(model, forward).complete("a", 10) == "b"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +185,7 @@ def test_a_completion_ends_with_the_document_and_has_no_unknown_characters():
 )
 def test_arguments_out_of_range_are_refused_at_once(arguments, text):
     with pytest.raises(ValueError, match=text):
-        tiny().stream(**arguments)
+        tiny().characters_of(**arguments)
 
 
 @pytest.mark.parametrize(

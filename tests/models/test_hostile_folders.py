@@ -113,8 +113,8 @@ def test_a_config_of_absurd_sizes_is_refused_within_a_second(name, changes, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"layers": HUGE}, {"layers": 200, "width": 8192}, {"width": 4096}, {"size": 4096}])
-@pytest.mark.parametrize("name", ["llava", "adapters"])
-def test_a_llava_of_absurd_sizes_is_refused_at_once(name, changes, tmp_path, little_memory):
+@pytest.mark.parametrize("name", ["vlm", "adapters"])
+def test_a_vlm_of_absurd_sizes_is_refused_at_once(name, changes, tmp_path, little_memory):
     folder_of(name, tmp_path)
     folder = Folder(tmp_path)
     folder.write()
@@ -236,7 +236,7 @@ def test_a_sound_model_in_a_narrow_type_fits_the_limit(name, tmp_path, little_me
     assert torch.equal(next(io.load(tmp_path).parameters()), next(model.parameters()))
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("llava", "adapters")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("vlm", "adapters")])
 def test_a_changed_folder_is_refused_or_sound(name, tmp_path, little_memory):
     fuzz(name, tmp_path, 30)
 

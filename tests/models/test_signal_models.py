@@ -35,6 +35,11 @@ def now(rows):
 
 @pytest.fixture(scope="module")
 def model():
+    return make()
+
+
+def make():
+    """A small model of one coin with random weights."""
     torch.manual_seed(0)
     scaler = {"mean": [0.0, 50.0, 0.5], "std": [0.01, 10.0, 1.0]}
     made = CNNLSTM(
@@ -55,7 +60,7 @@ def test_predict_computes_and_scales_the_features_and_takes_every_window(model):
     scaled = ((chosen - torch.tensor([0.0, 50.0, 0.5])) / torch.tensor([0.01, 10.0, 1.0])).float()
     with torch.no_grad():
         expected = model(scaled[None])[0].softmax(-1)
-    found = model.predict(given, now=now(NEEDED + ROWS_AT_ONCE + 12))
+    found = model.probabilities(given, now=now(NEEDED + ROWS_AT_ONCE + 12))
     assert len(found) == ROWS_AT_ONCE + 13
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
 
@@ -63,7 +68,7 @@ def test_predict_computes_and_scales_the_features_and_takes_every_window(model):
 def test_no_more_candles_than_needed_give_the_newest_signal(model):
     given = candles()
     newest = {name: column[-NEEDED:] for name, column in given.items()}
-    found = [model.predict(each, now=now(NEEDED + 12))[-1] for each in (given, newest)]
+    found = [model.probabilities(each, now=now(NEEDED + 12))[-1] for each in (given, newest)]
     torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
 
 
@@ -74,7 +79,7 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
             name, place, value = change
             given[name][place] = value
         with pytest.raises(ValueError, match=message):
-            model.predict(words.pop("given", given), **{"now": now(NEEDED + 12), **words})
+            model.probabilities(words.pop("given", given), **{"now": now(NEEDED + 12), **words})
 
     full = candles()
     refused("lack volume; give the columns time, open", given={name: full[name] for name in list(full)[:5]})
@@ -93,4 +98,4 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
 def test_features_that_this_version_does_not_compute_are_named(model):
     old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8))
     with pytest.raises(ValueError, match="no set of features holds moon"):
-        old.predict(candles(), now=0)
+        old.probabilities(candles(), now=0)

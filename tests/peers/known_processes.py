@@ -1,9 +1,11 @@
 """Train and evaluate coins whose process is known; print each model's gain on the prior beside the true process's.
 
-    python tests/peers/known_processes.py [SEEDS [key.path=value ...]]
+    python tests/peers/known_processes.py [SEEDS [PROCESS,... [key.path=value ...]]]
+    python tests/peers/known_processes.py 20 WEAK    # how often fitted models reach the first grade among 20 coins
 
-AR(1) with phi 0.2, momentum 0.35 that turns into reversal in calm markets (20,000 candles each), and a return that
-repeats 0.45 of the one 20 candles before (16,000); GARCH volatility, Student's t. About 20 CPU-seconds a coin.
+AR(1) with phi 0.2 (of WEAK 0.15, which has to be named), momentum 0.35 that turns into reversal in calm markets
+(20,000 candles each), and a return that repeats 0.45 of the one 20 candles before (16,000); GARCH volatility,
+Student's t. About 20 CPU-seconds a coin.
 """
 
 import json
@@ -16,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from models.candles import COLUMNS
+from pipelines.workloads.crypto.judge import PREDICTIVE
 from tests.workloads.crypto.autoregressive import GARCH, HORIZON, THRESHOLD, VOLATILITY, Coins, candles_of, student
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +27,7 @@ PROCESSES = {
     "AR": (20_000, lambda past: 0.2 * past[-1]),
     "REGIME": (20_000, lambda past: np.where(past[-20:].std(0) > 0.95 * VOLATILITY, 0.35, -0.35) * past[-1]),
     "LAG": (16_000, lambda past: 0.45 * past[-20]),
+    "WEAK": (20_000, lambda past: 0.15 * past[-1]),
 }
 DRAWS = 2000
 
@@ -55,18 +59,22 @@ def truth(returns: np.ndarray, variances: np.ndarray, mean, rows: np.ndarray) ->
     return found / found.sum(1, keepdims=True)
 
 
-def main(seeds: int, words: list[str]) -> None:
+def main(seeds: int, names: list[str], words: list[str]) -> None:
     shares = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, (num, mean) in PROCESSES.items():
+        for name in names:
+            num, mean = PROCESSES[name]
             made = {f"{name}{seed}": path(num, mean, seed) for seed in range(1, seeds + 1)}
-            gains = _gains(Path(folder), name, made, mean, words)
-            shares[name] = {"gain": float(np.mean(gains, 0)[0]), "share": float(np.divide(*np.mean(gains, 0)))}
+            *gains, predictive = np.mean(_gains(Path(folder), name, made, mean, words), 0)
+            shares[name] = {"gain": gains[0], "share": gains[0] / gains[1], "predictive": predictive}
     print(json.dumps(shares))
 
 
-def _gains(folder: Path, name: str, made, mean, words: list[str]) -> list[tuple[float, float]]:
-    """Train and evaluate coins in a run of their own; return what the model and the true process gain on the prior."""
+def _gains(folder: Path, name: str, made, mean, words: list[str]) -> list[tuple[float, float, bool]]:
+    """Train and evaluate coins in a run of their own.
+
+    Return what the model and the true process gain on the prior, and whether the model reaches the first grade.
+    """
     (folder / name).mkdir()
     times = {}
     for coin, (returns, variances) in made.items():
@@ -86,10 +94,11 @@ def _gains(folder: Path, name: str, made, mean, words: list[str]) -> list[tuple[
         labels = np.array([int(line[3]) for line in own])
         best = -np.log(truth(returns, variances, mean, rows)[np.arange(len(rows)), labels]).mean()
         prior, found = summary[coin]["prior_log_loss"], summary[coin]["log_loss"]
-        gains.append((prior - found, prior - best))
+        gains.append((prior - found, prior - best, summary[coin]["grades"][PREDICTIVE]))
         print(f"{coin}: {prior - found:.4f} nats of {prior - best:.4f}; {summary[coin]['verdict']}", flush=True)
     return gains
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, sys.argv[2:])
+    seeds, names, *words = [*sys.argv[1:], *("3", "AR,REGIME,LAG")[len(sys.argv) - 1 :]]
+    main(int(seeds), names.split(","), words)

@@ -7,10 +7,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 from matplotlib.figure import Figure
 
+from common import browser
 from pipelines.report import plots
 from pipelines.report.markup import fragment
 
-CSS = Path(plots.__file__).with_name("page.css").read_text()
+CSS = (browser.FOLDER / "base.css").read_text()
 BOTH = re.match(r"(:root \{.*?\n\})\n(@media screen and \(prefers-color-scheme: dark\) \{.*?\n\})\n", CSS, re.DOTALL)
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"

@@ -17,8 +17,8 @@ from PIL import Image
 from common.foreign_text import from_csv
 from common.statistics import Z95
 from models import io as models
+from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.heuristics import savings
-from pipelines.workloads.cvrp.problems import cost_of
 from pipelines.workloads.cvrp.solvers import hgs
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 from tests.pictures.page import standing_alone

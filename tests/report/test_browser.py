@@ -1,14 +1,11 @@
 """Reports of tiny runs of all workloads as Chromium shows them: sizes, colours, telephones, prints, accessibility."""
 
-import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.report.browser.driver import driven
 from tests.report.pages import checked
 from tests.stages import records, stage
 from tests.test_stages import TINY as ROUTES
@@ -18,7 +15,6 @@ from tests.workloads.tinystories.test_tinystories import TINY as STORIES
 
 pytestmark = pytest.mark.slow
 
-BROWSER = Path(__file__).parent / "browser"
 SHORT = ["training.steps=30", "training.log_steps=10", "training.validation_steps=15", "training.checkpoint_steps=30"]
 DOCUMENTS = [
     *SHORT,
@@ -56,14 +52,6 @@ EOF
 """
 
 
-def chromium():
-    """The browser's path and the driver's folder; both must be there."""
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if not path or not shutil.which("node") or not (BROWSER / "node_modules" / "axe-core").is_dir():
-        pytest.fail("no browser: install Debian's chromium, node 20 or later, and npm ci --prefix tests/report/browser")
-    return path
-
-
 class Shown(NamedTuple):
     """A workload's report, and what browser/measure.mjs found in it."""
 
@@ -78,7 +66,7 @@ def shown(request, tmp_path_factory):
 
     Screenshots go to the folder REPORT_SCREENSHOTS, if it is set.
     """
-    browser, workload, folder = chromium(), request.param, tmp_path_factory.mktemp(request.param)
+    workload, folder = request.param, tmp_path_factory.mktemp(request.param)
     stages = [("train.py", RUNS[workload]), ("evaluate.py", [])]
     if workload == "cvrp":
         (folder / HOSTILE).write_text(VRP)
@@ -87,11 +75,7 @@ def shown(request, tmp_path_factory):
         done = stage(folder, script, "--workload", workload, *words)
         assert done.returncode == 0, done.stderr
     report = folder / "runs" / workload / "default" / "report.html"
-    screenshots = Path(os.environ.get("REPORT_SCREENSHOTS", folder)) / workload
-    words = ["node", BROWSER / "measure.mjs", browser, report, screenshots]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return Shown(workload, report, json.loads(done.stdout))
+    return Shown(workload, report, driven("measure.mjs", folder, workload, report))
 
 
 def test_a_page_is_self_contained_and_small(shown):

@@ -61,6 +61,13 @@ def test_a_workload_without_sections_and_a_run_without_metrics_have_a_page(run):
     assert Page(written(run)).headings() == ["How it was made", "Configuration"]
 
 
+def test_an_exported_page_is_linked_to_where_there_is_one(run):
+    assert '<p class="web" hidden><a href="exports/web/index.html">' in written(run)  # what the export looks for
+    (run.folder / "exports/web").mkdir(parents=True)
+    (run.folder / "exports/web/index.html").write_text("")
+    assert '<p class="web"><a href="exports/web/index.html">' in written(run)
+
+
 def test_only_the_pages_own_script_may_run(run):
     text = written(run)
     (script,) = [script for tag, script in Page(text).texts if tag == "script"]

@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import TextInput, TextSettings
 from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
@@ -19,13 +21,21 @@ class Data(LoadedData):
         None, description="a folder of txt, md, pdf and Word files, or one such file; null: the embedded documents"
     )
     skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
-    mask: bool = Field(True, description="mask e-mail addresses, telephone numbers and URLs")
+    mask: bool = Field(
+        True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, keys and passwords"
+    )
+    mask_names: bool = Field(True, description="mask names of persons in your documents; the embedded ones name nobody")
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
     duplicates: float = Field(
         0.8, gt=0, le=1, description="Jaccard similarity from which documents are one family, which is never split"
     )
     validation: float = Field(0.1, gt=0, lt=0.5, description="share of the characters that the best model is chosen by")
     test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters that nothing is chosen by; 0: none")
+    hold_out: bool | None = Field(
+        None,
+        description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
+        "text, and leave each document out in turn to evaluate",
+    )
     maximum_overlap: float = Field(
         0.01,
         ge=0,
@@ -49,12 +59,20 @@ class Model(Section):
     kind: Literal["mixture", "lstm", "legacy"] = Field(
         "mixture", description="mixture: an LSTM and counted contexts; lstm: without these; legacy: the original's"
     )
+    base: str | None = Field(
+        None, description="a trained run to go on from, as in runs/bep/default: its counts, its LSTM and its sizes"
+    )
     preset: Literal["legacy", "default"] = Field(
         "default", description="legacy: scalar input and a loss on the last step only, for comparison"
     )
     context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
     mixing_places: int = Field(
         12_000, ge=1, description="places of the training text that a mixture's weights are fitted to"
+    )
+    stored_characters: int = Field(
+        1_000_000,
+        ge=0,
+        description="characters of training documents that a mixture stores for suggestions, at most; 0: none",
     )
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
@@ -69,6 +87,14 @@ class Model(Section):
             raise ValueError(
                 f"model.embedding={self.embedding}: model.kind=legacy reads a scalar, not an embedding; leave it out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_base_has_its_sizes(self) -> "Model":
+        given = [name for name in ("width", "layers", "embedding") if getattr(self, name) is not None]
+        if self.base is not None and (given or self.resolved != "mixture"):
+            wrong = f"model.{given[0]}={getattr(self, given[0])}" if given else f"model.kind={self.resolved}"
+            raise ValueError(f"model.base={self.base} is a mixture with sizes of its own; leave out {wrong}")
         return self
 
     @property
@@ -109,6 +135,9 @@ class EvaluationSettings(Section):
 
     starts: int = Field(512, ge=1, description="random places from which the loss is measured by characters read")
     characters: int = Field(200, ge=1, description="largest length of a completion")
+    typed: int = Field(
+        1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
+    )
     temperatures: tuple[float, ...] = Field(
         (0.5, 0.8), min_length=1, description="sampling temperatures of the completions; 0: greedy"
     )
@@ -136,4 +165,13 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
+    inputs=Inputs(
+        input=TextInput,
+        settings=TextSettings,
+        read=lazily(f"{_package}.inputs:read"),
+        line=lazily(f"{_package}.inputs:line"),
+        completed=lazily(f"{_package}.inputs:completed"),
+        served={"length": 1000, "document": 20_000},
+        about=lazily(f"{_package}.inputs:about"),
+    ),
 )

@@ -6,11 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from models.char_lstm import MASKS
-
-# A masked part is one private-use character, which the model reads as a special token. By then, the text's own
-# private-use characters have been removed.
-EMAIL, TELEPHONE, URL = MASKS
+from pipelines.workloads.bep.masking import mask_names, mask_secrets
 
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
 BULLETS = (
@@ -50,31 +46,6 @@ FIELD_ERRORS = re.compile(
 STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # a list item or a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
-EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
-# Without a scheme, only domains whose last part is not a file ending: model.v2.ifc is a file name.
-URLS = re.compile(
-    r"\b(?:(?:https?|ftps?|sftp)://|www\.)[^\s<>|\"]*[^\s<>|\".,;:!?)\]}']"
-    r"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|gov|edu|eu|uk|de|fr)(?:\.[a-z]{2})?\b(?![.-]?\w)"
-    r"(?:/[^\s<>|\"]*[^\s<>|\".,;:!?)\]}'])?"
-)
-# A telephone number is not part of a longer code; standards, scales and dates have other forms.
-TELEPHONES = re.compile(
-    r"(?<![\w.:/+#-])(?:"
-    r"\+\d(?:[ ./()-]{0,3}\d){7,14}+"  # +44 (0)20 7946 0123
-    r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
-    r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
-    r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
-    r"|(?:1-)?\d{3}([.-])\d{3}\1\d{4}"  # 555-010-0199
-    r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
-    r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
-    r")(?!\w|[.:-]\w))"
-)
-LABELLED = re.compile(
-    r"(\b(?:telephone|tel|phone|mobile|mob|fax|cell)(?: no| number)?\.?[ ]?[:.|] ?)"
-    r"[+(]?\d(?:[ ./()-]{0,3}\d){5,14}(?!\w)",
-    re.I,
-)
-
 
 @dataclass(frozen=True)
 class Cleaned:
@@ -85,11 +56,11 @@ class Cleaned:
     masked: dict[str, int] = field(default_factory=dict)
 
 
-def clean(text: str, mask: bool, wrapped: bool = False) -> Cleaned:
+def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> Cleaned:
     """Return the prose of a text whose pages are separated by form feeds.
 
-    With `mask`, addresses and numbers that could reach people are masked; `wrapped` means that lines end where they
-    did on paper.
+    With `mask`, what could reach people or open doors is masked, with `names` also names of persons; `wrapped` means
+    that lines end where they did on paper.
     """
     counts: dict[str, int] = {}
     masked: dict[str, int] = {}
@@ -102,9 +73,9 @@ def clean(text: str, mask: bool, wrapped: bool = False) -> Cleaned:
     if wrapped:
         text, counts["lines_joined"] = join_lines(text)
     if mask:
-        text, masked["email"] = mask_emails(text)
-        text, masked["url"] = mask_urls(text)
-        text, masked["telephone"] = mask_telephones(text)
+        text, masked = mask_secrets(text)
+    if names:
+        text, masked["name"] = mask_names(text)
     return Cleaned(text, counts, masked)
 
 
@@ -221,20 +192,3 @@ def join_lines(text: str) -> tuple[str, int]:
         joined[-1] = joined[-1][:-1] + line if divided else f"{joined[-1]} {line}"
         count += 1
     return "\n".join(joined), count
-
-
-def mask_emails(text: str) -> tuple[str, int]:
-    """Replace each e-mail address by one character; count them."""
-    return EMAILS.subn(EMAIL, text)
-
-
-def mask_urls(text: str) -> tuple[str, int]:
-    """Replace each web address by one character; count them."""
-    return URLS.subn(URL, text)
-
-
-def mask_telephones(text: str) -> tuple[str, int]:
-    """Replace each telephone number by one character, but keep a word such as "Tel:" before it; count them."""
-    text, plain = TELEPHONES.subn(TELEPHONE, text)
-    text, labelled = LABELLED.subn(rf"\1{TELEPHONE}", text)
-    return text, plain + labelled

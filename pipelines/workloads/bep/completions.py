@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from common import text
 from common.foreign_text import to_csv
-from models.char_lstm import CharLSTM
-from pipelines.workloads.bep.cleaning import EMAILS, TELEPHONES, URLS
+from models.char_lstm import COPIED, CharLSTM
+from models.char_mixture import CharMixture
 from pipelines.workloads.bep.fields import FIELDS
+from pipelines.workloads.bep.masking import EMAILS, TELEPHONES, URLS
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
 
-COPIED = 50  # characters from which a piece of training text counts as copied
+SUGGESTED = 3
 MASKED = (EMAILS, TELEPHONES, URLS)  # training text contains none of these, unless data.mask=false
 
 Figures = dict[str, float | int | None]
@@ -37,6 +38,15 @@ def complete_fields(
             rows.append((temperature, seed, name, prompt, written[-1]))
         judged[str(temperature)] = _judged(written, limit, known, searched)
     return to_csv(("temperature", "seed", "field", "prompt", "completion"), rows), judged
+
+
+def suggest_fields(model: CharMixture) -> str:
+    """Return, as CSV, the three best suggestions for every field, with where they stand in a document."""
+    rows = []
+    for name, prompt in FIELDS.items():
+        for rank, each in enumerate(model.suggest(name, prompt, SUGGESTED), 1):
+            rows.append((name, prompt, rank, each.text, each.likelihood, each.document, each.heading, each.line))
+    return to_csv(("field", "prompt", "rank", "suggestion", "likelihood", "document", "heading", "line"), rows)
 
 
 def _judged(written: Sequence[str], limit: int, known: set[str], searched: str) -> Figures:

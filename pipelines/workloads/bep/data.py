@@ -20,7 +20,7 @@ from models.char_lstm import MASKS, UNKNOWN, Characters
 from pipelines.workloads.bep import documents, families
 from pipelines.workloads.bep.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents import Document
-from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_sizes, described_overlap, divide
+from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_sizes, described_overlap, divide, held_out
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config, Data
@@ -62,12 +62,13 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     groups, pairs = families.group(texts, data.duplicates)
     family = {name: group[0] for group in groups for name in group}
     parts, how, note = divide(texts, groups, data)
-    check_sizes(parts, data, source)
-    share, worst, copies = described_overlap(parts, data)
+    held = held_out(groups, data)
+    check_sizes(parts, held, data, source)
+    share, worst, copies = described_overlap(parts, held, data)
     note = "; ".join(filter(None, (note, copies))) or None
     characters = Characters(_alphabet(parts["train"]), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
-    held_out = np.concatenate([*tokens["validation"], *tokens["test"]])
+    judged = np.concatenate([*tokens["validation"], *tokens["test"]])
     facts = {
         "source": source,
         "files": files,
@@ -84,6 +85,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
         ],
         "duplicate_lines": families.duplicate_lines(texts),
         "split": how,
+        "held_out": held,
         "note": note,
         **{
             part: {
@@ -96,7 +98,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
         },
         "overlap": {"share": share, "span": SPAN, "worst": worst},
         "vocabulary": len(characters),
-        "unknown_share": float((held_out == UNKNOWN).mean()),
+        "unknown_share": float((judged == UNKNOWN).mean()),
     }
     _save(folder, parts, tokens, family, characters, facts)
     return facts
@@ -110,8 +112,8 @@ def inputs(data: "Data") -> list[Path]:
     return [path for path in documents.find(sources).files.values() if os.access(path, os.R_OK)]
 
 
-def load(folder: Path) -> Corpus:
-    """Read what `prepare` wrote."""
+def load(folder: Path, vocabulary: str | None = None) -> Corpus:
+    """Read what `prepare` wrote, with the ids of another `vocabulary` if one is given."""
     import datasets
 
     table = datasets.load_from_disk(folder).data.table.combine_chunks()
@@ -122,6 +124,11 @@ def load(folder: Path) -> Corpus:
     for name, part, tokens in rows:
         parts[part].append(Text(name, tokens))
     stored = json.loads((folder / "corpus.json").read_text())
+    if vocabulary is not None and vocabulary != "".join(stored["vocabulary"]):
+        characters = Characters(vocabulary, stored["facts"]["lower_case"])
+        parts = {part: [] for part in PARTS}
+        for name, part, text in zip(*(table[each].to_pylist() for each in ("name", "part", "text")), strict=True):
+            parts[part].append(Text(name, _encode(characters, text)))
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 
@@ -149,7 +156,8 @@ def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[s
 
 def _prose(document: Document, data: "Data") -> Cleaned:
     """Return the document's text as it is trained on. Raises UserError if nothing is left of it."""
-    cleaned = clean(document.text, data.mask, wrapped=document.pages is not None)
+    names = data.mask_names and data.sources is not None
+    cleaned = clean(document.text, data.mask, wrapped=document.pages is not None, names=names)
     if not cleaned.text:
         raise UserError("has no text besides page headers, footers and tables of contents")
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned

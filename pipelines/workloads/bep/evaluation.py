@@ -13,25 +13,27 @@ from torch import Tensor
 from common import kneser_ney, text
 from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
-from common.statistics import ratio_percentiles, resampled_counts
+from common.foreign_text import to_csv
+from common.statistics import resampled_counts
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM
 from models.char_mixture import CharMixture
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.bep import data
-from pipelines.workloads.bep.completions import complete_fields
+from pipelines.workloads.bep import data, typist
+from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
+from pipelines.workloads.bep.completions import complete_fields, suggest_fields
+from pipelines.workloads.bep.mixing import left_out, load_base
 from pipelines.workloads.bep.parts import SPAN
 from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
 
-SPLITS = ("validation", "test")
+SPLITS, LEFT_OUT = ("validation", "test"), "left_out"
 WINDOWS_AT_ONCE = 32
 POSITIONS = ((1, 10), (11, 50), (51, 100), (101, 300))  # characters read since the zero state
 FIRST = 0x100  # character that stands for token 0 where copies are searched for
 PROMPT = 2000  # characters that are read before a block, and nothing else of the document
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
-RESAMPLES = 2000
 MOST_CHARACTERS = 20_000_000  # of training text that xz reads and that copies are searched for in
 
 
@@ -40,21 +42,31 @@ def evaluate(
 ) -> list[Evaluation]:
     """Evaluate on validation, which picked the best model and so flatters it, and on test, which picked nothing."""
     (model,) = models.values()
-    corpus = data.load(folder)
-    if "".join(corpus.vocabulary) != model.config.vocabulary:
+    corpus = data.load(folder, model.config.vocabulary)
+    if set(corpus.vocabulary) - set(model.config.vocabulary):
         raise UserError(
             f"the model was trained on other characters than those in {folder}: the documents, or how they are "
             "cleaned, have changed since; restore the old ones and delete that folder, or train under another --name"
         )
-    training_text = _text(model, corpus.parts["train"])
-    evaluations = [
-        _predict(config, model, corpus.parts[split], split, corpus.parts["train"], device, map_items)
-        for split in SPLITS
-        if corpus.parts[split]
-    ]
-    completions, judged = complete_fields(config, model, training_text, MOST_CHARACTERS)
+    training = corpus.parts["train"]
+    if corpus.facts.get("held_out", True):
+        evaluations = [
+            _predict(config, model, documents, split, training, device, map_items)
+            for split in SPLITS
+            if (documents := corpus.parts[split])
+        ]
+    else:
+        quiet = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"typed": 0})})
+        found = [
+            _predict(quiet, each, held, LEFT_OUT, others, device, map_items)
+            for each, held, others in left_out(config, corpus, load_base(config))
+        ]
+        evaluations = [together(found, config.seed)]
+    completions, judged = complete_fields(config, model, _text(model, training), MOST_CHARACTERS)
     last = evaluations[-1]
-    files = {f"{last.split}.completions.csv": completions}
+    files = {**last.files, f"{last.split}.completions.csv": completions}
+    if isinstance(model, CharMixture):
+        files[f"{last.split}.suggestions.csv"] = suggest_fields(model)
     return [*evaluations[:-1], replace(last, summary={**last.summary, "completions": judged}, files=files)]
 
 
@@ -69,20 +81,21 @@ def _predict(
 ) -> Evaluation:
     """Predict every character of the documents once, with the model and with the baselines."""
     began = time.perf_counter()
-    starts, numbers, characters = _blocks([len(each.tokens) for each in documents])
+    starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
     if isinstance(model, CharMixture):
-        own = {"mixture, frozen": _read(model, documents, False), "mixture, adapting": _read(model, documents, True)}
-        found = {**own, "LSTM alone": network}
+        own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
+        found = {**own, LSTM: network}
     else:
         own = found = {config.model.resolved: network}
     bits = {name: np.add.reduceat(each["nats"] * text.BITS_PER_NAT, starts) for name, each in found.items()}
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
-    rows = _rows(bits, characters, drawn)
+    rows = rows_of(bits, characters, drawn)
     for row, each in zip(rows, found.values(), strict=False):
         row |= {"top-1": float(each["top_1"].mean()), "top-5": float(each["top_5"].mean())}
+    typing, typed = typist.measure(model, documents, config.evaluation.typed, config.seed)
     summary = {
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
@@ -90,10 +103,11 @@ def _predict(
         "top_5": rows[0]["top-5"],
         **_adapting(model, rows, documents),
         "new_text": _new_text(training, documents, next(iter(found.values()))["nats"]),
-        **_gain(bits, len(own), characters, drawn),
+        **gain(bits, len(own), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
         "unknown_characters": int(sum((each.tokens == UNKNOWN).sum() for each in documents)),
+        **typing,
         "bits_by_position": _by_position(config, model, documents, device, map_items),
         "trained_on_characters": len(training_text),
         "kind": config.model.resolved,
@@ -104,12 +118,13 @@ def _predict(
     examples = {
         "document": [documents[number].name for number in numbers],
         "characters": characters.tolist(),
-        **{f"bits_{name}": values.tolist() for name, values in bits.items()},
+        **{f"{BITS}{name}": values.tolist() for name, values in bits.items()},
     }
-    return Evaluation(split, summary, table, examples)
+    files = {f"{split}.typing.csv": to_csv(tuple(typed), zip(*typed.values(), strict=True))} if typed else {}
+    return Evaluation(split, summary, table, examples, files)
 
 
-def _read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
+def read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
     """Return nats, top_1 and top_5, each (N,) over the characters, of documents that are read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
@@ -215,7 +230,7 @@ def _text(model: CharLSTM, documents: Sequence["data.Text"]) -> str:
     return "\n".join(model.characters.decode(each.tokens.tolist()) for each in documents)
 
 
-def _blocks(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def blocks_of(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the concatenated documents into blocks of 500 characters, a document's last one shorter.
 
     Returns where each block starts, the number of its document, and its characters.
@@ -225,45 +240,6 @@ def _blocks(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     starts = np.concatenate(parts)
     numbers = np.repeat(np.arange(len(lengths)), [len(part) for part in parts])
     return starts, numbers, np.diff(starts, append=ends[-1])
-
-
-def _rows(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Any]]:
-    """Return a table row for each predictor, the model first."""
-    return [
-        {
-            "predictor": name,
-            "bits/character": float(own.sum() / characters.sum()),
-            "95 %": ratio_percentiles(own, characters, drawn),
-        }
-        for name, own in bits.items()
-    ]
-
-
-def _gain(
-    bits: Mapping[str, np.ndarray], num_own: int, characters: np.ndarray, drawn: np.ndarray | None
-) -> dict[str, Any]:
-    """Return what the summary says about the best of the model's rows, the first ones, beside the best baseline."""
-    totals = {name: float(each.sum()) for name, each in bits.items()}
-    own, strongest = (
-        min(names, key=lambda name: totals[name]) for names in (list(bits)[:num_own], list(bits)[num_own:])
-    )
-    unit = totals[strongest] / characters.sum() / 100
-    gain = (totals[strongest] - totals[own]) / characters.sum() / unit
-    interval = ratio_percentiles(bits[strongest] - bits[own], characters, drawn)
-    gain_interval = interval and [end / unit for end in interval]
-    return {
-        "verdict": verdict(gain, gain_interval, strongest),
-        "strongest_baseline": strongest,
-        "gain_percent": gain,
-        "gain_percent_interval": gain_interval,
-    }
-
-
-def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str:
-    """Say whether the documents were worth a model, by the interval of the gain on the baseline in percent."""
-    if interval is None or interval[0] <= 0:
-        return f"not better than {baseline}: add documents"
-    return f"better than {baseline} by {gain:.1f} % [{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
 def _by_position(

@@ -4,33 +4,79 @@ Each document is predicted from the counts of the others, and by the LSTM with t
 noise it knows its training text too well, and would be trusted too much with other text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from common.errors import UserError
 from common.random import derive_key
-from models import chains
+from models import chains, io
 from models.char_lstm import END, PAD, Characters
 from models.char_mixture import ADAPTING, FROZEN, CharMixture, CharMixtureConfig, Examples
 from pipelines.engine import ranks
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
+    from pipelines.workloads.bep.data import Corpus, Text
 
 PIECE = 12_000  # tokens; longer documents are cut, so that a single one has others to be predicted from
 MOST_PIECES = 12  # that weights are fitted to
+FIFTHS = 5  # of a single document, each left out in turn
+BASE = "base/"  # before the name of a base's document that an own one has, too
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others
 
 
-class Mixer:
-    """A mixture with the counts of its training text, and what its weights are fitted to."""
+def load_base(config: "Config") -> CharMixture | None:
+    """Return the model that `model.base` names, if it names one. Raises UserError where it is no mixture."""
+    if config.model.base is None:
+        return None
+    run = Path(config.model.base)
+    folder = run / "model/best" if (run / "model/best").is_dir() else run
+    try:
+        base = io.load(folder)
+    except ValueError as error:
+        raise UserError(
+            f"model.base={run}: {error}; give a trained run, as in runs/bep/default, which this command trains: "
+            "accelerate launch pipelines/train.py --workload bep"
+        ) from error
+    if not isinstance(base, CharMixture) or base.config.lower_case != config.data.lower_case:
+        found = f"lower_case={base.config.lower_case}" if isinstance(base, CharMixture) else base.family
+        raise UserError(f"model.base={run}: it must be a mixture with data.lower_case as here (found {found})")
+    return base
 
-    def __init__(self, texts: Sequence[np.ndarray], sizes: Mapping[str, Any], config: "Config"):
+
+def vocabulary_of(corpus: "Corpus", base: CharMixture | None) -> str:
+    """Return the characters of a model: those of its base, then those that are new."""
+    own, known = "".join(corpus.vocabulary), base.config.vocabulary if base else ""
+    return known + "".join(each for each in own if each not in known)
+
+
+def sizes_of(corpus: "Corpus", config: "Config", base: CharMixture | None) -> dict[str, Any]:
+    """Return what the config of a model has besides its counts."""
+    sizes = config.model.sizes()
+    if base:
+        dropout = sizes["dropout"] if config.model.dropout is not None else base.config.dropout
+        sizes = {name: getattr(base.config, name) for name in sizes} | {"dropout": dropout}
+    return {"vocabulary": vocabulary_of(corpus, base), "lower_case": config.data.lower_case, **sizes}
+
+
+class Mixer:
+    """A mixture with the counts of its training text, and what its weights are fitted to.
+
+    A `base` adds its counts, its stored text and its LSTM, whose vocabulary may grow.
+    """
+
+    def __init__(
+        self, documents: Sequence["Text"], sizes: Mapping[str, Any], config: "Config", base: CharMixture | None = None
+    ):
         self.seed, self.num_places = config.seed, config.model.mixing_places
+        texts = [document.tokens for document in documents]
         self.texts = [_between_ends(text) for text in texts]
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
         pieces = [
@@ -40,9 +86,21 @@ class Mixer:
         # What is left out together: a document, or a piece of the only one.
         self.groups = np.array([document for document, _ in pieces] if len(texts) > 1 else range(len(pieces)))
         self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
-        counts = chains.added([self._count(self.texts)], config.model.context_rows)
-        self.model = CharMixture(CharMixtureConfig(**sizes, rows=len(counts.keys), entries=len(counts.tokens)))
+        self.known = [base.counted()] if base else []
+        counts = chains.added([*self.known, self._count(self.texts)], config.model.context_rows)
+        stored = _stored(documents, config.model.stored_characters, base)
+        self.model = CharMixture(
+            CharMixtureConfig(
+                **sizes,
+                rows=len(counts.keys),
+                entries=len(counts.tokens),
+                documents={name: len(text) for name, text in stored.items()},
+            )
+        )
         self.model.count(counts)
+        self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0, np.int16), *stored.values()])))
+        if base:
+            _go_on_from(self.model, base)
         self.prepared: list[tuple[chains.Layers, Tensor, Tensor]] = []
 
     def fit(self) -> dict[str, float]:
@@ -85,13 +143,14 @@ class Mixer:
 
     def _found(self, number: int, known: chains.Counts, places: np.ndarray) -> dict[int, chains.Layers]:
         """Look up places of a piece in the counts of others: when it is not counted, and when it is."""
+        others = [*self.known, known]
         tokens, num_tokens = self.pieces[number][1:], len(self.model.characters)
         keys = chains.contexts(self.pieces[number], self.classes)[1:]
-        chosen = chains.counted(keys, tokens, [known])
+        chosen = chains.counted(keys, tokens, others)
         stored = keys[:, : chains.STORED]
         return {
-            FROZEN: chains.layers(stored, tokens, num_tokens, [known], None, places),
-            ADAPTING: chains.layers(keys, tokens, num_tokens, [known], chosen, places),
+            FROZEN: chains.layers(stored, tokens, num_tokens, others, None, places),
+            ADAPTING: chains.layers(keys, tokens, num_tokens, others, chosen, places),
         }
 
     def _count(self, sequences: Sequence[np.ndarray]) -> chains.Counts:
@@ -99,7 +158,7 @@ class Mixer:
             return chains.EMPTY
         keys = np.concatenate([chains.contexts(each, self.classes)[1:, : chains.STORED] for each in sequences])
         tokens = np.concatenate([each[1:] for each in sequences])
-        return chains.count(keys, tokens, chains.counted(keys, tokens))
+        return chains.count(keys, tokens, chains.counted(keys, tokens, self.known))
 
     @torch.no_grad()
     def _network(self) -> Tensor:
@@ -113,6 +172,51 @@ class Mixer:
             logits, _ = self.model(tokens.to(device))
             self.model.eval()
         return F.log_softmax(logits.float(), -1).cpu()
+
+
+def left_out(
+    config: "Config", corpus: "Corpus", base: CharMixture | None
+) -> Iterator[tuple[CharMixture, list["Text"], list["Text"]]]:
+    """Yield, for each document, a model of the others, the document and the others; of a single one, for its fifths.
+
+    The LSTM of these models is that of the base, or says nothing: a trained one has learnt from all documents.
+    """
+    documents = corpus.parts["train"]
+    if len(documents) == 1:
+        (whole,) = documents
+        documents = [replace(whole, tokens=piece) for piece in np.array_split(whole.tokens, FIFTHS)]
+    for number, document in enumerate(documents):
+        others = [*documents[:number], *documents[number + 1 :]]
+        mixer = Mixer(others, sizes_of(corpus, config, base), config, base)
+        if base is None:
+            for parameter in mixer.model.output.parameters():
+                nn.init.zeros_(parameter)
+        mixer.fit()
+        yield mixer.model.eval(), [document], others
+
+
+@torch.no_grad()
+def _go_on_from(model: CharMixture, base: CharMixture) -> None:
+    """Take over a base's LSTM; what its new characters need stays as it was drawn."""
+    stored = dict(base.named_parameters())
+    for name, parameter in model.named_parameters():
+        parameter[: len(stored[name])] = stored[name]
+
+
+def _stored(documents: Sequence["Text"], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
+    """Return the beginning of each document, by its name, of all together at most `most` tokens; a base's come last."""
+    total = sum(len(each.tokens) for each in documents)
+    parts: dict[str, list[np.ndarray]] = {}
+    for each in documents:
+        kept = each.tokens[: len(each.tokens) * min(most, total) // total].astype(np.int16)
+        parts.setdefault(each.name, []).append(kept)
+    found = {name: text for name, pieces in parts.items() if len(text := np.concatenate(pieces))}
+    left = most - sum(map(len, found.values()))
+    for name, text in base.stored().items() if base else ():
+        if (kept := text[: max(0, left)]).size:
+            found[f"{BASE}{name}" if name in found else name] = kept
+            left -= kept.size
+    return found
 
 
 def _between_ends(tokens: np.ndarray) -> np.ndarray:

@@ -25,11 +25,24 @@ Rows = list[tuple[str, str]]  # (name, text)
 def divide(
     texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: "Data"
 ) -> tuple[dict[str, Rows], str, str | None]:
-    """Return {part: (name, text)}, a description of the rule, and a note that the user should read, if any."""
-    if len(groups) >= FEWEST_FAMILIES:
+    """Return {part: (name, text)}, a description of the rule, and a note that the user should read, if any.
+
+    Where nothing is held out, validation is a part of training, and there is no test.
+    """
+    few = len(groups) < FEWEST_FAMILIES
+    if not held_out(groups, data):
+        within = blocks(sorted(texts.items()), data.validation, 0, 0)["validation"]
+        parts = {"train": sorted(texts.items()), "validation": within, "test": []}
+        why = f"families of documents: {len(groups)}, fewer than {FEWEST_FAMILIES}; so " if few else ""
+        note = (
+            f"{why}the model is trained on all of the text, and what is said of validation is of text that it knows; "
+            "the evaluation leaves each document out in turn"
+        )
+        return parts, "all of it is for training", note
+    if not few:
         sizes = [sum(len(texts[name]) for name in group) for group in groups]
         chosen = split(sizes, data.validation, data.test, data.seed)
-        parts: dict[str, Rows] = {part: [] for part in PARTS}
+        parts = {part: [] for part in PARTS}
         for group, part in zip(groups, chosen, strict=True):
             parts[part] += [(name, texts[name]) for name in group]
         return parts, f"by family of documents, seed {data.seed}", None
@@ -40,6 +53,11 @@ def divide(
     )
     parts = blocks(sorted(texts.items()), data.validation, data.test, data.guard)
     return parts, f"successive blocks, {data.guard} characters left out between them", note
+
+
+def held_out(groups: Sequence[Sequence[str]], data: "Data") -> bool:
+    """Return whether some of the text is not for training."""
+    return len(groups) >= FEWEST_FAMILIES if data.hold_out is None else data.hold_out
 
 
 def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> list[str]:
@@ -99,48 +117,64 @@ def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, gua
     return parts
 
 
-def check_sizes(parts: Mapping[str, Rows], data: "Data", source: str) -> None:
+def check_sizes(parts: Mapping[str, Rows], held: bool, data: "Data", source: str) -> None:
     """Raise UserError if a part has too few characters."""
     for part, rows in parts.items():
         characters = sum(len(text) for _, text in rows)
-        if characters < FEWEST_PER_PART and (part != "test" or data.test):
+        if characters < FEWEST_PER_PART and (part != "test" or (held and data.test)):
             raise UserError(
                 f"{source}: {characters:,} characters for {part} are too few, {FEWEST_PER_PART} are needed; give more "
                 f"text, or change data.validation={data.validation}, data.test={data.test} or data.guard={data.guard}"
             )
 
 
-def described_overlap(parts: Mapping[str, Rows], data: "Data") -> tuple[float, dict[str, float], str | None]:
+def described_overlap(
+    parts: Mapping[str, Rows], held: bool, data: "Data"
+) -> tuple[float, dict[str, float], str | None]:
     """Return `overlap`, the documents with most of it, and a note if it is above `data.maximum_overlap`."""
-    share, by_document = overlap(parts)
+    share, by_document = overlap(parts, held)
     order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
     worst = {name: part for name, part in order[:WORST] if part > 0}
     if share <= data.maximum_overlap:
         return share, worst, None
-    held_out = dict([*parts["validation"], *parts["test"]])
+    wanted = dict(_judged(parts, held))
     listed = [
-        f"{part:.0%} of {name} (most of it in {most_alike(held_out[name], parts['train'])})"
+        f"{part:.0%} of {name} (most of it in {most_alike(wanted[name], _others(parts, held, name))})"
         for name, part in worst.items()
     ]
+    what = "held-out text also stands in training" if held else "text also stands in another document"
     note = (
-        f"{share:.0%} of the held-out text also stands in training, in pieces of {SPAN} characters: "
-        f"{', '.join(listed)}; "
+        f"{share:.0%} of the {what}, in pieces of {SPAN} characters: {', '.join(listed)}; "
         "the evaluation also gives the figure for the rest, as new_text"
     )
     return share, worst, note
 
 
-def overlap(parts: Mapping[str, Rows]) -> tuple[float, dict[str, float]]:
-    """Return the share of held-out characters in pieces of 50 that training has too: in all, and by document."""
-    training = "\0".join(text for _, text in parts["train"])  # no text has NUL: no piece crosses two documents
-    found: dict[str, np.ndarray] = {}
-    for name, text in [*parts["validation"], *parts["test"]]:
-        found[name] = np.concatenate([found.get(name, np.zeros(0, bool)), copied_characters(text, training, SPAN)])
-    return float(np.concatenate(list(found.values())).mean()), {
-        name: float(each.mean()) for name, each in found.items()
-    }
+def overlap(parts: Mapping[str, Rows], held: bool) -> tuple[float, dict[str, float]]:
+    """Return the share of held-out characters in pieces of 50 that training has too: in all, and by document.
+
+    Where nothing is `held` out, it is the share of each document that another one has.
+    """
+    found: dict[str, list[np.ndarray]] = {}
+    for name, text in _judged(parts, held):
+        training = "\0".join(
+            text for _, text in _others(parts, held, name)
+        )  # no text has NUL: no piece crosses documents
+        found.setdefault(name, []).append(copied_characters(text, training, SPAN))
+    marks = {name: np.concatenate(each) for name, each in found.items()}
+    share = float(np.concatenate(list(marks.values())).mean())
+    return share, {name: float(each.mean()) for name, each in marks.items()}
+
+
+def _judged(parts: Mapping[str, Rows], held: bool) -> Rows:
+    return [*parts["validation"], *parts["test"]] if held else parts["train"]
+
+
+def _others(parts: Mapping[str, Rows], held: bool, name: str) -> Rows:
+    """Return the training text that a document is compared with."""
+    return parts["train"] if held else [row for row in parts["train"] if row[0] != name]
 
 
 def most_alike(text: str, training: Rows) -> str:
     """Return the name of the training document that has most of `text`."""
-    return max(training, key=lambda each: copied_characters(text, each[1], SPAN).sum())[0]
+    return max(training or [("", "")], key=lambda each: copied_characters(text, each[1], SPAN).sum())[0]

@@ -26,6 +26,15 @@ COMPLETIONS = """
 <p><b>{{ row.field }}</b>, temperature {{ row.temperature }}<br><i>{{ row.prompt }}</i>{{ row.completion }}</p>
 {% endfor %}
 """
+SUGGESTIONS = """
+{% for row in rows %}
+{% if row.rank == "1" %}<p><b>{{ row.field }}</b>: <i>{{ row.prompt }}</i></p>{% endif %}
+<p>{{ row.rank }}. {{ row.suggestion }}<br>
+{% if row.document %}{{ row.document }}, {{ row.heading }}, line {{ row.line }}
+{%- else %}written by the model{% endif %};
+likelihood per character {{ row.likelihood }}</p>
+{% endfor %}
+"""
 
 
 def sections(
@@ -35,11 +44,18 @@ def sections(
     found = _compared(evaluations[0])
     parts = [(f"{found.heading}: {found.rival['predictor']}", _verdict(evaluations[0], found))]
     for evaluation in evaluations:
+        if "typing" in evaluation.summary:
+            parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation.summary)))
+        suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
+        if suggested is not None:
+            parts.append(("Suggestions for the fields", fragment(SUGGESTIONS, rows=from_csv(suggested))))
         written = evaluation.files.get(f"{evaluation.split}.completions.csv")
         if written is not None:
             parts.append(("Completions of the fields", _completions(evaluation.summary["completions"], written)))
-    summaries = {evaluation.split: evaluation.summary for evaluation in evaluations}
-    return [*parts, ("Bits per character by characters read", svg(_by_position(summaries)))]
+    summaries = {each.split: each.summary for each in evaluations if each.summary["bits_by_position"]}
+    if summaries:
+        parts.append(("Bits per character by characters read", svg(_by_position(summaries))))
+    return parts
 
 
 def _compared(evaluation: Evaluation) -> Comparison:
@@ -74,6 +90,16 @@ def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> Marku
     """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
     figures = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()], "completions")
     return fragment(COMPLETIONS, figures=figures, rows=from_csv(written))
+
+
+def _typing(summary: Mapping[str, Any]) -> Markup:
+    """Return what was saved by each kind of suggestions, and by field."""
+    fields = [{"field": name, "saved, %": 100 * share} for name, share in summary["keystrokes_saved_by_field"].items()]
+    text = Markup("<p>{}</p>").format(
+        f"A simulated typist of {summary['keystrokes_characters']:,} characters of unseen documents accepts by one key "
+        "the next word, clause or all of one of three suggestions."
+    )
+    return text + table(summary["typing"], "keystrokes saved") + table(fields, "keystrokes saved by field")
 
 
 def _by_position(summaries: Mapping[str, Mapping[str, Any]]) -> Figure:

@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common import noise
+from common.errors import UserError
 from common.text import token_nats
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
-from pipelines.workloads.bep.mixing import Mixer
+from pipelines.workloads.bep.mixing import Mixer, load_base, sizes_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
@@ -64,12 +65,18 @@ class CharTask(Task):
     """Next-character prediction of documents and their ends; `legacy` learns only from each window's last step."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
-        training, corpus = config.training, data.load(folder)
-        self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
-        sizes = {"vocabulary": "".join(corpus.vocabulary), "lower_case": config.data.lower_case, **config.model.sizes()}
+        training, base = config.training, load_base(config)
+        corpus = data.load(folder)
         self.mixing = config.model.resolved == "mixture"
+        if not (self.mixing or corpus.facts.get("held_out", True)):
+            raise UserError(
+                f"model.kind={config.model.resolved} is judged by text that was held out; add data.hold_out=true"
+            )
+        sizes = sizes_of(corpus, config, base)
+        corpus = data.load(folder, sizes["vocabulary"]) if base else corpus
+        self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
         if self.mixing:
-            self.mixer = Mixer([each.tokens for each in corpus.parts["train"]], sizes, config)
+            self.mixer = Mixer(corpus.parts["train"], sizes, config, base)
             self.model: CharLSTM = self.mixer.model.to(device)
         else:
             self.model = CharLSTM(CharLSTMConfig(**sizes)).to(device)

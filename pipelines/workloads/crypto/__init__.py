@@ -1,19 +1,24 @@
 """Per-coin trading signals from candles: SHORT, NO_TRADE or LONG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from common.config import Section
 from common.lazy import lazily
+from models.inputs import CandlesInput, SignalSettings
 from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
 class Data(DataSection):
     """Candles, their features and labels, and the division of time."""
+
+    layout: ClassVar[int] = 2
+    renews: ClassVar[bool] = True
 
     source: Literal["simulate", "files", "ccxt"] | None = Field(
         None, description="source of the candles; null: files if data.folder is given, else the simulated market"
@@ -96,6 +101,11 @@ class SignalTraining(Training):
         description="weights of the classes in the loss; balanced: inverse to their counts in training; null: none for "
         "pooled_experts, else balanced",
     )
+    window: int | None = Field(
+        None,
+        ge=1,
+        description="candles that a model learns from, the newest before its validation part; null: all of them",
+    )
 
 
 class EvaluationSettings(Section):
@@ -103,6 +113,13 @@ class EvaluationSettings(Section):
 
     fee: float = Field(0.001, ge=0, description="fee per side, as a share of the notional")
     slippage: float = Field(0.0005, ge=0, description="slippage per side, as a share of the price")
+    funding: float = Field(
+        0.0,
+        gt=-1,
+        lt=1,
+        description="funding of futures at 0, 8 and 16 h UTC, which longs pay to shorts, as a share of the notional; "
+        "0 for spot markets, 0.0001 is common",
+    )
     stop: float | None = Field(
         None,
         gt=0,
@@ -129,6 +146,13 @@ class Config(BaseConfig):
     training: SignalTraining = SignalTraining(epochs=20, batch_size=6, learning_rate=3e-3)
     evaluation: EvaluationSettings = EvaluationSettings()
 
+    def content(self, manifest: Mapping[str, Any]) -> Any:
+        """Return of each coin the candles, as a hash, and the times at which they are cut into parts."""
+        coins = manifest["coins"]
+        return {
+            name: [coins[name][key] for key in ("hash", "cuts")] for name in self.model.coins or () if name in coins
+        }
+
     @model_validator(mode="after")
     def _labels_earn_their_cost(self) -> "Config":
         from common.errors import UserError
@@ -150,4 +174,10 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/log_loss"),
+    inputs=Inputs(
+        input=CandlesInput,
+        settings=SignalSettings,
+        read=lazily(f"{_package}.inputs:read"),
+        about=lazily(f"{_package}.inputs:about"),
+    ),
 )

@@ -9,10 +9,12 @@ Rules
 - A signal covers `horizon` candles: its position is kept for that long, and for that long again each time the signal is
   repeated, so that a lasting forecast does not pay its costs twice. No signal (0) is not an order to leave.
 - A trade is as large as the account at its entry. With x = exit price / entry price and side +1 or -1,
-      gross = side (x - 1),    net = gross - (fee + slippage) (1 + x),
+      gross = side (x - 1) - funding paid,    net = gross - (fee + slippage) (1 + x),
   so each side costs its own notional times (fee + slippage), as on a margin account, and costs are linear in the fee:
   raising the fee by d lowers the trade by exactly d (1 + x). A short earns minus the long's gross and pays the same
   costs.
+- `funding` of candle t, for futures, is paid by a long to a short that was open before t, as a share of the notional at
+  the entry; also by one that leaves at the open of t.
 - A position ends at the first of: the open after the opposite signal, or after the horizon of the last signal; the stop
   or the target, both in force from the candle of the entry on (if one candle reaches both, the stop counts); the last
   close before a gap; the last close. If the open jumps over the stop, it is filled at that open; the target is never
@@ -40,7 +42,7 @@ class Trades:
     held: np.ndarray  # (K,) number of candles during which the position was open, including that of the entry
     side: np.ndarray  # (K,) +1 long, -1 short
     ratio: np.ndarray  # (K,) exit price / entry price
-    gross: np.ndarray  # (K,) return on the account before costs
+    gross: np.ndarray  # (K,) return on the account before fee and slippage, funding paid
     net: np.ndarray  # (K,) return on the account after costs
     reason: Sequence[str]  # K of signal, stop, target, gap, end, ruin
 
@@ -60,13 +62,14 @@ class Result:
 
 
 class _Trade(NamedTuple):
-    """One row of `Trades`, whose gross follows from the others."""
+    """One row of `Trades`, whose gross follows from the side, the ratio and what was paid."""
 
     entry: int
     exit: int
     held: int
     side: int
     ratio: float
+    paid: float  # as funding, below 0 if received
     net: float
     reason: str
 
@@ -83,23 +86,24 @@ def run(
     stop: float | None = None,
     target: float | None = None,
     horizon: int = 1,
+    funding: np.ndarray | None = None,
 ) -> Result:
     """Trade `signal` (N,) in -1, 0, +1 by the rules at the head of this module.
 
     `gap` (N,) bool marks candles t with candles missing between t - 1 and t. `fee` and `slippage` are shares of the
     notional per side, `stop` and `target` distances as shares of the entry price (None: no stop or target), `horizon`
-    is the number of candles that a signal covers. Raises ValueError for arrays of different lengths and values out of
-    range.
+    is the number of candles that a signal covers, `funding` (N,) what longs pay in each. Raises ValueError for arrays
+    of different lengths and values out of range.
     """
     prices = [np.asarray(column, dtype=np.float64) for column in (open, high, low, close)]
     signal, gap = np.asarray(signal), np.asarray(gap, dtype=bool)
-    _check(prices, signal, gap, fee, slippage, stop, target, horizon)
+    funding = np.zeros(gap.shape) if funding is None else np.asarray(funding, dtype=np.float64)
+    _check(prices, signal, gap, funding, fee, slippage, stop, target, horizon)
     # Plain Python numbers: one pass over lists is several times faster than indexing arrays.
     opens, highs, lows, closes = (column.tolist() for column in prices)
-    gaps = gap.tolist()
+    gaps, owed = gap.tolist(), np.cumsum(funding).tolist()
     orders = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # to be filled at the open of each candle
     final, cost = len(closes) - 1, fee + slippage
-
     equity = [1.0] * len(closes)
     trades: list[_Trade] = []
     account, side, entry, until, price = 1.0, 0, 0, 0, 0.0
@@ -107,7 +111,8 @@ def run(
         if orders[t] == side:
             until = t + horizon
         if side and (orders[t] == -side or t == until):
-            trades.append(_trade(entry, t, t - entry, side, opens[t] / price, cost, "signal"))
+            paid = side * (owed[t] - owed[entry])
+            trades.append(_trade(entry, t, t - entry, side, opens[t] / price, paid, cost, "signal"))
             account, side = account * (1.0 + trades[-1].net), 0
         if not side:
             side = orders[t] if account > 0 else 0
@@ -115,7 +120,8 @@ def run(
                 equity[t] = account
                 continue
             entry, until, price = t, t + horizon, opens[t]
-        worth = 1.0 + net_return(side, closes[t] / price, cost)
+        paid = side * (owed[t] - owed[entry])
+        worth = 1.0 + net_return(side, closes[t] / price, cost) - paid
         exit_price, reason = _stop_or_target(side, price, opens[t], highs[t], lows[t], stop, target)
         if not reason:
             exit_price = closes[t]
@@ -123,7 +129,7 @@ def run(
         if not reason:
             equity[t] = account * worth
             continue
-        trades.append(_trade(entry, t, t - entry + 1, side, exit_price / price, cost, reason))
+        trades.append(_trade(entry, t, t - entry + 1, side, exit_price / price, paid, cost, reason))
         account, side = account * (1.0 + trades[-1].net), 0
         equity[t] = account
     held = buy_and_hold(prices[0], prices[3], fee, slippage)
@@ -134,15 +140,18 @@ def _check(
     prices: Sequence[np.ndarray],
     signal: np.ndarray,
     gap: np.ndarray,
+    funding: np.ndarray,
     fee: float,
     slippage: float,
     stop: float | None,
     target: float | None,
     horizon: int,
 ) -> None:
-    shapes = [column.shape for column in (*prices, signal, gap)]
+    shapes = [column.shape for column in (*prices, signal, gap, funding)]
     if len(set(shapes)) != 1 or len(shapes[0]) != 1 or not shapes[0][0]:
-        raise ValueError(f"open, high, low, close, signal and gap must be one non-empty column each, got {shapes}")
+        raise ValueError(
+            f"open, high, low, close, signal, gap and funding must be one non-empty column each, got {shapes}"
+        )
     opens, highs, lows, closes = prices
     if not all(np.isfinite(column).all() and (column > 0).all() for column in prices):
         raise ValueError("prices must be finite and above 0")
@@ -179,12 +188,13 @@ def _stop_or_target(
     return 0.0, ""
 
 
-def _trade(entry: int, leave: int, held: int, side: int, ratio: float, cost: float, reason: str) -> _Trade:
-    return _Trade(entry, leave, held, side, ratio, max(net_return(side, ratio, cost), -1.0), reason)
+def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: float, cost: float, reason: str) -> _Trade:
+    net = max(net_return(side, ratio, cost) - paid, -1.0)
+    return _Trade(entry, leave, held, side, ratio, paid, net, reason)
 
 
 def _columns(trades: Sequence[_Trade]) -> Trades:
-    entry, leave, held, side, ratio, net, reason = zip(*trades, strict=True) if trades else [()] * 7
+    entry, leave, held, side, ratio, paid, net, reason = zip(*trades, strict=True) if trades else [()] * 8
     sides, ratios = np.array(side, dtype=np.int64), np.array(ratio, dtype=np.float64)
     return Trades(
         entry=np.array(entry, dtype=np.int64),
@@ -192,7 +202,7 @@ def _columns(trades: Sequence[_Trade]) -> Trades:
         held=np.array(held, dtype=np.int64),
         side=sides,
         ratio=ratios,
-        gross=sides * (ratios - 1.0),
+        gross=sides * (ratios - 1.0) - np.array(paid, dtype=np.float64),
         net=np.array(net, dtype=np.float64),
         reason=reason,
     )

@@ -2,10 +2,14 @@
 
 <folder>/BTCUSDT-15m/       Arrow: time, open, high, low, close, volume, one column per feature (not scaled), label
 <folder>/BTCUSDT-15m.json   the order of the features, the rows of each fold's parts, scalers, class counts, checks
+
+All coins are cut into parts at the same times. When files have changed, what was prepared of other coins is taken over
+as it is, with its cuts; a coin whose candles now reach further moves on by itself: its own longer time is divided.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +18,12 @@ import numpy as np
 
 from common.errors import UserError
 from common.files import write_text
+from common.prepared import MANIFEST
 from models import candle_features as indicators
 from models.candles import COLUMNS, Candles
-from pipelines.workloads.crypto import candle_files, exchange, market, splits
+from pipelines.workloads.crypto import candle_files, exchange, market, renewal, splits
 from pipelines.workloads.crypto import labels as outcomes
-from pipelines.workloads.crypto.candles import canonical, describe, filled, iso, milliseconds
+from pipelines.workloads.crypto.candles import canonical, describe, filled, milliseconds
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 if TYPE_CHECKING:
@@ -41,15 +46,25 @@ class Coin:
     lookback: int
     facts: Mapping[str, Any]
 
+    def newest(self, window: int | None) -> "Coin":
+        """Return the coin with the last `window` rows of training alone, of each fold."""
+        if window is None:
+            return self
+        trained = [parts["train"] for parts in self.folds]
+        newest = [rows[rows > rows[-1] - window] for rows in trained]
+        folds = zip(self.folds, newest, strict=True)
+        return replace(self, folds=tuple({**parts, "train": rows} for parts, rows in folds))
+
     def scaled(self, fold: int) -> np.ndarray:
         """Return features (N, F) float32, scaled to mean 0 and deviation 1 over the training rows of that fold."""
         return self.scalers[fold].transform(self.names, self.features)
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapping[str, Any]:
     """Write every coin that can be used; return facts for the manifest, with the unusable coins under "failed".
 
-    Raises UserError for settings that are not allowed, and if no coin can be used.
+    What is in the folder `earlier`, prepared by the same settings, is taken over for coins whose files are the same or
+    gone. Raises UserError for settings that are not allowed, and if no coin can be used.
     """
     import datasets
 
@@ -57,39 +72,49 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     data = config.data
     source, wanted = source_of(data), symbols(data)
     _check_settings(data, source)
+    known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
+    kept = renewal.unchanged(data, wanted, known) if known and source == "files" else []
     failed: dict[str, str] = {}
     coins: dict[str, Coin] = {}
     ends: dict[str, np.ndarray] = {}
     simulated: Mapping[str, Candles] = {}
     if source == "simulate":
         simulated = market.simulate(wanted, data.simulated_candles, data.timeframe, data.seed, data.signal)
-    for symbol in wanted:
+    for symbol in (symbol for symbol in wanted if symbol not in kept):
         try:
             candles, checks = _obtain(data, source, symbol, simulated)
             candles, num_filled = filled(candles, data.fill)
             coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled})
         except UserError as error:
             failed[symbol] = str(error)
-    folds = _divide(data, coins, ends, failed)
-    if not coins:
+    divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, known)
+    failed |= short
+    coins = {symbol: coin for symbol, coin in coins.items() if symbol not in short}
+    if not coins and not kept:
         reasons = "\n".join(f"  {reason}" for reason in list(failed.values())[:10])
         raise UserError(f"none of the {len(wanted)} coins can be used:\n{reasons}")
-    finished = {
-        symbol: _finish(coin, [{part: ends[symbol][at] for part, at in fold.indices[symbol].items()} for fold in folds])
-        for symbol, coin in coins.items()
-    }
-    for symbol, coin in finished.items():
-        _save(coin, folder / f"{symbol}-{data.timeframe}")
+    facts = {symbol: known["coins"][symbol] for symbol in kept} if known else {}
+    for symbol, coin in coins.items():
+        finished = _finish(coin, divided[symbol], ends[symbol])
+        _save(finished, folder / f"{symbol}-{data.timeframe}")
+        facts[symbol] = finished.facts
+    for symbol in kept:
+        renewal.take_over(earlier, folder, f"{symbol}-{data.timeframe}")
+    in_order = [symbol for symbol in dict.fromkeys([*wanted, *kept]) if symbol in facts]
     return {
         "source": source,
-        "symbols": list(finished),
+        "symbols": in_order,
         "failed": failed,
-        "features": list(next(iter(finished.values())).names),
+        "features": list(indicators.SETS[data.features]),
         "memory": indicators.memory(data.features),
         "classes": list(outcomes.CLASSES),
-        "folds": [dict(zip((*(f"{part}_from" for part in PARTS), "end"), fold.cuts, strict=True)) for fold in folds],
-        "coins": {symbol: coin.facts for symbol, coin in finished.items()},
+        "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
+        "coins": {symbol: facts[symbol] for symbol in in_order},
     }
+
+
+def _named(cuts: Sequence[int]) -> dict[str, int]:
+    return dict(zip((*(f"{part}_from" for part in PARTS), "end"), cuts, strict=True))
 
 
 def source_of(data: "Data") -> str:
@@ -145,11 +170,10 @@ def inputs(data: "Data") -> list[Path]:
     if data.symbols_file:
         paths.append(Path(data.symbols_file))
     if source_of(data) == "files":
-        for symbol in symbols(data):
-            try:
-                paths += candle_files.find(data.folder, symbol, data.timeframe)
-            except UserError:  # reported by `prepare`
-                continue
+        with suppress(UserError):  # reported by `prepare`
+            for symbol in symbols(data):
+                with suppress(UserError):
+                    paths += candle_files.find(data.folder, symbol, data.timeframe)
     return paths
 
 
@@ -211,34 +235,24 @@ def _coin(data: "Data", candles: Candles, checks: Mapping[str, Any]) -> tuple[Co
     return Coin(candles, names, table, labels, (), (), data.lookback, facts), ends
 
 
-def _divide(data: "Data", coins: dict[str, Coin], ends: Mapping[str, np.ndarray], failed: dict[str, str]) -> list[Fold]:
-    """Return folds in which every coin has all parts; move other coins from `coins` to `failed`, shortest first."""
+def _divide(
+    data: "Data", times: Mapping[str, np.ndarray], known: Mapping[str, Any] | None
+) -> tuple[dict[str, list[Fold]], dict[str, str]]:
+    """Return the folds of each coin, and why coins have none; `times` (n,) are those at which its windows end."""
     step = milliseconds(data.timeframe)
-    while coins:
-        times = {symbol: coin.candles.time[ends[symbol]] for symbol, coin in coins.items()}
-        folds = splits.divide(times, data.split, data.folds, data.horizon, data.lookback, step)
-        short = {
-            symbol: (part, *fold.span(part))
-            for fold in folds
-            for symbol, parts in fold.indices.items()
-            for part, indices in parts.items()
-            if not len(indices)
-        }
-        if not short:
-            return folds
-        symbol = min(short, key=lambda name: (len(times[name]), name))
-        part, start, stop = short[symbol]
-        failed[symbol] = (
-            f"{symbol}: none of its {len(times[symbol])} windows ({iso(times[symbol][0])} to {iso(times[symbol][-1])}) "
-            f"is in the {part} part from {iso(start)} to {iso(stop)}; give candles of the same period as the other "
-            "coins, more of them, or fewer folds"
-        )
-        del coins[symbol]
-    return []
+
+    def divide(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
+        return splits.divide(times, data.split, data.folds, data.horizon, data.lookback, step, span)
+
+    if known is None:
+        return splits.together(times, divide)
+    return splits.one_by_one(times, divide, known["folds"][0]["train_from"], known["folds"][-1]["end"], step)
 
 
-def _finish(coin: Coin, folds: list[dict[str, np.ndarray]]) -> Coin:
+def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
     """Return the coin with its folds, the scaler of each, and the count of each class in each part."""
+    symbol = coin.candles.symbol
+    folds = [{part: ends[at] for part, at in fold.indices[symbol].items()} for fold in divided]
     scalers = tuple(Scaler.fit(coin.names, coin.features, parts["train"], coin.lookback) for parts in folds)
     counts = [
         {
@@ -247,7 +261,8 @@ def _finish(coin: Coin, folds: list[dict[str, np.ndarray]]) -> Coin:
         }
         for parts in folds
     ]
-    return replace(coin, folds=tuple(folds), scalers=scalers, facts={**coin.facts, "classes": counts})
+    facts = {**coin.facts, "classes": counts, "cuts": [list(fold.cuts) for fold in divided]}
+    return replace(coin, folds=tuple(folds), scalers=scalers, facts=facts)
 
 
 def _save(coin: Coin, path: Path) -> None:

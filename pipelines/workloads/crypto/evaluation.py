@@ -6,20 +6,22 @@ one of them look skilled by chance: verdicts are corrected for their number (see
 are shown, whose confidence for n coins is 1 - 0.05 / n.
 """
 
+import functools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
 
 from common.errors import UserError
 from common.prepared import MANIFEST
+from pipelines.engine import fanout
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.crypto import data, judge, performance, summary
-from pipelines.workloads.crypto.folds import evaluate_fold
+from pipelines.workloads.crypto.folds import CoinFold, evaluate_fold, important_parts
 from pipelines.workloads.crypto.pages import coin_page
 from pipelines.workloads.crypto.task import Member, members
 
@@ -27,6 +29,15 @@ if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
 
 SPLIT = "test"
+
+
+class Place(NamedTuple):
+    """Where a coin is learnt: a member, its model and fold, and the number of the coin in that model."""
+
+    member: str
+    model: nn.Module
+    fold: int
+    number: int
 
 
 def evaluate(
@@ -39,7 +50,8 @@ def evaluate(
     began = time.perf_counter()
     coins = config.model.coins
     chosen = {name: Member(coins, config.model.fold) for name in models} if coins else members(config, folder)
-    failed = json.loads((folder / MANIFEST).read_text())["failed"]
+    facts = json.loads((folder / MANIFEST).read_text())
+    failed = facts["failed"]
     missing = {
         name: next((failed[symbol] for symbol in member.symbols if symbol in failed), "no trained model")
         for name, member in chosen.items()
@@ -48,19 +60,13 @@ def evaluate(
     if len(missing) == len(chosen):
         raise UserError(f"none of the {len(chosen)} members has a trained model: " + _listed(missing))
 
-    wanted: dict[str, list[tuple[str, int, int]]] = {}  # coin -> member, fold, number of the coin in the member
+    wanted: dict[str, list[Place]] = {}
     for name in (name for name in chosen if name in models):
         for number, symbol in enumerate(chosen[name].symbols):
-            wanted.setdefault(symbol, []).append((name, chosen[name].fold, number))
-    confidence = summary.confidence_of(len(wanted))
-    pages, folds = {}, {}
-    for symbol, places in wanted.items():
-        coin = data.load(folder, symbol)
-        folds[symbol] = [
-            evaluate_fold(config, models[name], coin, name, fold, number, device, map_items)
-            for name, fold, number in places
-        ]
-        pages[symbol] = coin_page(config, coin, folds[symbol], confidence)
+            wanted.setdefault(symbol, []).append(Place(name, models[name], chosen[name].fold, number))
+    examine = functools.partial(_examine, config, folder, summary.confidence_of(len(wanted)))
+    found = fanout.map_members(examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items)
+    pages, folds = ({symbol: each[part] for symbol, each in found.items()} for part in (0, 1))
 
     for symbol, reached in judge.verdicts(pages).items():
         pages[symbol] |= reached
@@ -71,7 +77,7 @@ def evaluate(
             else None
         )
     ranking = sorted(pages.values(), key=summary.evidence)
-    absent = [] if coins else [symbol for symbol in data.symbols(config.data) if symbol not in pages]
+    absent = [] if coins else [symbol for symbol in (*facts["symbols"], *failed) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     found = summary.summarise(config, ranking, folds, missing)
@@ -85,6 +91,26 @@ def evaluate(
         ),
         *([] if coins else _of_members({name: chosen[name] for name in models}, pages)),
     ]
+
+
+def _examine(
+    config: "Config",
+    folder: Path,
+    confidence: float,
+    job: tuple[str, Sequence[Place]],
+    device: torch.device,
+    map_items: MapItems,
+) -> tuple[dict[str, Any], list[CoinFold]]:
+    """Return what is found out about a coin by itself: its page, and what it was judged by in each fold."""
+    symbol, places = job
+    coin = data.load(folder, symbol).newest(config.training.window)
+    folds = [
+        evaluate_fold(config, each.model, coin, each.member, each.fold, each.number, device, map_items)
+        for each in places
+    ]
+    newest = places[-1]
+    mixed = important_parts(config, newest.model, coin, newest.fold, newest.number, device)
+    return {**coin_page(config, coin, folds, confidence), "importance": mixed}, folds
 
 
 def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Mapping[str, Any]]) -> list[Evaluation]:

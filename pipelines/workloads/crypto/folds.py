@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from common.errors import UserError
 from models.pooled_experts import PooledExperts, PooledExpertsConfig
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.crypto import baselines, experts, trading
+from pipelines.workloads.crypto import baselines, breakdown, experts, splits, trading
 from pipelines.workloads.crypto.calibration import fit_temperature
 from pipelines.workloads.crypto.classification import class_shares
 from pipelines.workloads.crypto.data import Coin
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
 
 WINDOWS_AT_ONCE = 1024
+WINDOWS_MIXED = 256  # of a test, whose parts are mixed
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class CoinFold:
     prior: np.ndarray  # (3,) shares of the classes in training
     baselines: Mapping[str, np.ndarray]  # name -> probabilities (n, 3) on the test
     moves: np.ndarray  # (n,) returns over the horizon that followed, in units of the volatility
+    volatility: np.ndarray  # (n,) in units of its mean, as known at the end of each window
     temperature: float
     choice: Choice
     rows: np.ndarray  # (m,) candles of the test that are traded
@@ -70,11 +72,11 @@ def evaluate_fold(
     """
     _check(model, coin, member)
     validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
-    rivals, moves = _rivals(config, coin, fold)
+    rivals, moves, volatility = _rivals(config, coin, fold)
     rows = trading.traded_rows(validation.ends, config.data.horizon)
     choice = choose_threshold(
         trading.spread(validation.probabilities, validation.ends, rows),
-        **trading.prices(coin, rows),
+        **trading.prices(config, coin, rows),
         **trading.rules(config),
     )
     rows = trading.traded_rows(test.ends, config.data.horizon)
@@ -84,7 +86,8 @@ def evaluate_fold(
         test=test,
         prior=class_shares(coin.labels[coin.folds[fold]["train"]]),
         baselines=rivals,
-        moves=moves,
+        moves=moves / volatility,
+        volatility=volatility,
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,
@@ -92,8 +95,25 @@ def evaluate_fold(
     )
 
 
-def _rivals(config: "Config", coin: Coin, fold: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the test probabilities of simple models with the inputs that the model has, and the moves they face.
+def important_parts(
+    config: "Config", model: nn.Module, coin: Coin, fold: int, number: int, device: torch.device
+) -> list[dict[str, Any]]:
+    """Return how much the model goes by each feature and lag in the test of a fold, see `breakdown.importance`."""
+    ends = coin.folds[fold]["test"]
+    ends = ends[np.unique(np.linspace(0, len(ends) - 1, WINDOWS_MIXED).round().astype(int))]
+    coins = torch.full((len(ends),), number, device=device)
+
+    @torch.no_grad()
+    def logits(windows: np.ndarray) -> np.ndarray:
+        with torch.autocast(device.type, enabled=False):
+            return model(torch.from_numpy(windows).to(device), coins)[:, -1].double().cpu().numpy()
+
+    windows = coin.scaled(fold)[splits.windows(ends, coin.lookback)]
+    return breakdown.importance(logits, windows, coin.labels[ends].astype(np.int64), coin.names, config.evaluation.seed)
+
+
+def _rivals(config: "Config", coin: Coin, fold: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Return the test probabilities of simple models with the inputs that the model has; the moves; the volatility.
 
     "window" are the features of the last row, the returns of the window, and the sizes of every fourth.
     """
@@ -129,7 +149,7 @@ def _rivals(config: "Config", coin: Coin, fold: int) -> tuple[dict[str, np.ndarr
     (linear,) = experts.over(parts["test"], lambda *given: (shell.linear(*given),))
     volatility = experts.over(parts["test"], shell.linear_inputs)[2].numpy()
     found["location-scale"] = linear.exp().double().numpy()
-    return found, moves[ends["test"]] / volatility
+    return found, moves[ends["test"]], volatility
 
 
 def _check(model: Any, coin: Coin, member: str) -> None:

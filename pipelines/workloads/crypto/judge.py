@@ -183,7 +183,7 @@ def _verdict(found: Mapping[str, Any], p_values: Mapping[str, float]) -> dict[st
     if not grades[PREDICTIVE]:
         return {"verdict": NO_SKILL, "grades": grades, "reasons": reasons}
     if not grades[PAYS]:
-        reasons.insert(0, f"{NOT_TRADABLE}: no gain is shown after fees and slippage")
+        reasons.insert(0, f"{NOT_TRADABLE}: no gain is shown after all costs")
     reached = [grade for grade in GRADES if grades[grade]][-1]
     return {"verdict": f"{SKILL}: {reached}", "grades": grades, "reasons": reasons}
 

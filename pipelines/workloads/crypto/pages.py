@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.workloads.crypto import backtest, classification, judge, performance, trading
+from pipelines.workloads.crypto import backtest, breakdown, classification, judge, performance, trading
 from pipelines.workloads.crypto.calibration import softmax
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
@@ -33,7 +33,7 @@ def coin_page(config: "Config", coin: Coin, folds: Sequence[CoinFold], confidenc
     probabilities, labels, priors = joined(folds)
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
     rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
-    market, per_day = trading.prices(coin, rows), DAY // coin.candles.timeframe_ms
+    market, per_day = trading.prices(config, coin, rows), DAY // coin.candles.timeframe_ms
     result = backtest.run(**market, signal=signals, **trading.rules(config))
     judged = judge.judge(
         probabilities,
@@ -55,6 +55,9 @@ def coin_page(config: "Config", coin: Coin, folds: Sequence[CoinFold], confidenc
         "model": metrics,
         **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
     }
+    saved = classification.log_losses(priors, labels) - classification.log_losses(probabilities, labels)
+    held = backtest.buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
+    window_times = np.concatenate([fold.test.times for fold in folds])
     return {
         "symbol": coin.candles.symbol,
         "timeframe": coin.facts["timeframe"],
@@ -67,6 +70,15 @@ def coin_page(config: "Config", coin: Coin, folds: Sequence[CoinFold], confidenc
         "tempered": classification.metrics(tempered, labels, priors),
         "backtest": traded,
         "random_trades": luck,
+        "months": breakdown.by_month(coin.candles.time[rows], result.equity, held, result.trades, window_times, saved),
+        "regimes": breakdown.by_volatility(
+            np.concatenate([fold.volatility for fold in folds]),
+            saved,
+            probabilities.argmax(1),
+            labels,
+            np.searchsorted(rows, np.concatenate([fold.test.ends for fold in folds])),
+            result.trades,
+        ),
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
         "equity": trading.equity_curves(coin.candles.time[rows], market, result),
     }
@@ -92,7 +104,7 @@ def _predictors(
 
 def _fold_entry(config: "Config", coin: Coin, fold: CoinFold, per_day: int) -> dict[str, Any]:
     metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
-    result = backtest.run(**trading.prices(coin, fold.rows), signal=fold.signals, **trading.rules(config))
+    result = backtest.run(**trading.prices(config, coin, fold.rows), signal=fold.signals, **trading.rules(config))
     traded = performance.metrics(result, per_day)
     shown = ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")
     return {

@@ -25,7 +25,7 @@ def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
     """
     trades, equity = result.trades, result.equity
     gains, losses = trades.net[trades.net > 0].sum(), -trades.net[trades.net < 0].sum()
-    drawdown = _max_drawdown(equity)
+    drawdown = max_drawdown(equity)
     daily = _daily_returns(equity, candles_per_day)
     turnover, enough = float((1.0 + trades.ratio).sum()), len(daily) >= LEAST_DAYS
     return {
@@ -50,9 +50,9 @@ def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
     }
 
 
-def _max_drawdown(equity: np.ndarray) -> float:
+def max_drawdown(equity: np.ndarray, start: float = 1.0) -> float:
     """Return the deepest fall from a peak as a share of the peak; the start counts as a peak."""
-    peaks = np.maximum(np.maximum.accumulate(equity), 1.0)
+    peaks = np.maximum(np.maximum.accumulate(equity), max(start, np.finfo(np.float64).tiny))
     return float((1.0 - equity / peaks).max())
 
 
@@ -120,7 +120,14 @@ def break_even_fee(result: Result) -> float | None:
 
 
 def random_trades(
-    result: Result, open: np.ndarray, close: np.ndarray, gap: np.ndarray, *, repetitions: int = 1000, seed: int = 0
+    result: Result,
+    open: np.ndarray,
+    close: np.ndarray,
+    gap: np.ndarray,
+    *,
+    funding: np.ndarray | None = None,
+    repetitions: int = 1000,
+    seed: int = 0,
 ) -> np.ndarray:
     """Return the net returns (repetitions,) of the same trades at random moments: the effect of luck and costs alone.
 
@@ -134,6 +141,7 @@ def random_trades(
         return np.zeros(repetitions)
     opens, closes = np.asarray(open, dtype=np.float64), np.asarray(close, dtype=np.float64)
     last = _last_before_gap(np.asarray(gap, dtype=bool))
+    owed = np.cumsum(np.zeros(num_candles) if funding is None else funding)
     idle = num_candles - 1 - int(trades.held.sum())
     generator = np.random.default_rng(seed)
     returns = []
@@ -145,7 +153,8 @@ def random_trades(
         entry = 1 + before + np.cumsum(held, axis=1) - held
         leave = np.minimum(entry + held - 1, last[entry])
         ratio = closes[leave] / opens[entry]
-        factors = np.maximum(1.0 + net_return(side, ratio, result.fee + result.slippage), 0.0)
+        paid = side * (owed[leave] - owed[entry])
+        factors = np.maximum(1.0 + net_return(side, ratio, result.fee + result.slippage) - paid, 0.0)
         returns.append(factors.prod(axis=1) - 1.0)
     return np.concatenate(returns)
 

@@ -33,6 +33,7 @@ COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
 NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
+IMPORTANT = 10  # parts of a window that are shown
 PRIOR = "prior"
 COIN = """
 <details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; accuracy {{ page.figures.accuracy | shown }}, always the
@@ -161,12 +162,20 @@ def _coin(page: Page, logged: Logged) -> Markup:
     traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
     traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})
     folds = [
-        {name.replace("_", " "): _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
+        {name: _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
     ]
-    predictors = [{key.replace("_", " "): value for key, value in row.items()} for row in page["predictors"]]
-    rows = {"predictors": predictors, "trading": traded, "folds": folds}
-    tables = Markup("").join(table(rows[name], f"{name} of {page['symbol']}") for name in rows)
+    rows = {
+        "predictors": page["predictors"],
+        "trading": traded,
+        "other fees per side, with the same trades,": page["backtest"]["fee_sensitivity"],
+        "months": page["months"],
+        "volatility before a window, in thirds,": page["regimes"],
+        "nats that are lost where a part of the windows is mixed up,": page["importance"][:IMPORTANT],
+        "folds": folds,
+    }
+    named = {name: [{key.replace("_", " "): row[key] for key in row} for row in rows[name]] for name in rows}
+    tables = Markup("").join(table(named[name], f"{name} of {page['symbol']}") for name in named)
     pictures = [
         *(svg(draw(page, logged)) for draw in (_calibration, _account, _training)),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
@@ -205,11 +214,16 @@ def _calibration(page: Page, logged: Logged) -> Figure:
 
 
 def _account(page: Page, logged: Logged) -> Figure:
+    """Plot the accounts of the model and of buy-and-hold; what the model's has fallen below its peak is shaded."""
     figure, axis = _panel("account on the test, costs paid", "", "account, multiples of its start")
     curve = page["equity"]
     for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
-        points = thinned(np.column_stack([curve["time_ms"], curve[name]]), ACCOUNT_POINTS)
-        axis.plot(points[:, 0].astype("datetime64[ms]"), points[:, 1], linewidth=1, label=label)
+        columns = np.column_stack([curve["time_ms"], curve[name], np.maximum.accumulate(curve[name])])
+        times, account, peak = thinned(columns, ACCOUNT_POINTS).T
+        times = times.astype("datetime64[ms]")
+        axis.plot(times, account, linewidth=1, label=label)
+        if name == "model":
+            axis.fill_between(times, account, peak, alpha=0.25, linewidth=0, label="drawdown of the model")
     values = [value for name in ("model", "buy_and_hold") for value in curve[name]]
     if min(values) > 0 and max(values) > 4 * min(values):
         axis.set_yscale("log")

@@ -6,7 +6,7 @@ coins are cut at the same times. Two kinds of windows are left out at every cut:
 windows or labels of one part is in those of another (Lopez de Prado 2018, chapter 7).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from common.errors import UserError
 from models.candles import Candles
+from pipelines.workloads.crypto.candles import iso
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)
@@ -50,33 +51,100 @@ def windows(ends: np.ndarray, lookback: int) -> np.ndarray:
 
 
 def divide(
-    times: Mapping[str, np.ndarray], kind: str, folds: int, horizon: int, lookback: int, timeframe_ms: int
+    times: Mapping[str, np.ndarray],
+    kind: str,
+    folds: int,
+    horizon: int,
+    lookback: int,
+    timeframe_ms: int,
+    span: tuple[int, int] | None = None,
 ) -> list[Fold]:
-    """Return the one fold of `chronological` or those of `walk_forward`. Raises UserError for an unknown kind."""
+    """Return the one fold of `chronological` or those of `walk_forward`. Raises UserError for an unknown kind.
+
+    `span` is the time that is divided, ms, by default that of all windows.
+    """
     if kind == "chronological":
-        return [chronological(times, FRACTIONS, horizon, lookback, timeframe_ms)]
+        return [chronological(times, FRACTIONS, horizon, lookback, timeframe_ms, span)]
     if kind == "walk_forward":
-        return walk_forward(times, folds, horizon, lookback, timeframe_ms)
+        return walk_forward(times, folds, horizon, lookback, timeframe_ms, span)
     raise UserError(f"data.split={kind} is not known; give one of {', '.join(KINDS)}")
 
 
+def together(
+    times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]]
+) -> tuple[dict[str, list[Fold]], dict[str, str]]:
+    """Return the folds, with the same cuts for all coins, of coins that have all parts; and why the others have not.
+
+    `divide` maps `times`, as in `chronological`, to folds. Coins are left out one by one, the shortest first.
+    """
+    left, failed = dict(times), {}
+    while left:
+        folds = divide(left)
+        short = _without_a_part(left, folds)
+        if not short:
+            return dict.fromkeys(left, folds), failed
+        symbol = min(short, key=lambda name: (len(left[name]), name))
+        failed[symbol] = short[symbol]
+        del left[symbol]
+    return {}, failed
+
+
+def one_by_one(
+    times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]], start: int, end: int, timeframe_ms: int
+) -> tuple[dict[str, list[Fold]], dict[str, str]]:
+    """Return the folds of each coin by itself, of the time from `start` to `end`, ms, or as far as its windows reach.
+
+    See `together` for the rest.
+    """
+    found: dict[str, list[Fold]] = {}
+    failed: dict[str, str] = {}
+    for symbol, each in times.items():
+        folds = divide({symbol: each}, (start, max(end, int(each[-1]) + timeframe_ms)))
+        failed |= _without_a_part({symbol: each}, folds)
+        found[symbol] = folds
+    return {symbol: folds for symbol, folds in found.items() if symbol not in failed}, failed
+
+
+def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> dict[str, str]:
+    """Return in words which part each coin lacks that lacks one."""
+    return {
+        symbol: f"{symbol}: none of its {len(times[symbol])} windows ({iso(times[symbol][0])} to "
+        f"{iso(times[symbol][-1])}) is in the {part} part from {iso(fold.span(part)[0])} to {iso(fold.span(part)[1])}; "
+        "give candles of the same period as the other coins, more of them, or fewer folds"
+        for fold in folds
+        for symbol, parts in fold.indices.items()
+        for part, indices in parts.items()
+        if not len(indices)
+    }
+
+
 def chronological(
-    times: Mapping[str, np.ndarray], fractions: Sequence[float], horizon: int, lookback: int, timeframe_ms: int
+    times: Mapping[str, np.ndarray],
+    fractions: Sequence[float],
+    horizon: int,
+    lookback: int,
+    timeframe_ms: int,
+    span: tuple[int, int] | None = None,
 ) -> Fold:
-    """Return a fold whose parts are shares of the calendar time from the first to the last end of a window.
+    """Return a fold whose parts are shares of the calendar time, by default from the first to the last end of a window.
 
     `times` holds per coin (M,) int64 ms, ascending: the opening times of the last candles of its windows.
     Raises UserError if there are no windows or the three fractions do not add up to 1.
     """
     if len(fractions) != len(PARTS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
         raise UserError(f"the shares of {', '.join(PARTS)} must be above 0 and add up to 1 (given {tuple(fractions)})")
-    start, stop = _range(times, timeframe_ms)
+    start, stop = span or _range(times, timeframe_ms)
     first, second = (_cut(start, stop, share, timeframe_ms) for share in (fractions[0], fractions[0] + fractions[1]))
     return _fold(times, (start, first, second, stop), horizon, lookback, timeframe_ms)
 
 
 def walk_forward(
-    times: Mapping[str, np.ndarray], folds: int, horizon: int, lookback: int, timeframe_ms: int
+    times: Mapping[str, np.ndarray],
+    folds: int,
+    horizon: int,
+    lookback: int,
+    timeframe_ms: int,
+    span: tuple[int, int] | None = None,
 ) -> list[Fold]:
     """Return folds whose tests are consecutive blocks of time of equal length; each trains on all time before its test.
 
@@ -84,7 +152,7 @@ def walk_forward(
     """
     if folds < 2:
         raise UserError(f"data.folds={folds} must be 2 or more with data.split=walk_forward")
-    start, stop = _range(times, timeframe_ms)
+    start, stop = span or _range(times, timeframe_ms)
     edges = [_cut(start, stop, (block + 1) / (folds + 1), timeframe_ms) for block in range(folds)] + [stop]
     return [
         _fold(
@@ -99,6 +167,7 @@ def walk_forward(
 
 
 def _range(times: Mapping[str, np.ndarray], timeframe_ms: int) -> tuple[int, int]:
+    """Return the time from the first to behind the last of `times`, ms. Raises UserError if there are none."""
     present = [each for each in times.values() if len(each)]
     if not present:
         raise UserError("there is no window to learn from; give longer or less broken files of candles")

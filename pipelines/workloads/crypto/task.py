@@ -43,7 +43,7 @@ def members(config: "Config", folder: Path) -> dict[str, Member]:
     A coin that could not be prepared is among them, so that its training can say why.
     """
     facts = json.loads((folder / MANIFEST).read_text())
-    groups = {symbol: (symbol,) for symbol in data.symbols(config.data)}
+    groups = {symbol: (symbol,) for symbol in (*facts["symbols"], *facts["failed"])}
     if config.model.pooled:
         groups = {POOLED: tuple(facts["symbols"]), **{symbol: groups[symbol] for symbol in facts["failed"]}}
     folds = range(len(facts["folds"]))
@@ -85,7 +85,12 @@ class SignalTask(Task):
                 raise UserError(facts["failed"][symbol])
         if fold >= len(facts["folds"]):
             raise UserError(f"model.fold={fold} must be below {len(facts['folds'])}, the number of folds of these data")
-        self.coins = [data.load(folder, symbol) for symbol in symbols]
+        self.coins = [data.load(folder, symbol).newest(config.training.window) for symbol in symbols]
+        if len({str(coin.facts["cuts"]) for coin in self.coins}) > 1:
+            raise UserError(
+                f"{', '.join(symbols)}: a model of several coins needs them cut into parts at the same times, but some "
+                f"files have grown since {folder} was prepared; delete that folder to prepare all anew"
+            )
         self.model = untrained(config, self.coins, fold)
         sources = [pooled(self.coins, fold, part, self.model.stretch) for part in ("train", "validation")]
         self.train, self.validation = sources

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config
 
 EQUITY_POINTS = 400  # of a curve that is drawn
+FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
 
 
 def rules(config: "Config") -> dict[str, Any]:
@@ -30,11 +31,17 @@ def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
     return np.arange(ends[0], ends[-1] + horizon + 1)
 
 
-def prices(coin: Coin, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Return open, high, low, close and gap (m,) of the rows; rows that do not follow each other in time have a gap."""
+def prices(config: "Config", coin: Coin, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return open, high, low, close, gap and funding (m,) of the rows, as `backtest.run` has them.
+
+    Rows that do not follow each other in time have a gap.
+    """
     candles = coin.candles
-    gap = np.diff(candles.time[rows], prepend=candles.time[rows[0]] - candles.timeframe_ms) != candles.timeframe_ms
-    return {name: getattr(candles, name)[rows] for name in ("open", "high", "low", "close")} | {"gap": gap}
+    times, step = candles.time[rows], candles.timeframe_ms
+    found = {name: getattr(candles, name)[rows] for name in ("open", "high", "low", "close")}
+    found["gap"] = np.diff(times, prepend=times[0] - step) != step
+    found["funding"] = config.evaluation.funding * (times // FUNDED - (times - step) // FUNDED)
+    return found
 
 
 def spread(probabilities: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -55,6 +62,7 @@ def luck(config: "Config", result: Result, market: Mapping[str, np.ndarray]) -> 
         market["open"],
         market["close"],
         market["gap"],
+        funding=market["funding"],
         repetitions=settings.repetitions,
         seed=settings.seed,
     )

@@ -7,13 +7,15 @@ from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
 from common.lazy import lazily
+from models.inputs import RoutingInput, RoutingSettings
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import DECODES
+from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.problems import ROUNDINGS
 from pipelines.workloads.cvrp.solvers import SOLVERS
 
 Size = Annotated[int, Field(ge=2, le=10_000)]
@@ -234,4 +236,12 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/cost"),
+    inputs=Inputs(
+        input=RoutingInput,
+        settings=RoutingSettings,
+        read=lazily(f"{_package}.inputs:read"),
+        beside=lazily(f"{_package}.inputs:beside"),
+        served={"customers": 200, "samples": 256, "local_search": 64},
+        rivals=lazily(f"{_package}.inputs:rivals"),
+    ),
 )

@@ -15,12 +15,12 @@ from common.errors import UserError
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
 from models.routing.decodes import DECODES, MOST_SAMPLES, SAMPLED, Request
+from models.routing.problems import MOST_CUSTOMERS, Problem
 from models.routing.search import SYMMETRIES
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp import instances, rivals
 from pipelines.workloads.cvrp.distributions import CAPACITY
 from pipelines.workloads.cvrp.instance_files import read
-from pipelines.workloads.cvrp.problems import MOST_CUSTOMERS, Problem
 from pipelines.workloads.cvrp.solutions import solution_text
 from pipelines.workloads.cvrp.solvers import pyvrp
 from pipelines.workloads.cvrp.solving import Solved, solve_each, solve_with_model

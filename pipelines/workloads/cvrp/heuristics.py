@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pipelines.workloads.cvrp.problems import Problem, distances_between, distances_from
+from models.routing.problems import Problem, distances_between, distances_from
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
+from models.routing.problems import Problem, distances_from
 from pipelines.workloads.cvrp.npz_files import read_npz
-from pipelines.workloads.cvrp.problems import Problem, distances_from
 from pipelines.workloads.cvrp.vrp_files import read_vrp
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
+from models.routing.problems import Problem
 from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
-from pipelines.workloads.cvrp.problems import Problem
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data

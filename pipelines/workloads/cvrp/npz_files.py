@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.environment import MOST_CAPACITY
-from pipelines.workloads.cvrp.problems import MAX_COORDINATE, Problem, exact_problems
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, Problem, exact_problems
 
 KEYS = ("depot", "locs", "demand", "capacity")
 # RL4CO divides demands by the capacity in float32; the products miss whole numbers by far less than this.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models.routing import native
+from models.routing.problems import Problem
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.problems import Problem
 from pipelines.workloads.cvrp.solvers import SOLVERS
 from pipelines.workloads.cvrp.solving import Solved, solve_by_local_search, solve_each
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from models.routing.problems import Problem, cost_of, distances
 from pipelines.workloads.cvrp.heuristics import savings
-from pipelines.workloads.cvrp.problems import Problem, cost_of, distances
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes

@@ -10,21 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.random import derive_key, random_bits
-from models.routing import native
 from models.routing.decodes import SAMPLED
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.search import shortlist
+from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.solve import at_once, best_tours, improved, padded
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp import validator
-from pipelines.workloads.cvrp.problems import Problem, cost_of, distances, to_instances
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
-
-INSTANCES_AT_ONCE = 256  # instances given to one search, which bounds its own memory
-MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
 
 Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with their numbers -> actions (B, T)
 
@@ -68,22 +63,18 @@ def solve_with_model(
     label += f" + local search of {local_search}" if local_search else ""
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
-        instances = Instances(batch["locs"], batch["demand"], batch["capacity"])
-        actions, _ = shortlist(
+        return best_tours(
             model,
-            instances,
-            decode,
-            keep=max(1, local_search),
+            [problems[i] for i in batch["item"].tolist()],
+            Instances(batch["locs"], batch["demand"], batch["capacity"]),
+            batch["item"],
+            local_search,
+            config.seed,
+            decode=decode,
             samples=samples,
             starts=settings.starts if decode == "multistart" else None,
             augment=augment,
-            seed=config.seed,
-            items=batch["item"],
         )
-        if not local_search:
-            return actions[:, 0]
-        padded = _padded(actions, 2 * (instances.demand.shape[1] - 1))
-        return _improved(config, problems, batch["item"], local_search, padded)
 
     return _solve_batches(label, problems, solve, device, map_items)
 
@@ -100,29 +91,13 @@ def solve_by_local_search(
             given = torch.stack([_actions(starts.routes[i], 2 * problems[i].customers) for i in items.tolist()])[
                 :, None
             ]
-        return _improved(config, problems, items, num_tours, given)
+        return improved([problems[i] for i in items.tolist()], items, num_tours, config.seed, given)
 
     solved = _solve_batches(label, problems, solve, torch.device("cpu"), map_items)
     if starts is None:
         return solved
     seconds, core = solved.seconds + starts.seconds, solved.core_seconds + starts.core_seconds
     return Solved(label, solved.routes, solved.costs, seconds, core, solved.on)
-
-
-def _improved(
-    config: "Config", problems: Sequence[Problem], items: Tensor, num_tours: int, tours: Tensor | None
-) -> Tensor:
-    """Return the tours (B, T) of a local search on problems `items` (B,) in their own metric."""
-    items = items.cpu()
-    some = [problems[i] for i in items.tolist()]
-    return native.improve(
-        torch.from_numpy(np.stack([distances(problem) for problem in some])),
-        torch.from_numpy(np.stack([problem.demand for problem in some])).double(),
-        torch.tensor([problem.capacity for problem in some], dtype=torch.float64),
-        random_bits(derive_key(config.seed, "cvrp", "local search"), items, 1)[:, 0],
-        num_tours,
-        None if tours is None else tours.cpu(),
-    )
 
 
 def _solve_batches(
@@ -142,12 +117,11 @@ def _solve_batches(
 
         def timed(batch: Mapping[str, Tensor], steps: int = 2 * customers) -> Mapping[str, Tensor]:
             began = time.process_time()
-            actions = _padded(solve(batch).to(device), steps)
+            actions = padded(solve(batch).to(device), steps)
             share = (time.process_time() - began) / len(actions)
             return {"actions": actions, "core": torch.full((len(actions),), share, device=device)}
 
-        at_once = max(1, min(INSTANCES_AT_ONCE, MOST_DISTANCES // (customers + 1) ** 2))
-        found = map_items(source, timed, at_once)
+        found = map_items(source, timed, at_once(problems[members[0]]))
         core += float(found["core"].sum())
         for i, actions in zip(members, found["actions"], strict=True):
             routes[i] = routes_of(actions)
@@ -190,9 +164,4 @@ def _validated(
 
 def _actions(routes: Routes, length: int) -> Tensor:
     """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
-    return _padded(torch.tensor([node for route in routes for node in (*route, DEPOT)]), length)
-
-
-def _padded(actions: Tensor, length: int) -> Tensor:
-    """Pad (..., T) to (..., length) with the depot, so that all processes gather equal shapes."""
-    return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
+    return padded(torch.tensor([node for route in routes for node in (*route, DEPOT)]), length)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
+from models.routing.problems import Problem, exact_problems
 from pipelines.workloads.cvrp.distributions import CAPACITY
-from pipelines.workloads.cvrp.problems import Problem, exact_problems
 
 SIZE = 10_000
 SEED = 1234

@@ -7,7 +7,7 @@ that a mistake in any of them cannot hide itself here. Lengths are those of prob
 import operator
 from collections.abc import Sequence
 
-from pipelines.workloads.cvrp.problems import Problem, cost_of
+from models.routing.problems import Problem, cost_of
 
 
 class InvalidTour(Exception):

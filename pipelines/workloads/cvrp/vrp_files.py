@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.environment import MOST_CAPACITY
-from pipelines.workloads.cvrp.metrics import LAYOUTS, METRICS, in_a_plane
-from pipelines.workloads.cvrp.problems import MAX_COORDINATE, MOST_CUSTOMERS, Problem, usual_rounding
+from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, usual_rounding
 
 SECTIONS = {  # title: columns of each row
     "NODE_COORD_SECTION": ("number", "x", "y"),

@@ -49,6 +49,10 @@ class ModelAnswers:
         self.seconds += time.perf_counter() - began
         return answers
 
+    def estimates(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return scores (N,) and their information (N,) of images (N,), if the model tells them without comparing."""
+        return self.model.estimates(self.features[self.row[numbers].to(self.features.device)])
+
     def _compare(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # A comparator may do work for each encoding it is handed, so it is handed only those of the pairs.
         rows, (first, second) = torch.stack([batch["first"], batch["second"]]).unique(return_inverse=True)

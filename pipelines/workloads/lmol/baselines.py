@@ -1,4 +1,8 @@
-"""Baselines that answer comparisons without a network, all fitted to the training part alone."""
+"""Baselines that answer comparisons without a network, fitted to the training part.
+
+Thresholds on the difference of two predicted scores are fitted to the validation part, as predictors know the scores of
+training images too well.
+"""
 
 import itertools
 import math
@@ -10,19 +14,18 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import laplace
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.ranking import SWAPPED
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.pairs import label, natural_shares
+from pipelines.workloads.lmol.one_image import FEW_SCORES, SIDE, shallow_scores
+from pipelines.workloads.lmol.pairs import label
 
 SHARPNESS = "sharpness rule"
-FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
 LINEAR_PAIRS = 10_000  # to which the linear siamese is fitted, each in both orders
 ROUNDS = 100  # of logistic regression
-LINEAR_SIDE = 8  # pixels a side, to which images are averaged down for the linear models
 
 Answer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # numbers of images (P,), (P,) -> probabilities (P, 3)
 
@@ -44,51 +47,54 @@ def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
     """
     train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
     pixels = np.stack([_pixels(image) for image in comparisons.images])  # all at once might not fit in memory
-    shares = natural_shares(comparisons.scores[train], comparisons.theta)
+    shares = comparisons.shares
     sharpness = np.array([math.log1p(laplace(image.mean(-1, dtype=np.float32)).var()) for image in comparisons.images])
     known = comparisons.scores * comparisons.unit
     slope = np.polynomial.Polynomial.fit(sharpness[train], known[train], 1) if np.ptp(sharpness[train]) else None
-    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(pixels[train], known[train])
-    regressed = ridge.predict(pixels)
     shuffled = np.random.default_rng(seed).permutation(labels)
     found = [
         Baseline("majority class", lambda first, _: np.tile(shares, (len(first), 1))),
-        Baseline(SHARPNESS, _threshold_rule(sharpness, comparisons), slope and slope(sharpness), soft=False),
+        Baseline(SHARPNESS, threshold_rule(sharpness, comparisons), slope and slope(sharpness), soft=False),
         Baseline("linear siamese", _linear_siamese(pixels, comparisons, labels, seed)),
         Baseline("linear siamese, shuffled labels", _linear_siamese(pixels, comparisons, shuffled, seed)),
-        Baseline("regress (ridge), then compare", _threshold_rule(regressed, comparisons), regressed, soft=False),
     ]
+    for name, scores in shallow_scores(comparisons, pixels, seed).items():
+        found.append(of_scores(name, scores, comparisons))
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
         found.append(_classify_then_compare(pixels, comparisons))
     return found
 
 
+def of_scores(name: str, scores: np.ndarray, comparisons: Comparisons) -> Baseline:
+    """Return the baseline that compares predicted scores (N,)."""
+    return Baseline(name, threshold_rule(scores, comparisons), scores, soft=False)
+
+
 def _pixels(image: np.ndarray) -> np.ndarray:
-    """Average an image (S, S, C) uint8 over blocks, to at most LINEAR_SIDE a side; returns (F,) float."""
-    block = math.ceil(len(image) / LINEAR_SIDE)
+    """Average an image (S, S, C) uint8 over blocks, to at most SIDE a side; returns (F,) float."""
+    block = math.ceil(len(image) / SIDE)
     side = len(image) // block
     cut = image[: side * block, : side * block].astype(np.float64)
     return cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)).ravel()
 
 
-def _threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
+def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
     """Return the rule that the image with the larger (or smaller) value ranks higher, unless the values are near.
 
-    The direction and the threshold are fitted to training pairs.
+    The direction and the threshold are fitted to validation pairs.
     """
-    first, second, labels = comparisons.pairs["train"].T
+    first, second, labels = comparisons.pairs["validation"].T
     thresholds = np.unique(np.quantile(np.abs(values[first] - values[second]), np.linspace(0, 1, 101)))
-    weights = _weights(comparisons, labels)
     sign, near = max(
         itertools.product((1, -1), thresholds),
-        key=lambda rule: (label(rule[0] * values[first], rule[0] * values[second], rule[1]) == labels) @ weights,
+        key=lambda rule: (label(rule[0] * values[first], rule[0] * values[second], rule[1]) == labels).sum(),
     )
     return lambda first, second: np.eye(len(CLASSES))[label(sign * values[first], sign * values[second], near)]
 
 
 def _weights(comparisons: Comparisons, labels: np.ndarray) -> np.ndarray:
     """Return weights (P,) of training pairs that make labels as frequent as among all pairs of training images."""
-    natural = np.array(natural_shares(comparisons.scores[comparisons.parts["train"]], comparisons.theta))
+    natural = np.array(comparisons.shares)
     return (natural * len(labels) / np.maximum(np.bincount(labels, minlength=len(CLASSES)), 1))[labels]
 
 

@@ -19,12 +19,15 @@ class Pairs:
         images: Tensor | data.Images,
         pairs: Tensor,
         encoded: Tensor | None = None,
+        known: Tensor | None = None,
+        targets: Tensor | None = None,
         shift: int = 0,
         turn: bool = False,
         key: int = 0,
         workers: int = 0,
     ):
         self.images, self.pairs, self.encoded = images, pairs.cpu(), encoded  # (N, C, S, S), (P, 3), (N, ...)
+        self.known, self.targets = known, targets  # (N,) scores; (P, 3) probabilities of the answers
         self.device = images.device if isinstance(images, Tensor) and not workers else torch.device("cpu")
         self.workers = workers
         self.shift, self.ways, self.key, self.size = shift, 8 if turn else 1, key, len(pairs)
@@ -32,7 +35,8 @@ class Pairs:
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
 
-        Each different image of the batch is in it once; numbers (U,) tell images and their views apart.
+        Each different image of the batch is in it once; numbers (U,) tell images and their views apart. Known (U,) are
+        their scores, and target (b, 3) the probabilities of the answers, if these were given.
         """
         first, second, label = self.pairs[items].T
         # Computed on the CPU, where the pairs are, so as not to wait for the device.
@@ -42,6 +46,10 @@ class Pairs:
         rows, label, unique = (each.to(self.device, non_blocking=True) for each in (rows, label, unique))
         first, second = rows.chunk(2)
         batch = {"first": first, "second": second, "label": label, "numbers": unique}
+        if self.targets is not None:
+            batch["target"] = self.targets[items.cpu()].to(self.device, non_blocking=True)
+        if self.known is not None:
+            batch["known"] = self.known[unique // num_views]
         if self.encoded is not None:
             return {**batch, "encoded": self.encoded[unique]}
         images = self.images[unique // num_views]

@@ -22,9 +22,10 @@ from torch import Tensor
 from common.errors import UserError
 from common.files import write_json
 from models import images as image_files
-from models.ranking import SIMILAR
+from models.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.pairs import PARTS
+from pipelines.workloads.lmol.preferred import preferred
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 
 if TYPE_CHECKING:
@@ -52,6 +53,20 @@ class Comparisons:
     attribute: str  # the image that ranks higher has more of it
     references: np.ndarray  # (R,) int64, numbers of training images that cover the scale
     facts: Mapping[str, Any]
+    errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
+    scored: bool = True  # False if the scores were made of people's answers about pairs
+
+    @property
+    def shares(self) -> list[float]:
+        """Shares of First, Second and Similar among all pairs of training images, or among all answers about them.
+
+        First and Second are the same answer in the two orders, so a difference of their counts is chance.
+        """
+        if self.scored:
+            return pairs.natural_shares(self.scores[self.parts["train"]], self.theta)
+        counts = np.bincount(self.pairs["train"][:, 2], minlength=len(CLASSES)) + 1.0
+        counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()
+        return (counts / counts.sum()).tolist()
 
 
 class Images:
@@ -83,12 +98,11 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     found = sources.read(data, folder / IMAGES)
     groups, merged = _grouped(found)
     parts = pairs.split(groups, data.folds, data.fold, data.seed)
-    _check(found, parts, data)
-    drawn = {
-        "train": pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
-    }
-    for part in ("validation", "test"):
-        drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
+    if found.scored:
+        _check(found, parts, data)
+        drawn = _drawn(found, parts, data)
+    else:
+        found, parts, drawn = preferred(found, parts, data)
     references = parts["train"][pairs.references(found.scores[parts["train"]], REFERENCES_PER_BIN)]
     comparisons = Comparisons(
         images=found.images,
@@ -103,6 +117,8 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
         attribute=found.attribute,
         references=references,
         facts={},
+        errors=found.errors,
+        scored=found.scored,
     )
     facts = {**found.facts, "unit": str(found.unit), "near_duplicates": merged, **_counts(comparisons)}
     _save(folder, comparisons, facts)
@@ -118,6 +134,7 @@ def load(folder: Path) -> Comparisons:
     asked = datasets.load_from_disk(folder / "pairs").data.table
     part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
     rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
+    errors = table["error"].to_numpy().copy()
     return Comparisons(
         images=np.asarray(np.load(folder / IMAGES, mmap_mode="c")),  # torch takes no views of an array in mode "r"
         scores=table["score"].to_numpy().copy(),
@@ -131,7 +148,23 @@ def load(folder: Path) -> Comparisons:
         attribute=stored["attribute"],
         references=np.flatnonzero(table["reference"].to_numpy(zero_copy_only=False)),
         facts=stored["facts"],
+        errors=errors if errors.any() else None,
+        scored=stored["scored"],
     )
+
+
+def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> dict[str, np.ndarray]:
+    """Return the pairs (P, 3) of each part, labelled by scores; those that people labelled are trained on as given."""
+    drawn = {
+        "train": pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
+    }
+    if found.labels is not None:
+        given = found.labels[np.isin(found.labels[:, :2], parts["train"]).all(1)]
+        number = [np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given)]
+        drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(*number)]])
+    for part in ("validation", "test"):
+        drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
+    return drawn
 
 
 def _grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
@@ -187,7 +220,7 @@ def _counts(found: Comparisons) -> dict[str, Any]:
         images, rows = found.parts[part], found.pairs[part]
         degrees = np.bincount(rows[:, :2].ravel(), minlength=len(found.images))[images]
         margins = np.abs(found.scores[rows[:, 0]] - found.scores[rows[:, 1]]) * found.unit
-        natural = pairs.natural_shares(found.scores[images], found.theta)
+        natural = pairs.natural_shares(found.scores[images], found.theta) if found.scored else found.shares
         facts[part] = {
             "images": len(images),
             "groups": len({found.groups[image] for image in images}),
@@ -223,6 +256,7 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
             "part": pa.array(part, pa.string()),
             "reference": reference,
             "score": found.scores,
+            "error": np.zeros(count) if found.errors is None else found.errors,
         }
     )
     rows = np.concatenate([found.pairs[name] for name in PARTS])
@@ -236,5 +270,5 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
     )
     datasets.Dataset(images).save_to_disk(folder / "images")
     datasets.Dataset(asked).save_to_disk(folder / "pairs")
-    stored = {"unit": found.unit, "theta": found.theta, "attribute": found.attribute}
+    stored = {"unit": found.unit, "theta": found.theta, "attribute": found.attribute, "scored": found.scored}
     write_json(folder / "comparisons.json", {**stored, "facts": facts})

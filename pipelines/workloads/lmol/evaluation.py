@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from models.comparator.scorer import Scorer
 from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.answers import ModelAnswers
-from pipelines.workloads.lmol.baselines import SHARPNESS, Baseline, baselines
+from pipelines.workloads.lmol.baselines import SHARPNESS, Baseline, baselines, of_scores
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
+from pipelines.workloads.lmol.one_image import CONSTANTS, network_scores
 from pipelines.workloads.lmol.pair_figures import (
     accuracy_over_images,
     by_family,
@@ -27,7 +29,7 @@ from pipelines.workloads.lmol.pair_figures import (
     transitivity,
 )
 from pipelines.workloads.lmol.pictures import mistakes, strip
-from pipelines.workloads.lmol.score_figures import Placed, correlation, place, score_figures, scores_csv
+from pipelines.workloads.lmol.score_figures import Placed, agreement, correlation, place, score_figures, scores_csv
 
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
@@ -62,13 +64,16 @@ def evaluate(
     comparisons = data.load(folder)
     answers = ModelAnswers(model, _needed(comparisons, config.data.workers), device, map_items)
     found = _ask(answers, comparisons, config)
-    others = [*baselines(comparisons, config.seed), Baseline("blank images", answers.blank())]
+    others = [*baselines(comparisons, config.seed), *_network(config, comparisons, device)]
+    others.append(Baseline("blank images", answers.blank()))
     families = _families(found, others)
-    table = [*_model_rows(found, config.model.kind), *(_baseline_row(each, comparisons) for each in others)]
+    table = [*_model_rows(found, config.model.kind), *(_baseline_row(each, found) for each in others)]
     summary = {
         **_pair_summary(found, config.seed),
         **_score_summary(found, config.evaluation.comparisons),
+        **_against_one_image(found, others),
         **found.triples,
+        **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
         "family": families,
         **_data_summary(comparisons),
         **answers.cost(),
@@ -80,6 +85,13 @@ def evaluate(
         "test.details.jsonl": json.dumps(_details(found, families)),
     }
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
+
+
+def _network(config: "Config", comparisons: Comparisons, device: torch.device) -> list[Baseline]:
+    """Return the baseline of a network that sees one image, if it is wanted."""
+    if config.evaluation.network_steps == 0:
+        return []
+    return [of_scores("single-image network", network_scores(config, comparisons, device), comparisons)]
 
 
 def _needed(comparisons: Comparisons, workers: int) -> data.Images:
@@ -138,8 +150,48 @@ def _score_summary(found: Findings, budget: int) -> dict[str, Any]:
         "references": len(found.comparisons.references),
         "comparisons_per_score": budget,
         "standard_error": float(found.placed.errors.mean()),
-        "standard_error_factor": found.placed.factor,
-        "interval_coverage": found.placed.coverage,
+        "reliability": asdict(found.placed.reliability),
+        "coverage": found.placed.coverage,
+    }
+
+
+def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Any]:
+    """Return the errors of the best constant, and the predictor of single images with the least error."""
+    placed = found.placed
+    rows = {each.name: _errors(each.scores[placed.images], placed) for each in others if each.scores is not None}
+    best = min((name for name in rows if name not in CONSTANTS), key=lambda name: rows[name]["RMSE"])
+    return {
+        **{f"{key.lower()}_constant": min(rows[name][key] for name in CONSTANTS) for key in ("RMSE", "MAE")},
+        "best_of_one_image": {"predictor": best, **rows[best]},
+    }
+
+
+def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
+    """Return the columns of the table about scores (n,) of the test images; a correlation of constants is None."""
+    found = agreement(scores, placed.known)
+    names = {"MAE": "mae", "RMSE": "rmse", "Pearson": "pearson", "Spearman": "spearman"}
+    return {name: float(found[key]) if np.isfinite(found[key]) else None for name, key in names.items()}
+
+
+def _against_teacher(model: nn.Module, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Any]:
+    """Return what a scorer loses and gains against its teacher, which compares each test image."""
+    teacher = getattr(model, "teacher", None)
+    if not isinstance(model, Scorer) or teacher is None:
+        return {}
+    images = data.Images(comparisons.images, placed.images)[torch.arange(len(placed.images))]
+    wide = model.scoring.scores(*model.place(images))[1] > model.widest.cpu()
+    seconds, pearson = [], []
+    for scorer in (model, teacher):
+        began = time.perf_counter()
+        scores = scorer.score(images, budget)[0]
+        seconds.append(time.perf_counter() - began)
+        pearson.append(float(correlation(scores.numpy(), placed.known)))
+    return {
+        "passes_per_image": 1 + float(wide.double().mean()),
+        "pearson_with_comparisons": pearson[0],
+        "pearson_lost": pearson[1] - pearson[0],
+        "images_per_s": len(images) / seconds[0],
+        "times_faster": seconds[1] / seconds[0],
     }
 
 
@@ -159,24 +211,22 @@ def _model_rows(found: Findings, kind: str) -> list[dict[str, Any]]:
             "predictor": f"{kind}, both orders averaged",
             **_row(found.averaged),
             "swap consistency": swap_consistency(*found.orders),
-            "Pearson": found.scored["pearson"],
+            **_errors(found.placed.scores, found.placed),
         },
         {"predictor": f"{kind}, in the order given", **_row(found.given)},
     ]
 
 
-def _baseline_row(baseline: Baseline, comparisons: Comparisons) -> dict[str, Any]:
+def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Any]:
+    comparisons = found.comparisons
     first, second, labels = comparisons.pairs["test"].T
     given, swapped = baseline.answer(first, second), baseline.answer(second, first)[:, SWAPPED]
-    test = comparisons.parts["test"]
-    pearson = None
-    if baseline.scores is not None:
-        pearson = float(correlation(baseline.scores[test], comparisons.scores[test] * comparisons.unit))
+    placed = found.placed
     return {
         "predictor": baseline.name,
         **_row(pair_figures(given, labels), baseline.soft),
         "swap consistency": swap_consistency(given, swapped),
-        "Pearson": pearson,
+        **({} if baseline.scores is None else _errors(baseline.scores[placed.images], placed)),
     }
 
 

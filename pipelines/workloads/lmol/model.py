@@ -1,14 +1,17 @@
 """The comparator of a config, built for prepared images."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from common.errors import UserError
+from models import io, reliability
 from models.comparator import build
 from models.comparator.interface import Comparator
+from models.comparator.scorer import Scorer
 from pipelines.workloads.lmol import data
 
 if TYPE_CHECKING:
@@ -17,39 +20,87 @@ if TYPE_CHECKING:
 
 def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     """Return the config's comparator for these images, holding the references by which it will score others."""
-    model = config.model
-    size, channels = comparisons.images.shape[1], comparisons.images.shape[3]
+    model, question = config.model, _question(comparisons)
     references = torch.from_numpy(comparisons.references)
-    question = {
-        "size": size,
-        "channels": channels,
+    with explained():
+        if model.kind == "vlm":
+            built: Comparator = _vlm(config, question)
+        elif model.kind == "scorer":
+            built = scorer_for(config, comparisons, model.base)
+        elif model.kind == "siamese" and not model.base:
+            built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
+        else:
+            built = build({"kind": model.kind, "layers": 2, "base": model.base or "", **question, **_given(config)})
+    if model.kind == "scorer":
+        return built
+    built.reference_images.copy_(data.Images(comparisons.images, references.numpy())[torch.arange(len(references))])
+    scores = torch.from_numpy(comparisons.scores)
+    built.reference_scores.copy_(scores[references])
+    built.prior.copy_(prior(comparisons))
+    return built
+
+
+def scorer_for(config: "Config", comparisons: data.Comparisons, base: str | None = None) -> Scorer:
+    """Return an untrained scorer with the encoder of a siamese comparator for these images.
+
+    The comparator in the model folder `base` becomes its teacher. Raises ValueError for one that does not fit.
+    """
+    fields = {**_question(comparisons), "references": 0, **_convolutional(config, comparisons)}
+    teacher = io.load(base) if base else None
+    if teacher is not None:
+        fields["teacher"] = {"family": teacher.family, "config": asdict(teacher.config)}
+    found = build({"kind": "scorer", **fields})
+    assert isinstance(found, Scorer)
+    if teacher is not None and found.teacher is not None:
+        found.teacher.load_state_dict(teacher.state_dict())
+    found.prior.copy_(prior(comparisons))
+    return found
+
+
+def prior(comparisons: data.Comparisons) -> torch.Tensor:
+    """Return quantiles of the training images' scores, on the user's scale."""
+    scores = torch.from_numpy(comparisons.scores[comparisons.parts["train"]])
+    return reliability.quantiles(scores.double() * comparisons.unit)
+
+
+def _question(comparisons: data.Comparisons) -> dict[str, Any]:
+    """Return the fields of `models.comparator.config.Question`."""
+    return {
+        "size": comparisons.images.shape[1],
+        "channels": comparisons.images.shape[3],
         "attribute": comparisons.attribute,
         "theta": comparisons.theta,
         "unit": float(comparisons.unit),
-        "references": len(references),
+        "references": len(comparisons.references),
     }
-    sizes = {name: value for name in ("width", "layers", "heads") if (value := getattr(model, name))}
-    with explained():
-        if model.kind == "llava":
-            from models import llava_comparator
-            from models.llava_comparator.bases import pools
 
-            pool = model.pool
-            if pool is None:
-                pool = pools(model.base) if model.base else model.preset == "small"
-            choices = {name: getattr(model, name) for name in ("preset", "lora", "four_bit")}
-            choices |= {"base": model.base or "", "pool": pool}
-            built: Comparator = llava_comparator.build({**question, **choices, **sizes, "seed": config.seed})
-        else:
-            # A siamese encoder that judges by shapes halves the sides down to about four pixels.
-            layers = max(1, (size // 4).bit_length() - 1) if model.kind == "siamese" and not config.texture else 2
-            chosen = {"kind": model.kind, "layers": layers, "texture": config.texture, "base": model.base or ""}
-            if config.texture:
-                chosen["width"] = 24
-            built = build({**chosen, **question, **sizes})
-    built.reference_images.copy_(data.Images(comparisons.images, references.numpy())[torch.arange(len(references))])
-    built.reference_scores.copy_(torch.from_numpy(comparisons.scores)[references])
-    return built
+
+def _given(config: "Config") -> dict[str, int]:
+    """Return the sizes that the config names."""
+    return {name: value for name in ("width", "layers", "heads") if (value := getattr(config.model, name))}
+
+
+def _convolutional(config: "Config", comparisons: data.Comparisons) -> dict[str, Any]:
+    """Return the sizes of a siamese comparator's encoder, which the scorer has too."""
+    own, size = config.model.kind in ("siamese", "scorer"), comparisons.images.shape[1]
+    # An encoder that judges by shapes halves the sides down to about four pixels.
+    halvings = max(1, (size // 4).bit_length() - 1)
+    sizes = {"texture": True, "layers": 2, "width": 24} if config.fine else {"layers": halvings}
+    if not own and size % 2**halvings:
+        sizes = {"texture": True, "layers": 2}  # takes images of any size
+    return {**sizes, **(_given(config) if own else {})}
+
+
+def _vlm(config: "Config", question: Mapping[str, Any]) -> Comparator:
+    from models import vlm_comparator
+    from models.vlm_comparator.bases import pools
+
+    model = config.model
+    pool = pools(model.base or "") if model.pool is None else model.pool
+    names = ("preset", "lora", "lora_targets", "lora_rank", "lora_alpha", "lora_dropout", "prompt", "four_bit")
+    choices = {name: value for name in names if (value := getattr(model, name)) is not None}
+    choices |= {"base": model.base or "", "pool": pool}
+    return vlm_comparator.build({**question, **choices, **_given(config), "seed": config.seed})
 
 
 @contextlib.contextmanager

@@ -109,10 +109,21 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
     )
     scores = (
         f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
-        f"its answers are wrong by {shown(summary['mae'])} on average, and correlate with the known ones at "
-        f"{shown(summary['pearson'])}; the alternative's at {shown(rival['Pearson']) or 'no figure, as it has none'}."
+        f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "
+        f"and correlate with the known ones at {shown(summary['pearson'])}."
     )
-    return answer(found.outcome, first, scores)
+    return answer(found.outcome, first, scores, _against_one_image(summary))
+
+
+def _against_one_image(summary: Mapping[str, Any]) -> str:
+    """Say whether comparing images gives better scores than looking at each alone."""
+    rival = summary["best_of_one_image"]
+    better = summary["rmse"] < rival["RMSE"]
+    return (
+        f"Comparing images {'is better' if better else 'is no better'} than looking at each alone: the scores' root "
+        f"mean square error is {shown(summary['rmse'])}, that of the best predictor from one image "
+        f"({rival['predictor']}) {shown(rival['RMSE'])}."
+    )
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:

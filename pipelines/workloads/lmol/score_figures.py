@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
+from torch import Tensor
 
 from common import statistics
 from common.foreign_text import to_csv
 from models import ranking
+from models.reliability import Reliability, quantiles
 from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.data import Comparisons
 
@@ -20,9 +22,9 @@ class Placed:
 
     images: np.ndarray  # (N,) their numbers
     scores: np.ndarray  # (N,)
-    errors: np.ndarray  # (N,) standard errors, `factor` included
+    errors: np.ndarray  # (N,) standard errors
     known: np.ndarray  # (N,)
-    factor: float  # by which standard errors measured on references are too small, as validation images show
+    reliability: Reliability  # of the estimates, on validation images
 
     @property
     def coverage(self) -> float:
@@ -33,26 +35,39 @@ class Placed:
 def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: int) -> Placed:
     """Score the test images by comparing each with at most `budget` references.
 
-    References are training images, about which the model errs less. So validation images are scored too, and the factor
-    by which their standard errors are too small is applied to those of the test images.
+    References are training images, about which the model errs less. So validation images are placed too, and show how
+    far the estimates can be relied on.
     """
     test, validation, references = comparisons.parts["test"], comparisons.parts["validation"], comparisons.references
     numbers = torch.from_numpy(np.concatenate([test, validation, references]))
     known = torch.from_numpy(comparisons.scores[numbers]).double() * comparisons.unit
     count = len(test) + len(validation)
-    found, errors = ranking.scores(
-        lambda first, second: answers.logits(numbers[first], numbers[second]),
-        count,
-        torch.arange(count, len(numbers)),
-        known[count:],
-        theta=comparisons.theta * comparisons.unit,
-        budget=budget,
-        seed=seed,
-    )
-    unseen = slice(len(test), count)
-    factor = ranking.calibrated(errors[unseen], found[unseen], known[unseen]) if len(validation) else 1.0
-    mine = slice(0, len(test))
-    return Placed(test, found[mine].numpy(), factor * errors[mine].numpy(), known[mine].numpy(), factor)
+    measured = known[count:]
+
+    def log_odds(first: Tensor, second: Tensor) -> Tensor:
+        return answers.logits(numbers[first], numbers[second])
+
+    how: dict[str, Any] = {"theta": comparisons.theta * comparisons.unit, "budget": budget}
+    prior = quantiles(torch.from_numpy(comparisons.scores[comparisons.parts["train"]]).double() * comparisons.unit)
+    told = answers.estimates(numbers[:count])
+    if told is not None:
+        scale = ranking.Scale(ranking.Davidson(1.0, 0.0), prior, Reliability(0.0, 1.0, 0.0, 1.0))
+        return _placed(comparisons, scale, *told, known)
+    scale = ranking.fit_scale(log_odds, torch.arange(len(measured)) + count, measured, **how, seed=seed, prior=prior)
+    estimates, information = ranking.place(scale, log_odds, count, torch.arange(count, len(numbers)), measured, **how)
+    return _placed(comparisons, scale, estimates, information, known)
+
+
+def _placed(
+    comparisons: Comparisons, scale: ranking.Scale, estimates: Tensor, information: Tensor, known: Tensor
+) -> Placed:
+    """Return the scores of the test images, whose estimates come first, relying on those of the validation images."""
+    test = comparisons.parts["test"]
+    unseen, mine = slice(len(test), len(estimates)), slice(0, len(test))
+    known = known[: len(estimates)]
+    scale = scale.relying(estimates[unseen], information[unseen], known[unseen])
+    scores, errors = scale.scores(estimates[mine], information[mine])
+    return Placed(test, scores.numpy(), errors.numpy(), known[mine].numpy(), scale.reliability)
 
 
 def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.random import derive_key
-from models import ranking
 from models.comparator.cross import DictionaryCross
 from models.comparator.interface import AT_ONCE
+from models.comparator.scorer import Scorer
 from models.ranking import SWAPPED
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.lmol import data, pairs
+from pipelines.workloads.lmol import data, memory
 from pipelines.workloads.lmol.batches import Pairs
 from pipelines.workloads.lmol.gate import check_trains
 from pipelines.workloads.lmol.model import explained, make_model
@@ -23,7 +23,8 @@ from pipelines.workloads.lmol.model import explained, make_model
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
-SCORED = 100  # validation images by which standard errors are calibrated
+COMPARED = 0.05  # most images that a scorer leaves to comparisons, as a share
+SCORED = 200  # validation images by which the reliability of scores is measured
 
 
 class ComparisonTask(Task):
@@ -37,6 +38,7 @@ class ComparisonTask(Task):
         began = time.perf_counter()
         self.model = make_model(config, self.comparisons).to(device)
         parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}
+        parts["validation"] = parts["validation"][: config.training.validation_pairs]
         # Test images are kept off the device and out of the dictionary.
         used = torch.cat([rows[:, :2].flatten() for rows in parts.values()]).unique()
         workers = config.data.workers
@@ -54,25 +56,65 @@ class ComparisonTask(Task):
         if self.model.frozen:
             encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
         moved = {"shift": config.shift, "turn": config.texture, "key": derive_key(config.seed, "lmol", "moves")}
-        self.train = Pairs(images, parts["train"], encoded, **moved, workers=workers)
+        targets = self._targets(used[parts["train"][:, :2]])
+        known = None
+        if isinstance(self.model, Scorer):
+            targets = self._taught(self.model, stored, parts["train"], targets)
+            known = self._standardised(self.model, used).to(home)
+        self.train = Pairs(images, parts["train"], encoded, known, targets, **moved, workers=workers)
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
         self.notes = self._notes(len(used), time.perf_counter() - began)
+        if config.model.lora:
+            self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
         if config.hardware.gradient_checkpointing and hasattr(self.model, "gradient_checkpointing"):
             self.model.gradient_checkpointing = True  # before the gate, whose trial steps have to fit in memory too
+        self.notes += memory.note(self, device)
         self.notes.append(check_trains(self.model, self))
 
     def _prior(self, labels: Tensor) -> Tensor:
         """Return logarithms (3,) of the answers' frequencies among `labels` over those among all pairs.
 
-        All pairs are those of all training images. First and Second are the same answer in the two orders, so a
-        difference of their counts among the labels is chance and is averaged out.
+        All pairs are those of all training images; answers about preferences are trained on as frequent as they are.
+        First and Second are the same answer in the two orders, so a difference of their counts is averaged out.
         """
-        found = self.comparisons
-        natural = pairs.natural_shares(found.scores[found.parts["train"]], found.theta)
+        natural = self.comparisons.shares
         counts = torch.bincount(labels, minlength=3) + 1.0  # no logarithm of zero
         counts[:2] = counts[:2].mean()
         return (counts / counts.sum()).log() - torch.as_tensor(natural, dtype=torch.float32).log()
+
+    def _targets(self, ends: Tensor) -> Tensor | None:
+        """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
+
+        None where no errors are known. The errors of two images are independent and normal.
+        """
+        found = self.comparisons
+        if found.errors is None or not found.scored:
+            return None
+        scores, errors = (torch.from_numpy(each)[ends].double() for each in (found.scores * found.unit, found.errors))
+        difference = scores[:, 0] - scores[:, 1]
+        spread = errors.square().sum(1).sqrt().clamp_min(1e-6 * found.unit)
+        near = (found.theta + 0.5) * found.unit  # halfway to the next difference that scores can have
+        first, second = (torch.special.ndtr((sign * difference - near) / spread) for sign in (1, -1))
+        return torch.stack([first, second, 1 - first - second], 1).clamp_min(0).float()
+
+    def _taught(self, model: Scorer, images: data.Images, rows: Tensor, targets: Tensor | None) -> Tensor | None:
+        """Return probabilities (P, 3) of the answers to pairs: the teacher's answers and the labels, half each."""
+        if model.teacher is None:
+            return targets
+        teacher = model.teacher.eval()
+        encoded = teacher.encode_all(images[torch.arange(len(images))])
+        with torch.no_grad():
+            pairs = zip(*(side.to(encoded.device).split(AT_ONCE) for side in (rows[:, 0], rows[:, 1])), strict=True)
+            answers = torch.cat([teacher.both_orders(encoded, *pair).cpu() for pair in pairs])
+        # As frequent as among the training pairs, which the loss expects of its targets.
+        answers = (answers.log() + self._prior(rows[:, 2])).softmax(1)
+        return (answers + (F.one_hot(rows[:, 2], 3) if targets is None else targets)) / 2
+
+    def _standardised(self, model: Scorer, used: Tensor) -> Tensor:
+        """Return the scores (N,) of the images `used`, in standard deviations of the training scores."""
+        centre, spread = model.standard
+        return (torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit - centre).float() / spread
 
     def _notes(self, images: int, seconds: float) -> list[str]:
         found = self.comparisons
@@ -81,6 +123,7 @@ class ComparisonTask(Task):
             f"train on, {self.validation.size:,} to validate on, of {images:,} images; similar up to a difference "
             f"of {found.theta * found.unit:g}"
         ]
+        notes += [f"{self.config.data.source}: {note}" for note in found.facts.get("columns", [])]
         if self.train.encoded is not None:
             size = self.train.encoded.numel() * self.train.encoded.element_size()
             notes.append(f"features of {images:,} images: {size / 2**20:.0f} MiB, computed once, in {seconds:.1f} s")
@@ -92,14 +135,31 @@ class ComparisonTask(Task):
         The logits are adjusted to the frequencies of the training pairs inside the loss only (Menon et al. 2021), so
         that the model's own logits are right for unselected pairs.
         """
+        if "known" in batch:
+            return self._scorer_loss(model, batch)
         one, other = logits_of_orders(model, batch)
-        nats = cross_entropy(one + self.prior, other + self.prior, batch["label"])
+        nats = cross_entropy(one + self.prior, other + self.prior, batch.get("target", batch["label"]))
         difference = one.log_softmax(-1) - other.log_softmax(-1)
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
         metrics = {"nats": nats.sum(), "divergence": divergence.sum(), "accuracy": right.float().sum()}
         return Loss(value.sum(), len(nats), metrics)
+
+    def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
+        """Return cross-entropy of the answers plus the loss of the two images' scores; sums over pairs.
+
+        The two orders of a pair give the same answer.
+        """
+        first, second = batch["first"], batch["second"]
+        given = {"numbers": batch["numbers"], "with_encodings": True}
+        logits, encoded = model(batch.get("images"), first, second, **given)
+        nats = F.cross_entropy(logits + self.prior, batch.get("target", batch["label"]), reduction="none")
+        off = self.model.score_loss(encoded, batch["known"])
+        wrong = (off[first] + off[second]) / 2
+        right = logits.argmax(-1) == batch["label"]
+        metrics = {"nats": nats.sum(), "score_loss": wrong.sum(), "accuracy": right.float().sum()}
+        return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return, per pair, cross-entropy in nats, accuracy of the mean over both orders, and agreement of both."""
@@ -112,24 +172,20 @@ class ComparisonTask(Task):
 
     @torch.no_grad()
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Fit the scale that turns answers into scores, and measure on validation images how wrong the scores are.
-
-        The model keeps the scale and the factor by which standard errors are too small.
-        """
+        """Fit the scale that turns answers into scores, and measure on validation images how reliable these are."""
         found, model = self.comparisons, self.model
-        if not len(found.references):
-            return {}
         rows = torch.as_tensor(found.parts["validation"])
         rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
         images = data.Images(found.images, rows.numpy())[torch.arange(len(rows))]
-        model.standard_error_factor.fill_(1.0)
         comparisons = self.config.evaluation.comparisons
         model.fit_scale(comparisons, self.config.seed)
-        scores, errors = model.score(images, comparisons)
         known = torch.from_numpy(found.scores)[rows] * float(found.unit)
-        factor = ranking.calibrated(errors, scores, known)
-        model.standard_error_factor.fill_(factor)
-        return {"val/standard_error_factor": factor, "val/mae": float((scores - known).abs().mean())}
+        scores, errors = model.rely(images, known, comparisons)
+        if isinstance(model, Scorer) and model.teacher is not None:
+            # One image in so many at most is compared, and only if that makes its interval narrower.
+            compared = model.teacher.score(images[: len(images) // 4], comparisons)[1].mean()
+            model.widest.copy_(torch.maximum(errors.quantile(1 - COMPARED), compared))
+        return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
 
 
 def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:
@@ -153,5 +209,5 @@ def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Ten
 
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:
-    """Return nats (b,), the mean over both orders."""
+    """Return nats (b,), the mean over both orders, for labels (b,) or probabilities of them (b, 3)."""
     return (F.cross_entropy(one, label, reduction="none") + F.cross_entropy(other, label, reduction="none")) / 2

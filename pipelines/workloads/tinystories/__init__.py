@@ -9,8 +9,10 @@ from pydantic import Field, model_validator
 from common.config import Section
 from common.lazy import lazily
 from models import rp2040
+from models.inputs import StoryInput, StorySettings
 from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
+from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 
@@ -136,4 +138,11 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
+    inputs=Inputs(
+        input=StoryInput,
+        settings=StorySettings,
+        read=lazily(f"{_package}.inputs:read"),
+        line=lazily(f"{_package}.inputs:line"),
+        served={"length": 1000},
+    ),
 )

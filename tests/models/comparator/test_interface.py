@@ -117,7 +117,9 @@ def test_a_folder_is_ranked_with_intervals(tmp_path):
     assert [row.name for row in found] == ["light.png", "middle.png", "dark.png"]
     assert [row.score for row in found] == pytest.approx([4.0, 2.2, 0.6], abs=0.1)
     assert all(row.low < row.score < row.high for row in found)
-    model.standard_error_factor.fill_(3.0)  # as measured on images other than the references
+    model.fit_scale()
+    found = model.rank(tmp_path)
+    model.fitted[-1] *= 3  # as measured on images other than the references
     wider = model.rank(tmp_path)
     assert [row.score for row in wider] == [row.score for row in found]
     for row, before in zip(wider, found, strict=True):
@@ -127,12 +129,16 @@ def test_a_folder_is_ranked_with_intervals(tmp_path):
     torch.testing.assert_close(model.compare(light, dark), model.compare(dark, light)[list(SWAPPED)])
 
 
-def test_a_folder_without_images_or_with_a_broken_one_is_refused(tmp_path):
+def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_path):
     with pytest.raises(ValueError, match="holds no images"):
         brightness().rank(tmp_path)
     (tmp_path / "torn.png").write_bytes(b"not a picture")
-    with pytest.raises(ValueError, match=r"torn\.png"):
+    with pytest.raises(ValueError, match=r"none of the 1 images .*torn\.png"):
         brightness().rank(tmp_path)
+    Image.new("RGB", (40, 30)).save(tmp_path / "dark.png")
+    found = brightness().rank(tmp_path)
+    assert [row.name for row in found] == ["dark.png"]
+    assert list(found.refused) == ["torn.png"]
 
 
 def test_a_model_without_references_cannot_rank():

@@ -19,10 +19,11 @@ def test_solve_takes_any_array_in_any_unit(array):
     assert all(demand[0, route].sum() <= 20 for route in routes)
     assert type(cost) is float
     assert cost == pytest.approx(length_of(locs[0].tolist(), routes), rel=1e-12)
-    in_units = locs[0].double() * 4096 - 256  # powers of two: nothing is rounded
-    routes_in_units, cost_in_units = policy.solve(array(in_units), array(demand[0]), 20)
+    # Powers of two: nothing is rounded.
+    routes, cost = policy.solve(array(locs[0].double() * 2 - 1), array(demand[0]), 20)
+    routes_in_units, cost_in_units = policy.solve(array(locs[0].double() * 4096 - 256), array(demand[0]), 20)
     assert routes_in_units == routes
-    assert cost_in_units == pytest.approx(4096 * cost, rel=1e-12)
+    assert cost_in_units == pytest.approx(2048 * cost, rel=1e-12)
 
 
 def test_solve_keeps_the_shape_of_a_narrow_map():

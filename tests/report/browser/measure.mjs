@@ -1,17 +1,9 @@
-// Opens a page in Chromium and prints what a reader gets, as JSON: node measure.mjs CHROMIUM PAGE SCREENSHOTS
+// Opens a page in Chromium and prints what a reader gets, as JSON: node measure.mjs CHROMIUM SCREENSHOTS PAGE
 // Screenshots go to SCREENSHOTS-light.png, -light-open.png with all details unfolded, and so on.
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { VIEWS, faults, launched, watch } from "./looking.mjs";
 
-const VIEWS = {
-  light: { viewport: { width: 1280, height: 800 }, colorScheme: "light" },
-  dark: { viewport: { width: 1280, height: 800 }, colorScheme: "dark" },
-  telephone: { viewport: { width: 390, height: 844 }, colorScheme: "light", isMobile: true, hasTouch: true },
-};
-const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const [executablePath, file, screenshots] = process.argv.slice(2);
+const [executablePath, screenshots, file] = process.argv.slice(2);
 
 // In the page: the ends in pixels of the verdict and of its first picture, sizes, and colours.
 function sizes() {
@@ -31,13 +23,6 @@ function sizes() {
   };
 }
 
-// In the page: what axe-core finds serious or critical.
-async function faults() {
-  const found = await axe.run(document, { resultTypes: ["violations"] });
-  return found.violations.filter(each => ["serious", "critical"].includes(each.impact))
-    .map(each => `${each.id}: ${each.nodes.slice(0, 3).map(node => node.html.slice(0, 200)).join(" | ")}`);
-}
-
 async function hovered(page) {
   const curve = page.locator("svg.plot:has([data-x]):visible").last();
   if (!await curve.count()) return null;
@@ -45,16 +30,13 @@ async function hovered(page) {
   return page.locator(".tip").textContent();
 }
 
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launched(executablePath);
 const found = { unexpected: [] };
 for (const [view, options] of Object.entries(VIEWS)) {
   // The page is read as it is; only where its policy is ignored would a foreign script run that got into it.
   const context = await browser.newContext({ ...options, bypassCSP: view != "light" });
   const page = await context.newPage();
-  page.on("request", request => /^(file|data):/.test(request.url()) || found.unexpected.push(request.url()));
-  page.on("pageerror", error => found.unexpected.push(String(error)));
-  page.on("console", message => found.unexpected.push(message.text()));
-  page.on("dialog", dialog => { found.unexpected.push(dialog.message()); dialog.dismiss(); });
+  watch(page, /^(file|data):/, found.unexpected);
   await page.goto(pathToFileURL(file).href);
   found[view] = await page.evaluate(sizes);
   await page.screenshot({ path: `${screenshots}-${view}.png` });
@@ -65,8 +47,7 @@ for (const [view, options] of Object.entries(VIEWS)) {
   }
   await page.evaluate(() => document.querySelectorAll("details").forEach(each => each.open = true));
   found[view].open = await page.evaluate(sizes);
-  await page.evaluate(axe);
-  found[view].faults = await page.evaluate(faults);
+  found[view].faults = await faults(page);
   await page.screenshot({ path: `${screenshots}-${view}-open.png`, fullPage: true });
   await context.close();
 }

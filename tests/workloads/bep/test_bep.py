@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from common.foreign_text import from_csv
 from models import io
 from pipelines.workloads.bep.fields import FIELDS
 from tests.report.pages import checked
@@ -31,6 +32,7 @@ TINY = [
     "training.checkpoint_steps=3",
     "evaluation.characters=12",
     "evaluation.starts=8",
+    "evaluation.typed=0",
 ]
 
 
@@ -92,8 +94,11 @@ def test_the_report_shows_every_field(trained):
     page = (run / "report.html").read_text()
     with (run / "evaluations/test.completions.csv").open(newline="") as file:
         assert [row["field"] for row in csv.DictReader(file)] == 2 * list(FIELDS)
+    with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
+        suggested = {row["field"] for row in csv.DictReader(file)}
+    assert suggested
     for name in FIELDS:
-        assert page.count(f"<b>{name}</b>") == 2
+        assert page.count(f"<b>{name}</b>") == 2 + (name in suggested)
     assert "characters read since the zero state" in page
     headings = checked(page).headings()
     found = json.loads((run / "evaluations/test.json").read_text())
@@ -101,6 +106,15 @@ def test_the_report_shows_every_field(trained):
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
     assert headings[0] == f"{outcome} the strongest alternative: {found['strongest_baseline']}"
     assert headings[1:3] == ["Evaluation: test", "Evaluation: validation"]
+
+
+def test_predictions_are_the_completions_of_the_evaluation(trained, tmp_path):
+    (tmp_path / "form.json").write_text(json.dumps(dict.fromkeys(FIELDS, "")))
+    done = bep(trained, "predict.py", str(tmp_path / "form.json"), "length=12", "temperature=0.8")
+    assert done.returncode == 0, done.stderr
+    found = {answer["field"]: answer["text"] for answer in map(json.loads, done.stdout.splitlines())}
+    rows = from_csv((trained / "runs/bep/default/evaluations/test.completions.csv").read_text())
+    assert found == {row["field"]: row["completion"] for row in rows if row["temperature"] == "0.8"}
 
 
 def test_an_exported_model_completes_as_the_run_does(trained):
@@ -111,6 +125,35 @@ def test_an_exported_model_completes_as_the_run_does(trained):
         assert exported.complete(prompt, 30, seed=1) == model.complete(prompt, 30, seed=1)
     verdict = json.loads((run / "evaluations/test.json").read_text())["verdict"]
     assert verdict.partition(":")[0].partition(" by ")[0] in (run / "exports/safetensors/README.md").read_text()
+
+
+@pytest.mark.slow
+def test_three_documents_are_learnt_as_a_whole_from_a_base_and_left_out_in_turn(trained):
+    base = io.load(trained / "runs/bep/default/model/best")
+    (trained / "three").mkdir()
+    for number in range(3):
+        text = (trained / f"documents/{number}.txt").read_text()
+        (trained / f"three/{number}.txt").write_text(f"{text}\u00df\n{text[:2000]}")
+    sizes = ("data.sources", "model.width", "model.embedding")
+    words = ["data.sources=three", "model.base=runs/bep/default", *(w for w in TINY if not w.startswith(sizes))]
+    for script, given in (("train.py", words), ("evaluate.py", ())):
+        done = bep(trained, script, "--name", "three", *given)
+        assert done.returncode == 0, done.stderr
+    model = io.load(trained / "runs/bep/three/model/best")
+    assert model.config.vocabulary == base.config.vocabulary + "\u00df"
+    assert set(model.config.documents) == {"0.txt", "1.txt", "2.txt", *base.config.documents} | {
+        f"base/{name}" for name in ("0.txt", "1.txt", "2.txt") if name in base.config.documents
+    }
+    assert model.config.rows > base.config.rows
+    found = json.loads((trained / "runs/bep/three/evaluations/left_out.json").read_text())
+    assert found["documents"] == 3
+    assert found["n"] == sum(model.config.documents[f"{number}.txt"] for number in range(3))
+    assert [row["predictor"] for row in found["table"]][:3] == ["mixture, frozen", "mixture, adapting", "Kneser-Ney"]
+
+
+def test_a_base_that_is_none_is_refused_with_a_way_out(trained):
+    done = bep(trained, "train.py", "--name", "other", *TINY[:1], *TINY[3:], "model.base=runs/bep/nowhere")
+    refused(done, "model.base=runs/bep/nowhere")
 
 
 @pytest.mark.slow

@@ -107,7 +107,8 @@ def test_special_tokens_are_ids_that_no_text_has(firm, tmp_path):
     for path in firm.rglob("*.*"):
         path.write_text(f"{path.read_text()}\n{typed} Ask {path.stem}@firm.com or call 020 7946 0123: www.firm.com")
     facts = data.prepare(config(firm), tmp_path / "out")
-    assert facts["masked"] == {"email": 10, "telephone": 10, "url": 10}
+    masked = {kind: count for kind, count in facts["masked"].items() if count}
+    assert masked == {"email": 10, "telephone": 10, "url": 10}
     for texts in data.load(tmp_path / "out").parts.values():
         for text in texts:
             special = text.tokens[text.tokens < len(SPECIAL_TOKENS)].tolist()
@@ -115,6 +116,12 @@ def test_special_tokens_are_ids_that_no_text_has(firm, tmp_path):
     for pieces in read(tmp_path / "out").values():
         assert "A literal <unk> and <end>, <pad>, <email> ." in pieces[0]
         assert pieces[0].endswith("Ask <email> or call <telephone>: <url>")
+
+
+def test_names_of_persons_are_masked_in_the_users_documents(firm, tmp_path):
+    (firm / "roles.txt").write_text("The lead is Priya Sharma. Sharma signs.\n" * 40)
+    facts = data.prepare(config(firm, mask_names=True), tmp_path / "out")
+    assert facts["masked"]["name"] == 80
 
 
 def test_without_masking_addresses_stay(firm, tmp_path):

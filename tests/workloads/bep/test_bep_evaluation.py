@@ -13,7 +13,7 @@ from common.config import build
 from common.errors import UserError
 from models.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
 from pipelines.engine.batches import mapper
-from pipelines.workloads.bep import Config, data, evaluation
+from pipelines.workloads.bep import Config, comparison, data, evaluation
 from pipelines.workloads.bep.fields import FIELDS
 
 CPU = torch.device("cpu")
@@ -32,14 +32,21 @@ def corpus(**parts):
     return data.Corpus(vocabulary=tuple(VOCABULARY), parts=found, facts={})
 
 
-class Uniform(CharLSTM):
+class Foreseeing(CharLSTM):
+    """Goes on token by token as `forward` does."""
+
+    def steps(self):
+        return lambda tokens, state: (torch.log_softmax(self(tokens[:, None])[0][:, 0], -1), state)
+
+
+class Uniform(Foreseeing):
     """Knows nothing: every token is as likely as another."""
 
     def forward(self, tokens, state=None):
         return torch.zeros((*tokens.shape, len(self.characters))), state
 
 
-class Oracle(CharLSTM):
+class Oracle(Foreseeing):
     """Knows the whole text by heart, as long as it has read some of it."""
 
     def forward(self, tokens, state=None):
@@ -56,13 +63,14 @@ class Oracle(CharLSTM):
 def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
     model = cls(CharLSTMConfig(VOCABULARY, **SIZES)).eval()
     parts = parts or {"train": [SENTENCES * 5], "validation": [SENTENCES * 3], "test": [SENTENCES * 9, SENTENCES]}
-    monkeypatch.setattr(data, "load", lambda folder: corpus(**parts))
+    monkeypatch.setattr(data, "load", lambda folder, vocabulary=None: corpus(**parts))
     words = [
         "model.kind=lstm",
         "training.steps=1",
         "training.sequence=20",
         "evaluation.characters=30",
         "evaluation.starts=16",
+        "evaluation.typed=0",
         *words,
     ]
     config = build(Config, {}, words, "test")
@@ -107,7 +115,7 @@ def test_a_model_that_knows_the_text_is_better_by_an_interval_above_zero(monkeyp
 
 def test_every_field_is_completed_at_every_temperature(monkeypatch, tmp_path):
     validation, test = evaluate(Uniform, monkeypatch, tmp_path, "evaluation.temperatures=[0, 0.5]")
-    assert not validation.files
+    assert "validation.completions.csv" not in validation.files
     rows = list(csv.DictReader(io.StringIO(test.files["test.completions.csv"])))
     assert [(row["temperature"], row["field"]) for row in rows] == [
         (t, name) for t in ("0.0", "0.5") for name in FIELDS
@@ -131,12 +139,12 @@ def test_every_field_is_completed_at_every_temperature(monkeypatch, tmp_path):
     ],
 )
 def test_the_verdict_follows_the_interval(gain, interval, told):
-    assert evaluation.verdict(gain, interval, "PPMd") == told
+    assert comparison.verdict(gain, interval, "PPMd") == told
 
 
 def test_another_vocabulary_than_the_models_is_refused(monkeypatch, tmp_path):
     model = CharLSTM(CharLSTMConfig("xyz", **SIZES))
-    monkeypatch.setattr(data, "load", lambda folder: corpus(train=[], validation=[], test=[]))
+    monkeypatch.setattr(data, "load", lambda folder, vocabulary=None: corpus(train=[], validation=[], test=[]))
     with pytest.raises(UserError, match="other characters than those in"):
         evaluation.evaluate(Config(), {"default": model}, tmp_path, CPU, None)
 

@@ -34,7 +34,7 @@ def make(monkeypatch, tmp_path):
     def make(*words, validation=(70, 1, 45)):
         parts = {"train": texts(200, 90), "validation": texts(*validation, seed=1), "test": texts(30, seed=2)}
         corpus = data.Corpus(vocabulary=tuple(LETTERS), parts=parts, facts={})
-        monkeypatch.setattr(data, "load", lambda folder: corpus)
+        monkeypatch.setattr(data, "load", lambda folder, vocabulary=None: corpus)
         config = build(
             Config,
             {"training": {"sequence": 10, "epochs": 1, "unknown": 0}, "model": {"width": 8, "kind": "lstm"}},
@@ -184,7 +184,7 @@ def test_both_loaders_give_the_same_batches(make):
 def test_what_repeats_is_learnt_from_the_first_characters_on(monkeypatch):
     text = data.Text("abc.txt", np.tile(np.arange(6, 6 + len(LETTERS), dtype=np.uint8), 30))
     corpus = data.Corpus(tuple(LETTERS), {"train": [text], "validation": [text], "test": [text]}, {})
-    monkeypatch.setattr(data, "load", lambda folder: corpus)
+    monkeypatch.setattr(data, "load", lambda folder, vocabulary=None: corpus)
     config = build(
         Config, {}, ["model.kind=lstm", "training.sequence=10", "training.steps=1", "model.width=24"], "test"
     )

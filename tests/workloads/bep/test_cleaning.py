@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 
 from models.char_lstm import MASKS, Characters
 from pipelines.workloads.bep.cleaning import (
-    EMAIL,
-    TELEPHONE,
-    URL,
     clean,
     join_lines,
     map_glyphs,
@@ -20,6 +17,7 @@ from pipelines.workloads.bep.cleaning import (
     remove_headers_and_footers,
     tidy,
 )
+from pipelines.workloads.bep.masking import EMAIL, KINDS, TELEPHONE, URL
 
 PROSE = "The BIM Execution Plan follows ISO 19650-2:2018.\n\nRoles:\n- Lead\n- Task team | 5 m² at 1:500"
 
@@ -27,7 +25,7 @@ PROSE = "The BIM Execution Plan follows ISO 19650-2:2018.\n\nRoles:\n- Lead\n- T
 def test_prose_is_left_as_it_is():
     cleaned = clean(PROSE, mask=True)
     assert cleaned.text == PROSE
-    assert set(cleaned.masked) == {"email", "telephone", "url"}
+    assert set(cleaned.masked) == set(KINDS)
     assert not any([*cleaned.counts.values(), *cleaned.masked.values()])
 
 
@@ -199,7 +197,7 @@ def test_odd_lines_take_little_time(odd):
 def test_telephone_numbers_are_masked(number, around):
     cleaned = clean(around.format(number), mask=True)
     assert cleaned.text == around.format(TELEPHONE)
-    assert cleaned.masked == {"email": 0, "url": 0, "telephone": 1}
+    assert {kind: count for kind, count in cleaned.masked.items() if count} == {"telephone": 1}
 
 
 @pytest.mark.parametrize("label", ["Tel: ", "Telephone no. : ", "Mobile | ", "Fax.: ", "phone number: "])
@@ -233,7 +231,6 @@ def test_after_a_label_a_shorter_number_is_one(label):
         "Ss_25_10_20",
         "level +105.250 m",
         "51.507351, -0.127758",
-        "192.168.10.20",
         "10.0.19045",
         "stages 0 1 2 3 4 5 6 7",
         "LOD 300/350",
@@ -264,11 +261,7 @@ def test_near_misses_are_not_masked(text):
 def test_addresses_are_masked(text, masked):
     cleaned = clean(text, mask=True)
     assert cleaned.text == masked
-    assert cleaned.masked == {
-        "email": masked.count(EMAIL),
-        "url": masked.count(URL),
-        "telephone": masked.count(TELEPHONE),
-    }
+    assert cleaned.masked == dict.fromkeys(KINDS, 0) | {"email": masked.count(EMAIL), "url": masked.count(URL)}
 
 
 def test_without_masking_addresses_stay():

@@ -214,3 +214,18 @@ def test_the_stop_is_checked_before_the_target():
         trades = backtest.run(**market_, signal=signal, stop=0.02, target=0.02, fee=0.0, slippage=0.0).trades
         assert trades.reason == ("stop",)
         assert (trades.entry[0], trades.exit[0], trades.ratio[0]) == (1, 1, pytest.approx(price / 100))
+
+
+def test_longs_pay_and_shorts_receive_funding_for_the_candles_they_are_held_into():
+    market = flat(*[(10, 10, 10, 10)] * 8)
+    rates = np.array([9.0, 9, 0.01, 0, 0.02, 0.04, 9, 9])  # entered at the open of 1, left at that of 5
+    for side in (1, -1):
+        result = run(**market, signal=side * np.array([1, 0, 0, 0, 0, 0, 0, 0]), **FREE, horizon=4, funding=rates)
+        assert result.trades.held.tolist() == [4]
+        assert result.trades.net == pytest.approx([-side * 0.07])
+        assert result.trades.gross == pytest.approx(result.trades.net)
+        assert result.equity == pytest.approx(1 - side * np.array([0, 0, 0.01, 0.01, 0.03, 0.07, 0.07, 0.07]))
+        fee = performance.break_even_fee(result)
+        assert fee == pytest.approx(-side * 0.035)
+        luck = performance.random_trades(result, market["open"], market["close"], market["gap"], funding=np.ones(8))
+        assert luck == pytest.approx(np.maximum(-3.0 * side, -1))  # held for four candles, into three

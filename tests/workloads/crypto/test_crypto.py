@@ -125,6 +125,41 @@ def test_resume_brings_back_the_damaged_model_of_a_member_that_is_done(trained, 
 
 
 @pytest.mark.slow
+def test_a_repaired_and_a_longer_file_have_their_coins_trained_anew_and_a_new_one_is_added(tmp_path):
+    names = [f"{letter}USDT" for letter in "ABCD"]
+    for name in names:
+        write(tmp_path / "market", name, 1200)
+    words = [*(word for word in WORDS if "symbols" not in word and "epochs" not in word), "training.epochs=1"]
+    assert train(tmp_path, *words).returncode == 0
+    models = tmp_path / "runs/crypto/default/members"
+    before = {name: (models / name / "model/last/model.safetensors").stat().st_mtime_ns for name in names}
+    write(tmp_path / "market", "DUSDT", 1400)
+    write(tmp_path / "market", "EUSDT", 1200)
+    file = tmp_path / "market/BUSDT-15m.csv"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:400] + lines[401:]))
+    refused(stage(tmp_path, "evaluate.py", "--workload", "crypto"), "train.py --resume takes in what has changed")
+    done = train(tmp_path, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 5 members are done" in done.stdout
+    after = {name: (models / name / "model/last/model.safetensors").stat().st_mtime_ns for name in names}
+    assert [name for name in names if after[name] != before[name]] == ["BUSDT", "DUSDT"]
+    assert "its data have changed: training begins anew" in (models / "DUSDT/train.log").read_text()
+    assert train(tmp_path, "--name", "fresh", *words).returncode == 0
+    assert weights(tmp_path, "fresh") == weights(tmp_path)
+
+    found = []  # of one core, and of all
+    for first in (["taskset", "-c", "0"], []):
+        words = [*first, *command("evaluate.py", "--workload", "crypto")]
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+        folder = tmp_path / "runs/crypto/default/evaluations"
+        pages = {path.name: path.read_text() for path in folder.glob("*/*.json")}
+        found.append([{**json.loads((folder / "test.json").read_text()), "seconds": 0}, pages])
+    assert found[0] == found[1]
+    assert len(found[0][1]) == 5
+
+
+@pytest.mark.slow
 def test_resume_after_kill_9_gives_the_same_weights_and_leaves_no_process_behind(trained):
     folder, _ = trained
     words = ["--name", "killed", *WORDS]
@@ -214,11 +249,26 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
         part = slice(None, coin.time.tolist().index(last) + 1)
         served = {name: getattr(coin, name)[part][-99 - model.candles_needed :] for name in COLUMNS}
         times = served["time"].tolist()
-        probabilities = model.predict(served, now=last + coin.timeframe_ms)
+        probabilities = model.probabilities(served, now=last + coin.timeframe_ms)
         assert len(probabilities) == 100
         for time_ms, row in zip(times[-100:], probabilities.tolist(), strict=True):
             expected = [float(wanted[time_ms][name]) for name in ("SHORT", "NO_TRADE", "LONG")]
             assert row == pytest.approx(expected, abs=1e-6)
+
+    cut = folder / "cut"
+    cut.mkdir()
+    for symbol in COINS:  # later candles have no label yet
+        lines = (folder / f"market/{symbol}-15m.csv").read_text().splitlines(keepends=True)
+        (cut / f"{symbol}-15m.csv").write_text("".join(line for line in lines if int(line.split(",")[0]) <= last))
+    done = stage(folder, "predict.py", "--workload", "crypto", "cut", "now=newest")
+    assert done.returncode == 1  # of the third coin there is no model
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each.get("coin") for each in found] == ["AUSDT", None, "EUSDT"]
+    assert "there are models of AUSDT, EUSDT" in found[1]["error"]
+    for answer in (found[0], found[2]):
+        (row,) = (row for row in rows if row["symbol"] == answer["coin"] and int(row["time_ms"]) == answer["time"])
+        expected = {name: float(row[name]) for name in ("SHORT", "NO_TRADE", "LONG")}
+        assert answer["probabilities"] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.slow

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from common.errors import UserError
+from common.files import sha256
 from models.candles import VALUES
+from pipelines.workloads.crypto import Config, market
 from pipelines.workloads.crypto import data as stage
-from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
@@ -178,3 +179,88 @@ def test_candles_that_changed_since_they_were_prepared_are_refused(tmp_path):
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps({**page, "hash": "0" * 64}))
     with pytest.raises(UserError, match="the candles have changed since they were prepared"):
         stage.load(tmp_path, "BTCUSDT")
+
+
+def renewed(files, tmp_path, **changed):
+    """Prepare the files anew from what tmp_path/old holds; returns the facts, and what they are of each coin."""
+    settings = config(folder=str(files), symbols=None, **changed)
+    facts = stage.prepare(settings, tmp_path / "new", tmp_path / "old")
+    return facts, {symbol: Config(model={"coins": (symbol,)}).content(facts) for symbol in facts["symbols"]}
+
+
+@pytest.fixture
+def old(tmp_path, files):
+    """The manifest of the coins in tmp_path/old, and the content of each."""
+    settings = config(folder=str(files), symbols=None)
+    (tmp_path / "old").mkdir()
+    facts = stage.prepare(settings, tmp_path / "old")
+    facts["inputs"] = {str(path): sha256(path) for path in stage.inputs(settings.data)}
+    (tmp_path / "old/manifest.json").write_text(json.dumps(facts))
+    return facts, {symbol: Config(model={"coins": (symbol,)}).content(facts) for symbol in facts["symbols"]}
+
+
+def of_coin(folder, symbol):
+    return {path.name: path.read_bytes() for path in folder.rglob(f"{symbol}-15m*/*")} | {
+        "page": (folder / f"{symbol}-15m.json").read_bytes()
+    }
+
+
+def test_a_repaired_a_longer_and_a_new_file_redo_these_coins_alone(tmp_path, files, old):
+    longer = market.simulate(COINS, 3000, "15m", 0)["SOLUSDT"]
+    grown = longer.time[-1] - MADE["SOLUSDT"].time[-1]
+    write(files, MADE["ETHUSDT"], "ETHUSDT-15m.csv", slice(1, None))
+    write(files, longer, "SOLUSDT-15m.csv")
+    write(files, MADE["ETHUSDT"], "ADAUSDT-15m.csv")
+    facts, content = renewed(files, tmp_path)
+    assert facts["symbols"] == ["ADAUSDT", *COINS]
+    assert [symbol for symbol in COINS if content[symbol] == old[1][symbol]] == ["BTCUSDT"]
+    assert of_coin(tmp_path / "new", "BTCUSDT") == of_coin(tmp_path / "old", "BTCUSDT")
+    before, after = (each["coins"] for each in (old[0], facts))
+    assert facts["folds"] == old[0]["folds"]  # those of the coins that stay
+    for symbol in ("ETHUSDT", "ADAUSDT"):
+        assert after[symbol]["cuts"] == before["BTCUSDT"]["cuts"]
+    ((start, *_, end),) = before["SOLUSDT"]["cuts"]
+    ((again, validation, test, later),) = after["SOLUSDT"]["cuts"]
+    assert (again, later) == (start, end + grown)
+    assert [validation - start, test - start] == pytest.approx(
+        [0.7 * (later - start), 0.85 * (later - start)], rel=1e-3
+    )
+    coin = stage.load(tmp_path / "new", "SOLUSDT")
+    assert_disjoint({"SOLUSDT": coin.candles.time}, Fold((0, 0, 0, 0), {"SOLUSDT": coin.folds[0]}), 3, 60, 900_000)
+
+
+def test_a_file_that_says_the_same_in_other_bytes_changes_nothing_and_one_that_is_gone_neither(tmp_path, files, old):
+    text = (files / "BTCUSDT-15m.csv").read_text()
+    (files / "BTCUSDT-15m.csv").write_text(text.replace(",", ";"))
+    (files / "SOLUSDT-15m.csv").unlink()
+    facts, content = renewed(files, tmp_path)
+    assert content == old[1]
+    assert facts["symbols"] == list(COINS)
+    assert of_coin(tmp_path / "new", "SOLUSDT") == of_coin(tmp_path / "old", "SOLUSDT")
+
+
+def test_a_file_that_was_spoilt_makes_its_coin_fail_and_a_mended_one_brings_it_back(tmp_path, files, old):
+    whole = (files / "BTCUSDT-15m.csv").read_text()
+    (files / "BTCUSDT-15m.csv").write_text(whole[:100])
+    facts, _ = renewed(files, tmp_path)
+    assert facts["symbols"] == ["ETHUSDT", "SOLUSDT"]
+    assert "too few" in facts["failed"]["BTCUSDT"]
+    (tmp_path / "new/manifest.json").write_text(json.dumps({**facts, "inputs": old[0]["inputs"]}))
+    (files / "BTCUSDT-15m.csv").write_text(whole)
+    (tmp_path / "old").rename(tmp_path / "first")
+    (tmp_path / "new").rename(tmp_path / "old")
+    facts, content = renewed(files, tmp_path)
+    assert (sorted(facts["symbols"]), facts["failed"]) == (sorted(COINS), {})
+    assert content == old[1]
+
+
+def test_a_model_learns_from_the_newest_rows_of_a_window_alone(tmp_path):
+    stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
+    coin = stage.load(tmp_path, "BTCUSDT")
+    rows = coin.folds[0]["train"]
+    parts = coin.newest(300).folds[0]
+    np.testing.assert_array_equal(parts["train"], rows[rows > rows[-1] - 300])
+    assert 0 < len(parts["train"]) <= 300
+    for part in ("validation", "test"):
+        np.testing.assert_array_equal(parts[part], coin.folds[0][part])
+    assert coin.newest(None) is coin

@@ -1,6 +1,7 @@
 """Windows gathered on the device, many coins as one table, and a weighted loss whose probabilities are true."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -165,3 +166,25 @@ def test_older_names_of_kinds_are_understood(prepared):
         for words in ("model.preset=legacy", "model.preset=default", "model.preset=null", "model.kind=legacy")
     }
     assert list(kinds.values()) == ["legacy", "cnn_lstm", "pooled_experts", "legacy"]
+
+
+def test_a_model_of_several_coins_needs_them_cut_at_the_same_times(prepared, monkeypatch):
+    config, folder = prepared
+    load = data.load
+
+    def grown(folder, symbol):
+        coin = load(folder, symbol)
+        return replace(coin, facts={**coin.facts, "cuts": [symbol]})
+
+    monkeypatch.setattr(data, "load", grown)
+    with pytest.raises(UserError, match=r"AUSDT, BUSDT: .* some files have grown since .* delete that folder"):
+        of_member(changed(config, "model.pooled=true"), folder, "all-1")
+    assert of_member(config, folder, "AUSDT-1").train.size
+
+
+def test_with_a_window_a_task_learns_from_the_newest_candles(prepared):
+    config, folder = prepared
+    whole, newest = (of_member(each, folder, "AUSDT-3") for each in (config, changed(config, "training.window=500")))
+    rows = whole.train.starts
+    assert torch.equal(newest.train.starts, rows[rows > rows[-1] - 500])
+    assert torch.equal(newest.validation.starts, whole.validation.starts)

@@ -95,7 +95,7 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
     assert model.candles_needed == features.memory("default") + loaded.lookback - 1
     served = loaded.candles.rows(slice(end + 1 - model.candles_needed, end + 1))
     columns = {name: getattr(served, name) for name in COLUMNS}
-    probabilities = model.predict(columns, now=int(served.time[-1]) + STEP)
+    probabilities = model.probabilities(columns, now=int(served.time[-1]) + STEP)
     assert found.examples["time_ms"][-1] == served.time[-1]
     evaluated = [found.examples[name][-1] for name in CLASSES]
     np.testing.assert_allclose(probabilities[0].numpy(), evaluated, atol=1e-6)

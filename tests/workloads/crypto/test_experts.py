@@ -19,6 +19,7 @@ WORDS = ["data.symbols=[AUSDT,BUSDT]", "data.simulated_candles=2500", "data.look
 
 def made(folder, *words, symbols=("AUSDT",)):
     config = build(Config, {}, [*WORDS, *words, f"model.coins=[{','.join(symbols)}]"], "")
+    folder.mkdir(exist_ok=True)
     if not (folder / MANIFEST).exists():
         (folder / MANIFEST).write_text(json.dumps(data.prepare(config, folder)))
     return task.task(config, folder, CPU)
@@ -65,6 +66,17 @@ def test_the_linear_expert_and_the_trees_beat_the_prior_before_any_step(fitted):
     prior = -np.log(np.bincount(trained, minlength=3) / len(trained))[labels].mean()
     assert log_loss(seen[:, 0], labels) < prior - 0.004
     assert log_loss(seen[:, 2], labels) <= prior
+
+
+def test_older_lags_of_what_has_no_past_weigh_less(folder):
+    """Noise fitted to newer lags is noise as well, but there are far fewer of them."""
+    weights = []
+    for seed in (1, 2):
+        model = made(folder / str(seed), "data.signal=0", f"data.seed={seed}", "data.lookback=40").model
+        past, scaled, _ = model.location[:-1].split([40, 40, len(model.config.features)])
+        weights.append((past + scaled).square())
+    newer, older = (torch.stack(weights)[:, part].mean() for part in (slice(-8, None), slice(0, 24)))
+    assert older < newer / 4
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from models.routing.problems import Problem
 from pipelines.workloads.cvrp.instance_files import read as read_files
-from pipelines.workloads.cvrp.problems import Problem
 
 SMALL = """\
 NAME : small

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.workloads.cvrp.problems import Problem, cost_of, distances, scaled, to_instances
+from models.routing.problems import Problem, cost_of, distances, scaled, to_instances
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.workloads.cvrp.problems import Problem
+from models.routing.problems import Problem
 from pipelines.workloads.cvrp.validator import InvalidTour, check
 
 

@@ -1,12 +1,16 @@
 """Files of every convention of VRPLIB are measured as it defines, and all methods keep to it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from common.errors import UserError
+from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.problems import Problem, cost_of, distances, scaled
 from pipelines.workloads.cvrp import heuristics
 from pipelines.workloads.cvrp.heuristics import nearest_neighbour, savings
-from pipelines.workloads.cvrp.metrics import LAYOUTS, METRICS, in_a_plane
-from pipelines.workloads.cvrp.problems import Problem, cost_of, distances, scaled
+from pipelines.workloads.cvrp.inputs import as_input
 from pipelines.workloads.cvrp.solvers import hgs, pyvrp
 from pipelines.workloads.cvrp.validator import InvalidTour, check
 from tests.workloads.cvrp.files import SMALL, read, refusal, vrp
@@ -179,3 +183,11 @@ def test_places_in_a_plane_keep_distances_of_a_plane():
         METRICS["EUC_2D"].lengths(places[:, None], places), abs=1e-6
     )
     assert in_a_plane(np.zeros((3, 3))) == pytest.approx(0)
+
+
+def test_what_an_input_cannot_say_is_refused_instead_of_measured_otherwise():
+    plain = Problem("made", np.eye(3, 2), np.array([0, 1, 1]), 3, "round")
+    assert as_input(plain)["customers"] == [[0, 1], [0, 0]]
+    for other in (without_coordinates(), replace(plain, limit=9.0), replace(plain, metric="CEIL_2D")):
+        with pytest.raises(UserError, match="are for pipelines/evaluate.py; give a file of type EUC_2D"):
+            as_input(other)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from models.routing.problems import Problem, cost_of
 from pipelines.workloads.cvrp.instance_files import read as read_files
-from pipelines.workloads.cvrp.problems import Problem, cost_of
 from tests.workloads.cvrp.files import SMALL, read, read_unless_refused, refusal, same, vrp
 
 

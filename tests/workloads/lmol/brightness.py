@@ -13,8 +13,12 @@ from pipelines.workloads.lmol.pairs import label
 CONFIG = SimpleNamespace(
     seed=0,
     data=SimpleNamespace(workers=0),
-    model=SimpleNamespace(kind="brightness"),
-    evaluation=SimpleNamespace(comparisons=16),
+    model=SimpleNamespace(kind="brightness", width=None, layers=None, heads=None),
+    training=SimpleNamespace(steps=30, batch_size=32, learning_rate=4e-3),
+    evaluation=SimpleNamespace(comparisons=16, network_steps=None),
+    frozen=False,
+    fine=False,
+    shift=0,
 )
 PARTS = {"train": 90, "validation": 40, "test": 60}
 
@@ -65,6 +69,9 @@ class Brightness(nn.Module):
         seen = images.float().mean((1, 2, 3)) / 20 - 1
         # The error is a function of the image, so it is the same in every comparison.
         return (seen + self.error * torch.sin(1000 * seen))[:, None] * 0.5
+
+    def estimates(self, encoded):
+        return None
 
     def compare_encoded(self, encoded, first, second):
         logits = self.davidson.probabilities((encoded[first] - encoded[second])[:, 0]).log()

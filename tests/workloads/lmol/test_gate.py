@@ -73,7 +73,7 @@ def test_the_gate_notices_that_a_saved_model_is_another_one(prepared):
 
 @pytest.mark.slow
 def test_the_gate_names_a_projector_that_is_detached(prepared):
-    subject = make(prepared, "llava", lora=True)
+    subject = make(prepared, "vlm", lora=True)
     inner = subject.model.base.model
     inner.multi_modal_projector = Detached(inner.multi_modal_projector)
     with pytest.raises(UserError, match=r"multi_modal_projector.*: 4 of \d+ parameters .* get no gradient"):

@@ -9,13 +9,16 @@ from pipelines.workloads.lmol import Config
     ("tree", "message"),
     [
         ({"model": {"lora": True}}, "model.lora=True does nothing for model.kind=siamese"),
-        ({"model": {"base": "x"}}, "model.base=x does nothing for model.kind=siamese; .* model.kind=cross or llava"),
         ({"model": {"kind": "cross", "base": "x", "lora": True}}, "model.lora=True does nothing for model.kind=cross"),
-        ({"model": {"kind": "cross", "pool": True}}, "model.pool=True does nothing for .* set model.kind=llava "),
+        ({"model": {"kind": "cross", "pool": True}}, "model.pool=True does nothing for .* set model.kind=vlm "),
         ({"model": {"kind": "cross", "texture": True}}, "model.texture=True does nothing for model.kind=cross"),
         ({"model": {"heads": 2}}, "model.heads=2 does nothing for model.kind=siamese"),
-        ({"model": {"kind": "llava", "base": "x"}}, "set model.lora=true too"),
-        ({"model": {"kind": "llava", "base": "x", "lora": True, "width": 8}}, "are fixed by model.base"),
+        ({"model": {"kind": "vlm", "base": "x"}}, "set model.lora=true too"),
+        ({"model": {"kind": "vlm", "base": "x", "lora": True, "width": 8}}, "are fixed by model.base"),
+        (
+            {"model": {"kind": "vlm"}, "training": {"steps": 1, "projector_rate": 0.1}},
+            "training.projector_rate=0.1 is for a projector that trains beside adapters; set model.lora=true",
+        ),
         ({"model": {"kind": "cross"}, "training": {"steps": 1, "shift": 2}}, "training.shift=2 moves images"),
         ({"data": {"folds": 4, "fold": 4}}, "data.fold=4 must be below data.folds=4"),
     ],
@@ -30,3 +33,12 @@ def test_a_base_of_cross_needs_no_adapters_and_leaves_the_heads_sizes_free():
     found = Config.model_validate({"model": model})
     assert found.frozen
     assert found.shift == 0
+
+
+def test_a_run_that_was_of_kind_llava_is_one_of_kind_vlm():
+    assert Config.model_validate({"model": {"kind": "llava", "lora": True}}).model.kind == "vlm"
+
+
+def test_over_a_base_a_siamese_judges_by_its_features_and_moves_no_images():
+    found = Config.model_validate({"data": {"source": "photos"}, "model": {"base": "x"}})
+    assert (found.frozen, found.texture, found.shift) == (True, False, 0)

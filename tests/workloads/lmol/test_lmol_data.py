@@ -12,7 +12,7 @@ from common.errors import UserError
 from common.files import digests
 from models import images
 from models.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol import data, sources
+from pipelines.workloads.lmol import Columns, data, sources
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
 from pipelines.workloads.lmol.sources import photos as photo_source
 
@@ -21,6 +21,7 @@ def config(source="digits", **fields):
     """A stand-in for the workload's config."""
     section = {
         "source": str(source),
+        "columns": Columns(),
         "attribute": None,
         "theta": None,
         "folds": 5,
@@ -238,7 +239,7 @@ def test_what_cannot_be_asked_about_is_refused_with_the_remedy(tmp_path, scores,
 
 def test_inputs_are_the_files_of_the_user(mine):
     path, *_ = mine
-    found = sources.inputs(config(path).data.source)
+    found = sources.inputs(config(path).data.source, {})
     assert found[0] == path / "scores.csv"
     assert len(found) == 41
-    assert sources.inputs("photos") == []
+    assert sources.inputs("photos", {}) == []

@@ -98,10 +98,10 @@ def test_test_images_are_not_on_the_device(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["cross", "llava"])
+@pytest.mark.parametrize("kind", ["cross", "vlm"])
 def test_kept_features_and_encoding_once_make_steps_at_least_half_as_fast_again(prepared, kind):
     """Compared with the same model encoding both images of every pair in both orders, in alternation."""
-    subject = make(prepared, kind, width=None, layers=None, heads=None, lora=kind == "llava")
+    subject = make(prepared, kind, width=None, layers=None, heads=None, lora=kind == "vlm")
     model = subject.model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
     every = Pairs(subject.train.images, subject.train.pairs)

@@ -72,6 +72,15 @@ def test_the_model_stands_beside_its_baselines(trained):
     assert found["bits_per_character"] not in validated.values()
 
 
+def test_predictions_are_the_stories_of_the_evaluation(trained, tmp_path):
+    (tmp_path / "two.jsonl").write_text('{"prompt": ""}\n{"prompt": ""}\n')
+    done = stage(trained, "predict.py", *STORIES, str(tmp_path / "two.jsonl"), "length=20")
+    assert done.returncode == 0, done.stderr
+    told = [answer["text"] for answer in map(json.loads, done.stdout.splitlines())]
+    samples = (trained / "runs/tinystories/default/evaluations/held_out.samples.txt").read_text()
+    assert "\n\n".join(told) + "\n" == samples
+
+
 def test_the_report_shows_stories_and_the_runs(trained):
     page = (trained / "runs/tinystories/default/report.html").read_text()
     assert "Stories it tells" in page
@@ -84,7 +93,7 @@ def test_the_export_is_complete_and_tells_a_story(trained):
     assert done.returncode == 0, done.stderr
     folder = trained / "runs/tinystories/default/exports/rp2040"
     manifest = json.loads((folder / "manifest.json").read_text())
-    code = {"inference.py", "inference_files.py", "inference_model.py"}
+    code = {"inference.py", "inference_files.py", "inference_kernels.py", "inference_model.py"}
     names = code | {"model_256p.bin", "vocab_256p.bin", "config_256p.json", "story.uf2"}
     assert set(manifest["files"]) == names
     assert names <= {path.name for path in folder.iterdir()}

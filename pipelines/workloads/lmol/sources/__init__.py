@@ -2,10 +2,11 @@
 
 digits    the handwritten digits of scikit-learn, scored by their values
 photos    crops of photos inside scikit-image and scikit-learn, degraded in four ways and scored by what is left
-a folder  images, and one CSV of image,score and, where some images belong together, group
-a CSV     the same, next to its images, or of pairs: img1,img2,score1,score2,label
+a folder  images, and one CSV; or folders of images, a folder per rank
+a CSV     image,score, next to the images, or answers about pairs of them: img1,img2,label or winner,loser
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ def read(data: "Data", path: Path) -> ImageSet:
     return read_user_files(data, path)
 
 
-def inputs(source: str) -> list[Path]:
+def inputs(source: str, columns: Mapping[str, str]) -> list[Path]:
     """Return the user's files that the images come from: the CSV, and those of its images that exist."""
     if source in EMBEDDED or not Path(source).exists():
         return []
-    return tables.inputs(tables.find_table(source))
+    return tables.inputs(tables.find_table(source), columns)

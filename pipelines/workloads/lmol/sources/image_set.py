@@ -33,6 +33,9 @@ class ImageSet:
     names: list[str]
     families: list[str]
     facts: Mapping[str, Any]
+    labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
+    errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
+    scored: bool = True  # False if labels are all that is known, so that scores have yet to be made of them
 
     @property
     def images(self) -> np.ndarray:

@@ -1,31 +1,50 @@
-"""A user's CSV of images and scores, or of labelled pairs: found, read and checked, without opening an image."""
+"""A user's table of images and scores, or of labelled pairs: found, read and checked, without opening an image."""
 
 import csv
 import difflib
 import io
+import math
+import re
+import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 from common.errors import UserError
+from models.comparator.interface import ENDINGS
 from models.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
 from pipelines.workloads.lmol.sources.units import LabelledPair, number
 
 EMBEDDED = ("digits", "photos")
-WAYS = "give digits, photos, a folder of images with a CSV of image,score, or a CSV of img1,img2,score1,score2,label"
+WAYS = (
+    f"give digits, photos, a folder of images with a CSV of them, a folder with a folder per rank, or a CSV: {NEEDED}"
+)
 LABELS = {"first": FIRST, "second": SECOND, "similar": SIMILAR}
-PAIR_COLUMNS = ("img1", "img2", "score1", "score2", "label")
-IMAGE_COLUMNS = ("image", "score")
+ALSO = {
+    **dict.fromkeys(("1", "left", "a", "img1", "image1"), FIRST),
+    **dict.fromkeys(("2", "right", "b", "img2", "image2"), SECOND),
+    **dict.fromkeys(("0", "tie", "same", "equal", "draw"), SIMILAR),
+}
+TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
+TABLES = (".csv", ".tsv")
+SEPARATORS = ",;\t|"
+MOST_VOTES = 1000  # that one row may stand for
 
 
 @dataclass
 class Listed:
-    """The images that a CSV lists."""
+    """The images that a table lists."""
 
-    scores: dict[str, str] = field(default_factory=dict)  # as written, by the image's name
+    scores: dict[str, str] = field(default_factory=dict)  # as written, by the image's name; "" if there are none
     groups: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)  # standard errors of scores, where ratings tell them
     refused: dict[str, str] = field(default_factory=dict)  # reason by name
     pairs: list[LabelledPair] = field(default_factory=list)
     repeated: int = 0
+    scored: bool = True  # False if there are preferences only
+    notes: list[str] = field(default_factory=list)  # on what was guessed
 
     def add(self, name: str, score: str) -> None:
         """Note an image's score; a score that is not a number, or a second, different one makes the image unusable."""
@@ -37,14 +56,17 @@ class Listed:
 
 
 def find_table(source: str) -> Path:
-    """Return the CSV of `data.source`, which is either a CSV or a folder with one in it."""
+    """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank."""
     path = Path(source)
     if path.is_dir():
-        tables = sorted(each for each in path.iterdir() if each.suffix.lower() == ".csv")
+        tables = sorted(each for each in path.iterdir() if each.suffix.lower() in TABLES)
+        if not tables and _ranks(path):
+            return path
         if len(tables) != 1:
             found = f"has {len(tables)}: {', '.join(each.name for each in tables[:5])}" if tables else "has none"
             raise UserError(
-                f"data.source={source}: the folder of images must contain exactly one CSV, of image,score; it {found}"
+                f"data.source={source}: the folder of images must contain exactly one CSV, of image,score or of pairs, "
+                f"or a folder per rank; it {found}"
                 + ("; name the one to use, as in data.source=" + str(tables[0]) if tables else "")
             )
         return tables[0]
@@ -55,44 +77,35 @@ def find_table(source: str) -> Path:
     return path
 
 
-def inputs(table: Path) -> list[Path]:
-    """Return the CSV and the files of the images it lists, as far as they exist."""
+def home(table: Path) -> Path:
+    """Return the folder that the names in a table are relative to."""
+    return table if table.is_dir() else table.parent
+
+
+def inputs(table: Path, columns: Mapping[str, str]) -> list[Path]:
+    """Return the table and the files of the images it lists, as far as they exist."""
     found = []
-    for name in read_table(table).scores:
+    for name in read_table(table, columns).scores:
         try:
-            path = within(table.parent, name)
+            path = within(home(table), name)
         except ValueError:
             continue
         found += [path] if path.is_file() else []
-    return [table, *found]
+    return [*([] if table.is_dir() else [table]), *found]
 
 
-def read_table(table: Path) -> Listed:
-    """Return the images that the CSV lists; UserError if its columns or its labels make no sense."""
-    columns, rows = _rows(table)
-    listed = Listed()
-    if set(columns) == set(PAIR_COLUMNS):
-        for line, row in rows:
-            label = LABELS.get(row["label"].rstrip(".").lower())
-            if label is None:
-                raise UserError(
-                    f"{table}, line {line}: the label is {row['label']!r}; it must be First (img1 ranks higher), "
-                    "Second or Similar"
-                )
-            listed.add(row["img1"], row["score1"])
-            listed.add(row["img2"], row["score2"])
-            listed.pairs.append((line, row["img1"], row["img2"], label))
-    elif set(IMAGE_COLUMNS) <= set(columns) <= {*IMAGE_COLUMNS, "group"}:
-        for _, row in rows:
-            listed.repeated += row["image"] in listed.scores
-            listed.add(row["image"], row["score"])
-            listed.groups.setdefault(row["image"], row.get("group", ""))
-    else:
-        found = f"the columns {', '.join(columns)}" if columns else "no columns, as it is an empty file"
-        raise UserError(
-            f"{table} has {found}; it must have image,score, and group if some images belong together; or "
-            f"{','.join(PAIR_COLUMNS)}"
-        )
+def read_table(table: Path, columns: Mapping[str, str]) -> Listed:
+    """Return the images that the table lists; UserError if its columns or its labels make no sense.
+
+    `columns` are names of columns by what they hold, for those that are called unusually.
+    """
+    if table.is_dir():
+        return _of_ranks(table)
+    header, rows = _rows(table)
+    layout, used, notes = assigned(str(table), header, columns)
+    named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
+    listed = Listed(notes=notes, scored=layout in ("images", "scored pairs"))
+    {"images": _images, "choices": _choices}.get(layout, _pairs)(listed, table, named)
     if not listed.scores:
         raise UserError(f"{table} lists no image; {WAYS}")
     for name in listed.refused:
@@ -100,11 +113,126 @@ def read_table(table: Path) -> Listed:
     return listed
 
 
+Rows = list[tuple[int, dict[str, str]]]  # (line, {what it holds: value})
+
+
+def _images(listed: Listed, table: Path, rows: Rows) -> None:
+    """Note images with their scores; ratings of one image by several raters are averaged."""
+    ratings: dict[str, list[str]] = {}
+    for line, row in rows:
+        name = row["image"]
+        ratings.setdefault(name, []).append(row["score"])
+        listed.groups.setdefault(name, row.get("group", ""))
+        if row.get("std") and row.get("count"):
+            deviation, count = _number(table, line, "std", row["std"]), _number(table, line, "count", row["count"])
+            if deviation < 0 or count < 1:
+                raise UserError(f"{table}, line {line}: std is {deviation:g} and count {count:g}; give 0 and 1 or more")
+            listed.errors[name] = deviation / math.sqrt(count)
+    differing = [name for name, scores in ratings.items() if len({number(score) for score in scores}) > 1]
+    rated = bool(rows) and ("rater" in rows[0][1] or len(differing) > len(ratings) / 2)
+    for name, scores in ratings.items():
+        if not rated or any(number(score) is None for score in scores):
+            listed.repeated += len(scores) - 1
+            for score in scores:
+                listed.add(name, score)
+            continue
+        values = [Fraction(number(score) or 0) for score in scores]
+        listed.add(name, scores[0] if len(set(values)) == 1 else f"{float(sum(values) / len(values)):.6f}")
+        if len(values) > 1:
+            listed.errors[name] = statistics.stdev(map(float, values)) / math.sqrt(len(values))
+    if rated:
+        listed.notes.append(f"{sum(map(len, ratings.values())):,} ratings of {len(ratings):,} images were averaged")
+    if rows and "std" in rows[0][1] and "count" not in rows[0][1]:
+        listed.notes.append("std is of no use without a column count, as it does not tell how sure a score is")
+
+
+def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
+    """Note pairs with their labels, and scores where the rows have them."""
+    open_rows = [line for line, row in rows if not row["label"]]
+    if open_rows:
+        listed.notes.append(f"{len(open_rows):,} pairs have no label yet, the first in line {open_rows[0]}")
+    for line, row in ((line, row) for line, row in rows if row["label"]):
+        text = row["label"].rstrip(".").lower()
+        own = {row["first"].lower(): FIRST, row["second"].lower(): SECOND}
+        label = LABELS.get(text, own.get(text, ALSO.get(text)))
+        if label is None:
+            raise UserError(
+                f"{table}, line {line}: the label is {row['label']!r}; it must be First (img1 ranks higher), "
+                "Second or Similar"
+            )
+        for name, score in ((row["first"], "score1"), (row["second"], "score2")):
+            listed.add(name, row[score]) if score in row else listed.scores.setdefault(name, "")
+        listed.pairs += [(line, row["first"], row["second"], label)] * _votes(table, line, row)
+
+
+def _choices(listed: Listed, table: Path, rows: Rows) -> None:
+    """Note pairs of which one image won, or neither."""
+    for line, row in rows:
+        tie = row.get("tie", "").lower()
+        if tie not in (*TRUE, *FALSE):
+            raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
+        for name in (row["winner"], row["loser"]):
+            listed.scores.setdefault(name, "")
+        label = SIMILAR if tie in TRUE else FIRST
+        listed.pairs += [(line, row["winner"], row["loser"], label)] * _votes(table, line, row)
+
+
+def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:
+    """Return how many answers a row stands for; none if both images are the same."""
+    first, second = row.get("first", row.get("winner")), row.get("second", row.get("loser"))
+    if first == second:
+        raise UserError(f"{table}, line {line}: {first!r} is compared with itself; give two images")
+    count = _number(table, line, "count", row["count"]) if row.get("count") else 1.0
+    if count != int(count) or not 0 <= count <= MOST_VOTES:
+        raise UserError(f"{table}, line {line}: count is {row['count']}; give a whole number from 0 to {MOST_VOTES}")
+    return int(count)
+
+
+def _number(table: Path, line: int, column: str, text: str) -> float:
+    value = number(text)
+    if value is None:
+        raise UserError(f"{table}, line {line}: {column} is {text!r}, which is not a number")
+    return float(value)
+
+
+def _ranks(folder: Path) -> dict[Path, str]:
+    """Return the folders in a folder that hold images, with the number at the beginning of their names, or ""."""
+    found = {}
+    for each in sorted(folder.iterdir()):
+        if each.is_dir() and any(path.suffix.lower() in ENDINGS for path in each.iterdir()):
+            begins = re.match(r"-?\d+(?:\.\d+)?", each.name)
+            found[each] = begins[0] if begins else ""
+    return found
+
+
+def _of_ranks(folder: Path) -> Listed:
+    """Return the images in the folders of a folder, each scored by the number that its folder's name begins with."""
+    ranks, listed = _ranks(folder), Listed()
+    nameless = [each.name for each, rank in ranks.items() if not rank]
+    if nameless or len(set(ranks.values())) < 2:
+        raise UserError(
+            f"data.source={folder}: there is no CSV, and "
+            + (f"the name of the folder {nameless[0]} does not begin with" if nameless else "only one folder has")
+            + " a rank; name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
+        )
+    for each, rank in ranks.items():
+        for path in sorted(each.iterdir()):
+            if path.suffix.lower() in ENDINGS:
+                listed.add(f"{each.name}/{path.name}", rank)
+    listed.notes.append(f"images are scored by their folders: {', '.join(each.name for each in ranks)}")
+    return listed
+
+
 def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return the columns of a CSV, and (line, {column: value}) for each of its rows."""
+    """Return the columns of a table, and (line, {column: value}) for each of its rows.
+
+    Columns are parted by whichever of comma, semicolon, tab and bar is most frequent in the header.
+    """
     try:
         text = table.read_text(encoding="utf-8-sig")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = text.split("\n", 1)[0]
+        separator = max(SEPARATORS, key=header.count)
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
         columns = [column.strip() for column in next(reader, [])]
         rows = [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
     except UnicodeDecodeError as error:
@@ -119,6 +247,8 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             f"{table}: the header names {len(columns)} columns ({', '.join(columns)})"
             + (f", but line {wrong[0]} has {len(wrong[1])} values" if wrong else ", one of them twice")
         )
+    if separator != ",":  # in whose company decimals are often written with a comma
+        rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
     return columns, [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
 
 

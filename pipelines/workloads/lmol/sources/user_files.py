@@ -15,7 +15,7 @@ from common.workers import in_order
 from models import images as image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
-from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, read_table, within
+from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, home, read_table, within
 from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
+LATENT = Fraction(1, 1000)  # unit of scores that are made of preferences
 FILES_AT_ONCE = 32  # decoded by one process before it hands them over
 
 
@@ -38,9 +39,9 @@ class Usable:
 def read_user_files(data: "Data", path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source)
-    listed = read_table(table)
+    listed = read_table(table, data.columns.given())
     found = Usable(refused=dict(listed.refused))
-    squares = write(path, _decoded(listed, table.parent, data, found))
+    squares = write(path, _decoded(listed, home(table), data, found))
     count = len(listed.scores) + len(listed.refused)
     if len(found.names) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
@@ -48,21 +49,27 @@ def read_user_files(data: "Data", path: Path) -> ImageSet:
             f"data.source={data.source}: {len(found.names)} of the {count} images that {table} lists can be used; two "
             f"are needed for a pair, hundreds to learn from{reasons}"
         )
-    scores, unit = whole([listed.scores[name] for name in found.names])
-    score = dict(zip(found.names, scores.tolist(), strict=True))
-    labelled = [(line, a, b, label) for line, a, b, label in listed.pairs if a in score and b in score]
-    theta, origin = _theta(data.theta, scores, unit, labelled, score)
+    rows = {name: row for row, name in enumerate(found.names)}
+    labelled = [each for each in listed.pairs if each[1] in rows and each[2] in rows]
     facts = {
         "source": f"images of {table}",
         "listed": count,
         "listed_again": listed.repeated,
         "quarantined": found.refused,
         "animated": found.animated,
-        "theta_from": origin,
+        "columns": listed.notes,
         "licences": [],
     }
-    if listed.pairs:
-        facts["labels"] = _check_labels(labelled, score, theta, unit, table, len(listed.pairs))
+    scores, unit, theta = np.zeros(len(rows), np.int64), LATENT, 0
+    if listed.scored:
+        scores, unit = whole([listed.scores[name] for name in found.names])
+        score = dict(zip(found.names, scores.tolist(), strict=True))
+        theta, facts["theta_from"] = _theta(data.theta, scores, unit, labelled, score)
+        if listed.pairs:
+            facts["labels"] = _check_labels(labelled, score, theta, unit, table, len(listed.pairs))
+    elif data.theta is not None:
+        raise UserError(f"data.theta={data.theta:g}: {table} has no scores, only preferences; leave data.theta out")
+    labels = [(rows[a], rows[b], label) for _, a, b, label in labelled]
     return ImageSet(
         squares=squares,
         scores=scores,
@@ -73,6 +80,9 @@ def read_user_files(data: "Data", path: Path) -> ImageSet:
         names=found.names,
         families=["image"] * len(found.names),
         facts=facts,
+        labels=np.array(labels, np.int64).reshape(-1, 3) if listed.pairs else None,
+        errors=np.array([listed.errors.get(name, 0.0) for name in found.names]) if listed.errors else None,
+        scored=listed.scored,
     )
 
 
@@ -125,7 +135,7 @@ def _check_labels(
 ) -> dict[str, Any]:
     """Return counts of the CSV's labels that agree with its scores; UserError if most contradict them.
 
-    Pairs are labelled by scores, so these labels only serve to check them.
+    Training takes the labels as they are given, and further pairs by their scores.
     """
     names = {value: name.capitalize() for name, value in LABELS.items()}
     expected = [int(pairs.label(np.int64(score[a]), np.int64(score[b]), theta)) for _, a, b, _ in labelled]

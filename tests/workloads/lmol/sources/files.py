@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from common.errors import UserError
-from pipelines.workloads.lmol import sources
-from pipelines.workloads.lmol.sources import tables
+from pipelines.workloads.lmol import Columns, sources
 
 SCORES = {
     f"{name}.png": score for name, score in zip("abcdefg", ["1", "1.2", "1.7", "1.9", "2.5", "3", "4"], strict=True)
@@ -24,6 +23,7 @@ def data(source, **fields):
     """A stand-in for the config's data section."""
     section = {
         "source": str(source),
+        "columns": Columns(),
         "attribute": None,
         "theta": None,
         "size": 16,
@@ -82,4 +82,4 @@ def paired(path, scores, theta, wrong=()):
             rows.append((a, b, scores[a], scores[b], label))
     for row in wrong:
         rows[row] = (*rows[row][:4], {"First": "Second", "Second": "First", "Similar": "First"}[rows[row][4]])
-    return table(path / "pairs.csv", tables.PAIR_COLUMNS, *rows)
+    return table(path / "pairs.csv", ("img1", "img2", "score1", "score2", "label"), *rows)

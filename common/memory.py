@@ -1,0 +1,69 @@
+"""Memory that a computation would take, found out without making it.
+
+    with (plan := Plan()):            # tensors have shapes and no values
+        step()
+    plan.used.peak                    # bytes of the tensors that lived together
+
+Within the block torch computes with fake tensors, which rest on its meta device. Values cannot be asked for.
+"""
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Live(TorchDispatchMode):
+    """Counts the bytes of the tensors that are made, while they live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(found):
+            if isinstance(tensor, Tensor):
+                self._count(tensor.untyped_storage())
+        return found
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._known:
+            return
+        self._known.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.now -= size
+
+
+class Plan:
+    """Computation with shapes alone within its blocks, of which there may be several; `used` counts.
+
+    Small tensors from outside may take part; their copies count.
+    """
+
+    def __init__(self) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
+
+        self.used, self._mode = Live(), FakeTensorMode(allow_non_fake_inputs=True)
+
+    def __enter__(self) -> "Plan":
+        self._mode.__enter__()
+        self.used.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.used.__exit__(*error)
+        self._mode.__exit__(*error)

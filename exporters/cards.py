@@ -1,0 +1,211 @@
+"""The model card: what the model is, what was measured, where it comes from, and the metadata of Hugging Face's hub."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models import hub, io
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+
+LONGEST_LIST = 10
+LICENSE = "apache-2.0"  # of this project, and of weights that learnt only from data that come with it
+# Figures by which an evaluation's table is judged, and whether more is better; a table is judged by the first it has.
+FIGURES = {"bits/character": False, "cost": False, "log_loss": False, "accuracy": True}
+
+
+def title(run: Path) -> str:
+    """The workload/name of a run's folder; workload/name/member for a member of a run."""
+    parts = run.resolve().parts
+    return "/".join((*parts[-4:-2], parts[-1]) if parts[-2:-1] == ("members",) else parts[-2:])
+
+
+def measured_of(run: Path) -> dict[str, Any]:
+    """{split: figures} of the run's evaluations."""
+    evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
+    return {
+        name: {key: value for key, value in content.items() if key != "files"}
+        for name, content in evaluations.items()
+        if content is not None
+    }
+
+
+def card(
+    model: io.Model,
+    run: Path,
+    source: str,
+    provenance: Mapping[str, Any],
+    measured: Mapping[str, Mapping[str, Any]],
+    license: str | None = None,
+) -> str:
+    """The model card, in Markdown with the hub's metadata: use, measured figures, provenance, configuration.
+
+    `license` is the identifier of the weights' license. Raises ValueError for metadata that the hub's library refuses.
+    """
+    from huggingface_hub import ModelCard
+
+    sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
+    config_file = run / "config.yaml"
+    config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
+    made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
+    data = metadata(model, run, provenance, measured, license)
+    text = f"""---
+{data.to_yaml()}
+---
+
+# {title(run)}
+
+{inspect.cleandoc(type(model).__doc__ or "")}
+
+`{source}` of the run: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
+
+    from models.io import load
+
+    model = load("FOLDER")  # the folder of this file, or OWNER/NAME on the hub
+
+## Measured
+
+{chr(10).join(sections) or "Nothing: this run has no evaluations yet."}
+
+## Provenance
+
+{_table(("fact", "value"), made.items()) if made else "Not recorded."}
+
+## Configuration
+
+{_fenced(config, "yaml")}
+"""
+    if ModelCard(text).data.to_dict() != data.to_dict():
+        raise ValueError(f"the metadata of {run} do not survive in a card; rename what has unusual characters")
+    return text
+
+
+def metadata(
+    model: io.Model,
+    run: Path,
+    provenance: Mapping[str, Any],
+    measured: Mapping[str, Mapping[str, Any]],
+    license: str | None,
+) -> "ModelCardData":
+    """Return the metadata by which the hub lists a model, with its figures beside the strongest baseline's.
+
+    Without a `license` it is this project's for what learnt from data that come with the project, else not stated.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    data = provenance.get("data") or {}
+    given, private = (data.get("data") or {}).get("source"), bool(data.get("inputs"))
+    name = "files of the user's own" if private else str(data.get("source") or f"made for {title(run)}")
+    if isinstance(given, str) and hub.NAME.fullmatch(given) and not private:
+        dataset = given
+    else:
+        dataset = re.sub(r"[^a-z0-9]+", "-", f"{title(run).split('/')[0]} {name}".lower()).strip("-")
+    results = [
+        EvalResult(
+            task_type=model.pipeline_tag,
+            dataset_type=dataset,
+            dataset_name=name,
+            dataset_split=split,
+            metric_type=figure.replace("/", "_per_"),
+            metric_name=f"{figure}: {predictor}",
+            metric_value=value,
+        )
+        for split, content in measured.items()
+        for figure, predictor, value in headline(content)
+    ]
+    base = getattr(model.config, "base", "")
+    stated = license or (LICENSE if data and not private else "other")
+    return ModelCardData(
+        license=stated,
+        license_name="not-stated" if stated == "other" else None,
+        library_name="pytorch",
+        pipeline_tag=model.pipeline_tag,
+        datasets=[dataset],
+        base_model=base if hub.NAME.fullmatch(base) else None,
+        tags=[model.family, "safetensors"],
+        model_name=title(run) if results else None,
+        eval_results=results or None,
+    )
+
+
+def headline(content: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """Return (figure, predictor, value) of the model at its best, and of the strongest baseline, for each table.
+
+    The first column of a table names predictors. The model's are those whose name begins, up to a comma, as `decode`
+    does if the evaluation has that, else as the first row does.
+    """
+    found = []
+    nested = [each for each in content.values() if isinstance(each, dict)]  # an evaluation of several coins
+    for part in (content, *nested):
+        rows = part.get("table") or part.get("predictors") or []
+        figure = next((name for name in FIGURES if rows and name in rows[0]), None)
+        if figure is None:
+            continue
+        column = next(iter(rows[0]))
+        rows = [row for row in rows if row.get(figure) is not None]
+        own = str(part.get("decode") or rows[0][column]).partition(", ")[0]
+        mine = [row for row in rows if row[column].partition(", ")[0] == own]
+        for kind, among in (("", mine), ("strongest baseline, ", [row for row in rows if row not in mine])):
+            if mine and among:
+                best = (max if FIGURES[figure] else min)(among, key=lambda row: row[figure])
+                found.append((figure, f"{kind}{best[column]}", float(best[figure])))
+    return found
+
+
+def _figures(content: Mapping[str, Any]) -> str:
+    """All scalars of an evaluation as a table, and all tables (lists of objects) in it."""
+    parts = [_table(("figure", "value"), _leaves(content))]
+    for key, rows in content.items():
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            parts.append(f"{key}:\n\n" + _table(columns, [[row.get(column) for column in columns] for row in rows]))
+    return "\n".join(parts)
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) for scalars and short lists of scalars; long lists are curves."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif not isinstance(value, list) or (
+            0 < len(value) <= LONGEST_LIST and not any(isinstance(item, dict | list) for item in value)
+        ):
+            yield f"{prefix}{key}", value
+
+
+def _table(columns: Sequence[str], rows: Any) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join("| " + " | ".join(_cell(value) for value in line) + " |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _fenced(text: str, language: str) -> str:
+    """A code block whose fence does not occur in the text."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None for any other value (tours to draw, say) and for a missing file."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}); evaluate the run again, or remove the file") from error
+    return content if isinstance(content, dict) else None

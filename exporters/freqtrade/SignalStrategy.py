@@ -1,0 +1,86 @@
+"""A freqtrade strategy on the signals of trained models, one for each coin.
+
+    freqtrade backtesting --strategy SignalStrategy --strategy-path FOLDER --fee 0.0015 --timerange 20240901-
+
+FOLDER is that of this file, with the folder `signals` beside it. In spot markets only LONG is traded. The rules are
+those of the evaluation: a signal holds a position for `horizon` candles, prolonged by each further signal of its side,
+and the opposite signal turns it.
+"""
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from freqtrade.strategy import IStrategy
+from signals import candle_features
+from signals.candles import Candles
+from signals.classifier import Classifier
+
+FOLDER = Path(__file__).parent / "signals"
+SETTINGS = json.loads((FOLDER / "settings.json").read_text())
+
+
+class SignalStrategy(IStrategy):
+    INTERFACE_VERSION = 3
+    timeframe = SETTINGS["timeframe"]
+    startup_candle_count = SETTINGS["candles_needed"] + SETTINGS["horizon"]
+    stoploss = -(SETTINGS["stop"] or 0.99)
+    minimal_roi: ClassVar = {}
+    use_exit_signal, exit_profit_only, ignore_roi_if_entry_signal = True, False, False
+    process_only_new_candles = True
+
+    def __init__(self, config):
+        self.can_short = config.get("trading_mode", "spot") != "spot"
+        super().__init__(config)
+        self.models = {}
+
+    def populate_indicators(self, dataframe, metadata):
+        """Add the column `signal`: 1 for LONG, -1 for SHORT, else 0, and `missing` where the exchange had no candle."""
+        coin = metadata["pair"].split(":")[0].replace("/", "")
+        if coin not in SETTINGS["coins"]:
+            raise ValueError(f"there is no model of {coin}; there are {', '.join(SETTINGS['coins'])}")
+        # Freqtrade fills in candles that are missing, without volume and at the last close.
+        close = dataframe["close"]
+        flat = (dataframe["high"] == dataframe["low"]) & (close == close.shift())
+        dataframe["missing"] = (dataframe["volume"] == 0) & flat
+        known = dataframe[~dataframe["missing"]]
+        dataframe["signal"] = 0
+        dataframe.loc[known.index, "signal"] = self._signals(coin, known)
+        return dataframe
+
+    def _signals(self, coin, known):
+        """Return the signals (N,) after each of N candles; 0 where candles are missing in what the model looks at."""
+        settings = SETTINGS["coins"][coin]
+        columns = {name: known[name].to_numpy(np.float64) for name in ("open", "high", "low", "close", "volume")}
+        time = known["date"].astype("datetime64[ms, UTC]").astype("int64").to_numpy()
+        candles = Candles(coin, SETTINGS["timeframe_ms"], time, **columns)
+        table = candle_features.columns(candles, settings["features"]).astype(np.float32)
+        found, lookback = np.zeros(len(table), np.int64), settings["lookback"]
+        for segment in candles.segments():
+            finite = np.flatnonzero(np.isfinite(table[segment]).all(1)) + segment.start
+            if len(finite) >= lookback and settings["threshold"] is not None:
+                short, _, long = self._model(coin).probabilities(table[finite]).T
+                sure = np.maximum(short, long) >= settings["threshold"]
+                found[finite[lookback - 1 :]] = np.where(sure, np.sign(long - short), 0)
+        return found
+
+    def _model(self, coin):
+        if coin not in self.models:
+            arrays = dict(np.load(FOLDER / f"{coin}.npz"))
+            self.models[coin] = Classifier(arrays, **SETTINGS["coins"][coin]["classifier"])
+        return self.models[coin]
+
+    def populate_entry_trend(self, dataframe, metadata):
+        """Enter at the next open on each signal."""
+        dataframe["enter_long"] = (dataframe["signal"] == 1).astype(int)
+        dataframe["enter_short"] = (dataframe["signal"] == -1).astype(int)
+        return dataframe
+
+    def populate_exit_trend(self, dataframe, metadata):
+        """Leave at the next open after the opposite signal, `horizon` candles after the last own one, and at gaps."""
+        for side, name in ((1, "exit_long"), (-1, "exit_short")):
+            own = (dataframe["signal"] == side).astype(int)
+            over = own.rolling(SETTINGS["horizon"], min_periods=1).sum() == 0
+            dataframe[name] = (over | (dataframe["signal"] == -side) | dataframe["missing"]).astype(int)
+        return dataframe

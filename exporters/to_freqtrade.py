@@ -1,0 +1,173 @@
+"""Export classifiers of candles as a strategy that freqtrade backtests and trades, with the rules of the evaluation.
+
+The strategy needs numpy alone beside freqtrade: the classifier is computed from its arrays by
+exporters/freqtrade/classifier.py, and its features by models/candle_features.py.
+"""
+
+import io as bytes_io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common import plain_yaml
+from common.files import write_whole
+from exporters import manifest, portable
+from exporters.cards import title
+from exporters.freqtrade.classifier import Classifier
+from exporters.programs.cnn_lstm import random_candles
+from models import candle_features, io
+from models.pooled_experts import PooledExperts, dilations
+
+FOLDER = Path(__file__).parent / "freqtrade"
+STRATEGY = "SignalStrategy.py"
+FRESH, TOLERANCE = 100, 1e-4  # candle series, and the largest difference of probabilities
+
+
+def export(run: Path, model_folder: Path, out: Path) -> str:
+    """Write a strategy with the coins of one model."""
+    return export_together(run, {run: model_folder}, out)
+
+
+def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
+    """Write a strategy with the coins of all models, by the folder of each member; then prove them equal."""
+    coins, arrays, models, rules = {}, {}, {}, {}
+    for member, model_folder in members.items():
+        model = _model(model_folder)
+        settings = _rules(member)
+        rules[str(member)] = {name: settings[name] for name in ("horizon", "stop", "timeframe")}
+        for number, coin in enumerate(model.config.coins):
+            coins[coin] = {**_described(model), "threshold": _threshold(member, coin)}
+            arrays[coin], models[coin] = _arrays(model, coin, number), (model, number)
+    first, *others = rules.values()
+    if any(other != first for other in others):
+        raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
+    needed = max(model.candles_needed for model, _ in models.values())
+    timeframe_ms = next(iter(models.values()))[0].config.timeframe_ms
+    files = {
+        STRATEGY: (FOLDER / STRATEGY).read_bytes(),
+        "signals/__init__.py": b"",
+        "signals/classifier.py": (FOLDER / "classifier.py").read_bytes(),
+        "signals/settings.json": json.dumps(
+            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins}, indent=1
+        ).encode(),
+        **{f"signals/{name}": data for name, data in portable.copies("models.candle_features", prefix=".").items()},
+        **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
+    }
+    manifest.begin(out)
+    (out / "signals").mkdir(exist_ok=True)
+    for name, data in files.items():
+        write_whole(out / name, data)
+    worst = {coin: _difference(out, coin, *models[coin]) for coin in coins}
+    size = manifest.finish(
+        out,
+        tuple(files),
+        {
+            "format": "freqtrade",
+            "run": title(run),
+            "coins": {coin: {"threshold": coins[coin]["threshold"]} for coin in coins},
+            "fresh_candle_series": FRESH,
+            "largest_difference_of_probabilities": worst,
+        },
+    )
+    idle = [coin for coin, each in coins.items() if each["threshold"] is None]
+    told = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""
+    return (
+        f"{out}: {STRATEGY} with {len(coins)} coins, {size:,} bytes, probabilities at most {max(worst.values()):.2g} "
+        f"from the models'{told}; freqtrade backtesting --strategy SignalStrategy --strategy-path {out}"
+    )
+
+
+def _model(folder: Path) -> PooledExperts:
+    model = io.load(folder)
+    if not isinstance(model, PooledExperts):
+        raise ValueError(
+            f"{folder} holds a model of the family {model.family!r}; a freqtrade strategy is made of pooled_experts "
+            "alone: train with model.kind=pooled_experts, the default of crypto"
+        )
+    model = model.float()
+    missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
+    if missing or not model.config.timeframe_ms:
+        raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
+    return model
+
+
+def _rules(run: Path) -> dict[str, Any]:
+    """Return the rules of trading in the run's config.yaml. Raises ValueError for what freqtrade does not have."""
+    path = run / "config.yaml"
+    if not path.is_file():
+        raise ValueError(f"there is no {path}, which says how signals are traded; give a run as training left it")
+    config = plain_yaml.parse(path.read_bytes())
+    try:
+        data, evaluation = config["data"], config["evaluation"]
+        found = {"horizon": data["horizon"], "timeframe": data["timeframe"], "stop": evaluation["stop"]}
+        target = evaluation["target"]
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{path} has no {error}, which says how signals are traded; train the run again") from error
+    if target is not None:
+        raise ValueError(
+            f"{path} has evaluation.target={target}: freqtrade counts profits after fees, so that its target would be "
+            "another; evaluate with evaluation.target=null"
+        )
+    return found
+
+
+def _threshold(run: Path, coin: str) -> float | None:
+    """Return the probability from which the newest model of a coin trades, as the evaluation chose it on validation."""
+    path = run / "evaluations" / "test.json"
+    if not path.is_file():
+        raise ValueError(f"there is no {path}, which has the threshold of signals; evaluate the run first")
+    try:
+        page = json.loads(path.read_bytes())
+        page = page if "folds" in page else page[coin]
+        threshold = page["folds"][-1]["threshold"]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"{path} has no threshold of {coin} ({error!r}); evaluate the run again") from error
+    return None if threshold is None else float(threshold)
+
+
+def _described(model: PooledExperts) -> dict[str, Any]:
+    config = model.config
+    classifier = {
+        "lookback": config.lookback,
+        "return_place": model.return_place,
+        "volatility_place": model.volatility_place,
+        "dilations": dilations(config.lookback),
+    }
+    return {"features": list(config.features), "lookback": config.lookback, "classifier": classifier}
+
+
+def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarray]:
+    """Return what the classifier of a coin reads: the model's tensors, its own drift and spread, and its scaler."""
+    found = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    found |= {name: found[name][number] for name in ("drift", "spread")}
+    scaler = model.config.scalers[coin]
+    return found | {name: np.array(scaler[name], np.float64) for name in ("mean", "std")}
+
+
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    packed = bytes_io.BytesIO()
+    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
+    return packed.getvalue()
+
+
+@torch.no_grad()
+def _difference(out: Path, coin: str, model: PooledExperts, number: int) -> float:
+    """Return the largest difference of probabilities on random candles; RuntimeError if that is no rounding."""
+    config, worst = model.config, 0.0
+    settings = json.loads((out / "signals/settings.json").read_text())["coins"][coin]
+    classifier = Classifier(dict(np.load(out / "signals" / f"{coin}.npz")), **settings["classifier"])
+    scaler = config.scalers[coin]
+    for series in range(FRESH):
+        candles = random_candles(series, model.candles_needed + 3 + series % 5, config.timeframe_ms)
+        rows = candle_features.columns(candles, config.features)
+        rows = rows[np.isfinite(rows).all(1)].astype(np.float32)
+        scaled = torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
+        expected = model(scaled[None], torch.tensor([number]))[0].softmax(-1).numpy()
+        worst = max(worst, float(abs(classifier.probabilities(rows) - expected).max()))
+    if not worst <= TOLERANCE:
+        raise RuntimeError(f"{coin}: the strategy's probabilities are {worst} from the model's")
+    return worst

@@ -1,0 +1,175 @@
+"""Export a model's tensor programs to ONNX, with what their use takes beside them and an example that does it.
+
+`exporters/programs` says which programs a family of models has. Each is compared in onnxruntime with the model on fresh
+inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
+"""
+
+import importlib.util
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.files import write_whole
+from exporters import manifest, programs
+from exporters.cards import title
+from exporters.programs import EXAMPLES, FRESH, Program
+from models import io
+
+TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
+OPSET = 20
+EXAMPLE = "example.py"
+
+
+def export(run: Path, model_folder: Path, out: Path) -> str:
+    """Write the programs, prove them equal on fresh inputs, run the example, and write the manifest if all agree."""
+    model = io.load(model_folder).float()
+    try:
+        artifact = programs.describe(model)
+    except ValueError as error:
+        raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
+    if out.resolve() == model_folder.resolve():
+        raise ValueError(f"--out {out} is the model's own folder; give another")
+    manifest.begin(out)
+    files = {f"{program.name}.onnx": _converted(program) for program in artifact.programs}
+    files |= {EXAMPLE: (EXAMPLES / artifact.example).read_bytes(), **artifact.files}
+    for name, data in files.items():
+        write_whole(out / name, data)
+    described = {program.name: _proved(program, out) for program in artifact.programs}
+    with imported(out / EXAMPLE) as example:
+        used = dict(artifact.check(example))
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    size = manifest.finish(
+        out,
+        tuple(files),
+        {
+            "format": "onnx",
+            "run": title(run),
+            "source": model_folder.relative_to(run).as_posix(),
+            "num_parameters": num_parameters,
+            "opset": OPSET,
+            "programs": described,
+            "example": used,
+            "left_out": dict(artifact.left_out),
+        },
+    )
+    worst = max(each["largest_difference"] for each in described.values())
+    told = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
+    return (
+        f"{out}: {num_parameters:,} parameters, {size:,} bytes in {len(described)} programs, at most {worst:.2g} from "
+        f"the model on {FRESH} fresh inputs{told}"
+    )
+
+
+def _converted(program: Program) -> bytes:
+    """Return a program as ONNX, without what would tell where it was made."""
+    example = program.fresh(1)
+    sizes: dict[str, Any] = {}
+    shapes = [
+        {axis: sizes.setdefault(name, torch.export.Dim(name)) for axis, name in axes.items()}
+        for axes in program.inputs.values()
+    ]
+    with warnings.catch_warnings(), quiet("torch.onnx"):
+        warnings.simplefilter("ignore")  # of torch's own deprecations
+        made = torch.onnx.export(
+            program.module.eval(),
+            tuple(example),
+            input_names=list(program.inputs),
+            output_names=list(program.outputs),
+            dynamic_shapes=tuple(shapes),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert made is not None, "a program comes back when no file is named"
+    proto = made.model_proto
+    # Sizes that were seen while the program was traced say nothing; those of the outputs follow from the inputs'.
+    for value, axes in zip(proto.graph.input, program.inputs.values(), strict=True):
+        for axis, name in axes.items():
+            value.type.tensor_type.shape.dim[axis].dim_param = name
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del proto.graph.value_info[:]
+    for graph in (proto.graph, *proto.functions):
+        del graph.metadata_props[:]
+        for node in graph.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+def _proved(program: Program, out: Path) -> Mapping[str, Any]:
+    """Return what the manifest says of a program; RuntimeError if onnxruntime gives other outputs than torch."""
+    session = session_of(out / f"{program.name}.onnx")
+    worst = 0.0
+    for number in range(FRESH):
+        given = program.fresh(number)
+        with torch.no_grad():
+            expected = program.module(*given)
+        expected = [expected] if isinstance(expected, Tensor) else expected
+        feed = {name: value.numpy() for name, value in zip(program.inputs, given, strict=True)}
+        found = session.run(list(program.outputs), feed)
+        for name, ours, theirs in zip(program.outputs, expected, found, strict=True):
+            if tuple(ours.shape) != theirs.shape:
+                raise RuntimeError(f"{program.name}: {name} is {theirs.shape}, not {tuple(ours.shape)}")
+            apart = np.abs(ours.double().numpy() - theirs.astype(np.float64))
+            # Scores of what is forbidden are of the size of 1e38, where rounding is larger than any other number.
+            apart /= np.maximum(1, np.abs(ours.double().numpy()) / 1e3)
+            worst = max(worst, float(apart.max(initial=0)))
+    if not worst <= TOLERANCE:
+        raise RuntimeError(f"{program.name}.onnx differs by {worst} from the model, more than {TOLERANCE}")
+    return {
+        "inputs": {each.name: each.shape for each in session.get_inputs()},
+        "outputs": list(program.outputs),
+        "fresh_inputs": FRESH,
+        "largest_difference": worst,
+    }
+
+
+def session_of(path: Path) -> Any:
+    """Return an onnxruntime session of one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options)
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Let a logger say only what is an error: torch warns of each library whose operators it could have translated."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def imported(path: Path) -> Iterator[ModuleType]:
+    """Yield the example of an export as a module; it and its neighbours are forgotten after."""
+    folder, before = str(path.resolve().parent), set(sys.modules)
+    spec = importlib.util.spec_from_file_location("exported_example", path)
+    assert spec is not None, "a name that ends in .py has a loader"
+    assert spec.loader is not None, "a name that ends in .py has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - before:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
+                del sys.modules[name]

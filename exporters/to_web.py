@@ -1,0 +1,98 @@
+"""Export a model as one HTML page that computes in the browser: it needs no server and no network, and opens as a file.
+
+The kernels in exporters/web compute what PyTorch does. The page carries a few questions with PyTorch's answers, asks
+its kernel when it opens, and says what came out; the tests open it in a browser.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+from common import browser
+from common.files import write_whole
+from exporters import manifest
+from exporters.cards import title
+from exporters.to_safetensors import require_finite
+from exporters.web.packing import pack
+from models import io
+
+FOLDER = Path(__file__).parent / "web"
+PAGE = "index.html"
+HIDDEN, SHOWN = '<p class="web" hidden>', '<p class="web">'  # the link in a report.html
+
+
+def export(run: Path, model_folder: Path, out: Path) -> str:
+    """Write the page and the manifest; show the link in the run's report, if there is one."""
+    model = io.load(model_folder)
+    require_finite(model, model_folder)
+    packed = pack(model, run)
+    if out.resolve() == model_folder.resolve():
+        raise ValueError(f"--out {out} is the model's own folder; give another")
+    files = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in packed.files.items()}
+    about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels)]}
+    carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
+    scripts = [browser.FOLDER / "elements.js", browser.FOLDER / f"{packed.panel}.js"]
+    scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
+    script = "\n".join(path.read_text() for path in scripts)
+    page = _filled(
+        (FOLDER / "page.html").read_text(),
+        title=escape(title(run)),
+        heading=escape(packed.heading),
+        said=escape(packed.said),
+        style=_style(),
+        script=Markup(script),
+        script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+        # No text in it can end the element that holds it.
+        model=Markup(json.dumps(carried, allow_nan=False).replace("<", "\\u003c")),
+    )
+    manifest.begin(out)
+    write_whole(out / PAGE, page.encode())
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = {
+        "format": "web",
+        "run": title(run),
+        "source": model_folder.relative_to(run).as_posix(),
+        "num_parameters": num_parameters,
+        "model_bytes": {name: len(content) for name, content in packed.files.items()},
+        "expected": packed.expected,
+    }
+    size = manifest.finish(out, [PAGE], facts)
+    _link(run, out)
+    return f"{out / PAGE}: {num_parameters:,} parameters, {size:,} bytes; open it in a browser"
+
+
+def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
+    """Write a page for each member of a run, {member: model folder}, and one of links to them."""
+    lines = [export(member, model_folder, out / member.name) for member, model_folder in folders.items()]
+    link = Markup('<li><a href="{}/index.html">{}</a></li>')
+    page = _filled(
+        (FOLDER / "links.html").read_text(),
+        title=escape(title(run)),
+        style=_style(),
+        links=Markup("\n").join(link.format(quote(member.name), member.name) for member in folders),
+    )
+    write_whole(out / PAGE, page.encode())
+    _link(run, out)
+    return "\n".join([*lines, f"{out / PAGE}: links to {len(folders)} pages"])
+
+
+def _style() -> Markup:
+    return Markup("".join((browser.FOLDER / name).read_text() for name in ("base.css", "panels.css")))
+
+
+def _link(run: Path, out: Path) -> None:
+    """Show the link in the run's report, if there is one."""
+    report = run / "report.html"
+    if out.resolve() == (run / "exports/web").resolve() and report.is_file():
+        write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))
+
+
+def _filled(template: str, **values: str) -> str:
+    return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], template)

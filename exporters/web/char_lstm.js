@@ -1,0 +1,198 @@
+// A character LSTM that continues a text (models/char_lstm.py), by itself or mixed with counted contexts.
+
+const PAD = 0, UNKNOWN = 1, END = 2, LEAST = -16;
+
+async function openModel(config, files) {
+  const tensors = readTensors(files["model.safetensors"]);
+  const begin = first => new (config.mixture ? MixtureReader : Reader)(tensors, config, first);
+
+  function* continued({ prompt, document }, settings) {
+    const { length, temperature, seed } = { ...config.settings, ...settings };
+    const text = (document ?? "") + prompt, random = randomNumbers(seed);
+    if (!prompt || prompt.length > config.longest_prompt)
+      throw new Unusable(`a prompt has 1 to ${config.longest_prompt} characters (given ${prompt.length})`);
+    const [first, ...others] = encoded(config, text), reader = begin(first);
+    reader.skim(others);
+    for (let count = 0; count < length; ) {
+      const token = drawn(reader.ahead(), temperature, random), piece = config.texts[token];
+      if (token == END || count + piece.length > length) return;
+      yield piece;
+      reader.follow(token);
+      count += piece.length;
+    }
+  }
+
+  return {
+    predict: (input, settings) => answered(() => ({ prompt: input.prompt, text: [...continued(input, settings)].join("") })),
+    stream: continued,
+
+    // Log-probabilities of what may follow a text, by character, as proof of equality.
+    ahead(text) {
+      const [first, ...others] = encoded(config, text), reader = begin(first);
+      reader.skim(others);
+      return [...reader.ahead()];
+    },
+  };
+}
+
+function encoded({ texts, ids, lower_case }, text) {
+  return [...(lower_case ? text.toLowerCase() : text)].map(character => ids[character] ?? UNKNOWN);
+}
+
+function drawn(logProbs, temperature, random) {
+  const logits = Float64Array.from(logProbs, (each, token) => token == PAD || token == UNKNOWN ? -Infinity : each);
+  if (!temperature) return logits.indexOf(Math.max(...logits));
+  const probabilities = softmax(logits.map(each => each / temperature)), threshold = random();
+  let sum = 0;
+  const token = probabilities.findIndex(each => (sum += each) > threshold);
+  return token < 0 ? END : token;
+}
+
+function logSoftmax(logits) {
+  const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  const total = logits.reduce((sum, each) => sum + Math.exp(each - largest), 0);
+  return Float64Array.from(logits, each => each - largest - Math.log(total));
+}
+
+// What the network has read of a text, and what it expects next.
+class Reader {
+  constructor(tensors, config, first) {
+    Object.assign(this, { tensors, config });
+    this.state = Array.from({ length: config.layers }, () => ({ h: new Float32Array(config.width), c: new Float32Array(config.width) }));
+    this.step(first);
+  }
+
+  step(token) {
+    const { tensors, config } = this, channels = config.embedding;
+    let x = tensors["embedding.weight"].data.subarray(token * channels, (token + 1) * channels);
+    this.state.forEach((state, layer) => {
+      const of = name => tensors[`lstm.${name}_l${layer}`], width = config.width;
+      const a = linear(x, of("weight_ih"), of("bias_ih")), b = linear(state.h, of("weight_hh"), of("bias_hh"));
+      const gate = (number, i) => a[number * width + i] + b[number * width + i];
+      state.c = state.c.map((each, i) => sigmoid(gate(1, i)) * each + sigmoid(gate(0, i)) * Math.tanh(gate(2, i)));
+      state.h = state.c.map((each, i) => sigmoid(gate(3, i)) * Math.tanh(each));
+      x = state.h;
+    });
+    this.network = null;
+  }
+
+  // The network's log-probabilities of the next token, which are made when they are asked for.
+  expected() {
+    return this.network ??= logSoftmax(linear(this.state.at(-1).h, this.tensors["output.weight"], this.tensors["output.bias"]));
+  }
+
+  skim(tokens) {
+    tokens.forEach(token => this.step(token));
+  }
+
+  ahead() {
+    return this.expected();
+  }
+
+  follow(token) {
+    this.step(token);
+  }
+}
+
+// The same, mixed with counts of the contexts of training text and of what was read (models/char_mixture.py).
+class MixtureReader extends Reader {
+  constructor(tensors, config, first) {
+    super(tensors, config, first);
+    this.chains = new Chains(config.mixture, config.classes);
+    this.counts = new Counts(tensors);
+    this.tail = [first];
+    this.section = 0n;
+    this.line = [first];
+  }
+
+  skim(tokens) {
+    for (let start = 0; start < tokens.length; start += this.config.mixture.at_once) this.count(tokens.slice(start, start + this.config.mixture.at_once));
+  }
+
+  // Reads a piece, counting for each token its longest context, and shorter ones where it is new after the next longer.
+  count(piece) {
+    const whole = [...this.tail, ...piece], seen = new Set(), added = [];
+    piece.forEach((token, i) => {
+      const keys = this.chains.keys(whole, this.tail.length + i, this.section);
+      for (const [from, to] of this.config.mixture.chains) {
+        let counts = true;
+        for (let level = to - 1; level >= from; level--) {
+          if (counts) added.push([keys[level], token]);
+          const pair = mixed(wrap(keys[level] + BigInt(token + 1) * this.chains.base));
+          counts &&= !seen.has(pair) && !this.counts.has(keys[level], token);
+          seen.add(pair);
+        }
+      }
+      this.pass(token);
+    });
+    added.forEach(pair => this.counts.add(...pair));
+    this.tail = whole.slice(-this.config.mixture.reach);
+  }
+
+  follow(token) {
+    this.pass(token);
+    this.tail = [...this.tail, token].slice(-this.config.mixture.reach);
+  }
+
+  // Keeps the heading that the next token stands below, and the current line.
+  pass(token) {
+    this.step(token);
+    if (this.chains.is(token, "line_end")) {
+      this.section = this.chains.heading(this.line) ?? this.section;
+      this.line = [];
+    } else this.line.push(token);
+  }
+
+  // Log-probabilities of the next token: of what each context changes in its chain, a product of powers.
+  ahead() {
+    const network = this.expected(), { mixture } = this.config;
+    const keys = this.chains.keys([...this.tail, 0], this.tail.length, this.section);
+    const layers = keys.map((key, level) => this.layer(key, mixture.discounts[level], network.length));
+    const features = [network.map(each => Math.max(each, LEAST)), ...this.sharpened(layers, network)];
+    const weights = this.weights(network, layers.map(each => each.state));
+    return logSoftmax(network.map((_, token) => weights.reduce((sum, weight, i) => sum + weight * features[i][token], 0)));
+  }
+
+  // What a context makes of a distribution p that it is given: own + share p.
+  layer(key, [once, twice, more], size) {
+    const { mixture } = this.config, own = new Float64Array(size), lowered = count => [0, once, twice][count] ?? more;
+    this.counts.after(key, (token, count) => own[token] += count);
+    const total = own.reduce((a, b) => a + b), kinds = own.filter(each => each).length;
+    if (!total) return { own, share: 1, state: 0 };
+    const share = own.reduce((sum, count) => sum + lowered(count), 0) / total;
+    const state = 1 + bordersBelow(mixture.totals, total) * (mixture.kinds_borders.length + 1) + bordersBelow(mixture.kinds_borders, kinds);
+    return { own: own.map(count => (count - lowered(count)) / total), share, state };
+  }
+
+  // By how much log-probabilities change with each context of its chain.
+  sharpened(layers, network) {
+    const { chains, bases, least } = this.config.mixture, size = network.length, ratios = [];
+    const begins = { 0: new Float64Array(size).fill(1 / size), [chains.length - 1]: network.map(each => Math.exp(each) + least) };
+    chains.forEach(([from, to], number) => {
+      let before = begins[number];
+      for (let level = from; level < to; level++) {
+        const { own, share } = layers[level], given = before;
+        before = own.map((each, token) => each + share * given[token]);
+        ratios[level] = before.map((each, token) => Math.log(each / given[token]));
+        for (const [chain, base] of Object.entries(bases)) if (base == level) begins[chain] = before;
+      }
+    });
+    return ratios;
+  }
+
+  // A weight for each feature: looked up by the longest contexts that were seen, the entropy, and what each has seen.
+  weights(network, states) {
+    const { chains, entropies, fine_entropies, lengths } = this.config.mixture, num = 1 + states.length;
+    const entropy = -network.reduce((sum, each) => sum + Math.exp(each) * Math.max(each, LEAST), 0);
+    const longest = chains.map(([from, to]) => states.slice(from, to).findLastIndex(state => state > 0) + 1);
+    const first = longest[0] * (entropies.length + 1) + bordersBelow(entropies, entropy);
+    const second = longest.slice(1).reduce((place, length, i) => place * lengths[i + 1] + length, 0);
+    const rows = [bordersBelow(fine_entropies, entropy), ...states], adapting = 1;
+    const entry = (name, ...places) => {
+      const { data, shape } = this.tensors[name];
+      return data[[adapting, ...places].reduce((place, index, i) => place * shape[i] + index, 0)];
+    };
+    return rows.map((state, feature) => entry("common", feature) + entry("by_length", first, feature) +
+      entry("by_lengths", second, feature) + entry("by_state", feature, state));
+  }
+}

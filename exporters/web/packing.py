@@ -1,0 +1,298 @@
+"""What the page of each family of models carries: kernels, numbers, and PyTorch's answers to a few questions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from common.errors import UserError
+from exporters import to_rp2040
+from exporters.rp2040 import layout, settings
+from models import candle_features, chains, char_lstm, char_mixture, mixture_reader, pooled_experts
+from models.char_lstm import CharLSTM
+from models.char_mixture import CharMixture
+from models.comparator.siamese import Siamese
+from models.integer_transformer import Sampler, quantize
+from models.io import Model
+from models.pooled_experts import PooledExperts
+from models.routing.policy import RoutingPolicy
+from models.tiny_transformer import TinyTransformer
+
+WEIGHTS = "model.safetensors"
+RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
+MOST_TOKENS = 64  # of a story that is compared
+BUDGET = 32  # references that an image is compared with
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What a page carries of a model."""
+
+    heading: str
+    said: str  # a sentence for readers
+    panel: str  # of common/browser
+    kernels: Sequence[str]  # files of this folder
+    config: Mapping[str, Any]  # for the kernel
+    about: Mapping[str, Any]  # for the panel
+    files: Mapping[str, bytes]
+    # {"method", "arguments", "output"}: what the kernel is asked when the page opens, and what it has to answer
+    expected: Sequence[Mapping[str, Any]]
+    further_panels: Sequence[str] = ()  # of the kernels
+
+
+def pack(model: Model, run: Path) -> Packed:
+    """Return what the page of a run's model carries. Raises UserError, with the kind's name, where there is no page."""
+    if model.family not in PACKERS:
+        raise UserError(f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one")
+    return PACKERS[model.family](model, run)
+
+
+def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
+    return {"method": method, "arguments": arguments, "output": output}
+
+
+def _weights(model: Model, leave_out: Sequence[str] = ()) -> bytes:
+    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need."""
+    kept = {name: tensor for name, tensor in model.state_dict().items() if name not in leave_out}
+    return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
+
+
+def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_floating_point():
+        return tensor.float()
+    least, most = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, 0)
+    types = (torch.uint8, torch.int16, torch.int32, torch.int64)
+    return tensor.to(next(each for each in types if torch.iinfo(each).min <= least and most <= torch.iinfo(each).max))
+
+
+def _refused(what: str, instead: str) -> UserError:
+    return UserError(f"{what} has no page; {instead}")
+
+
+def _stories(model: TinyTransformer, run: Path) -> Packed:
+    """Pack the chip's files; the tokens are those of the integer reference."""
+    if not RUNTIME.is_file():
+        raise UserError(f"there is no {RUNTIME}; build it: make -C {to_rp2040.FOLDER / 'firmware'} web")
+    integers, chosen = quantize(model), settings.of_run(run)
+    vocabulary = layout.pack_vocabulary(model.config.tokenizer)
+    read = layout.read_vocabulary(vocabulary)
+    given = {"length": chosen.tokens, "temperature": chosen.temperature, "top_k": chosen.top_k, "seed": chosen.seed}
+    prompt = to_rp2040.known_beginning(to_rp2040.PROMPT.encode(), read)
+    ids, expected = read.encode(prompt), []
+    for temperature in (0.0, 0.8):
+        choose = Sampler(integers, round(256 * temperature), 40, 7) if temperature else None
+        tokens = list(integers.decode(ids, MOST_TOKENS, choose))
+        asked = {"length": MOST_TOKENS, "temperature": temperature, "top_k": 40, "seed": 7}
+        answer = {"prompt_tokens": ids, "tokens": tokens, "text": read.decode(tokens).decode(errors="replace")}
+        expected.append(_asked("predict", {"prompt": prompt.decode()}, asked, output=answer))
+    return Packed(
+        heading="Tell a story",
+        said="By the integer code of the RP2040's firmware, compiled to WebAssembly: the tokens are those of the chip.",
+        panel="text",
+        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
+        config={"settings": given, "longest_prompt": 4000},
+        about={"settings": given, "unit": "tokens", "prompt": chosen.prompt or prompt.decode(), "longest_prompt": 1000},
+        files={
+            "runtime.wasm": RUNTIME.read_bytes(),
+            "model.bin": layout.pack_model(integers, vocabulary),
+            "vocabulary.bin": vocabulary,
+            "runtime.bin": to_rp2040.RUNTIME.read_bytes(),
+            "settings.bin": chosen.pack(),
+        },
+        expected=expected,
+        further_panels=["chip"],
+    )
+
+
+def _routes(model: RoutingPolicy, run: Path) -> Packed:
+    config = model.config
+    if config.kind != "gt":
+        raise _refused(f"a routing policy of kind {config.kind!r}", "train one with model.kind=gt")
+    generator, expected = np.random.default_rng(0), []
+    for customers, search in ((20, {"decode": "greedy", "augment": False}), (12, {"decode": "multistart"})):
+        places = generator.random((customers + 1, 2)).round(3).tolist()
+        demands = generator.integers(1, 10, customers).tolist()
+        asked = {"depot": places[0], "customers": places[1:], "demands": demands, "capacity": 30}
+        answer = next(model.predict([asked], local_search=0, **search))
+        if search["decode"] == "multistart":
+            del answer["routes"]  # several starts and symmetries find the same tour, in other orders
+        expected.append(_asked("predict", asked, search, output=answer))
+    return Packed(
+        heading="Plan routes",
+        said="The policy builds tours that begin with up to 20 customers, of up to 40 customers under the 8 symmetries "
+        "of the square, and the shortest counts; beside it is the savings heuristic, which needs no training.",
+        panel="routes",
+        kernels=["tensors.js", "routing.js"],
+        config={"width": config.width, "heads": config.heads, "layers": config.layers},
+        about={"rivals": True},
+        files={WEIGHTS: _weights(model)},
+        expected=expected,
+    )
+
+
+def _text(model: CharLSTM, run: Path) -> Packed:
+    config, characters = model.config, model.characters
+    if config.kind != "embedding":
+        raise _refused(f"a character model of kind {config.kind!r}", "train one with model.kind=mixture or lstm")
+    prompt = "The information manager is responsible for the delivery of "
+    document = f"# Roles\n\nThe appointed party agrees the roles.\n{prompt}"  # with what contexts depend on
+    first, *others = characters.encode(document)
+    reader = model.reader(first)
+    reader.skim(np.array(others))
+    likely = next(model.predict([{"prompt": prompt}], length=40, temperature=0))
+    given = {"length": 200, "temperature": 0.5, "seed": 0}
+    mixture = isinstance(model, CharMixture)
+    described = {
+        **{name: getattr(config, name) for name in ("width", "layers", "embedding", "lower_case")},
+        "texts": characters.texts,
+        "ids": characters.ids,
+        "settings": given,
+        "longest_prompt": char_lstm.LONGEST_PROMPT,
+    }
+    if mixture:
+        described |= {"classes": cast(CharMixture, model).classes.tolist(), "mixture": _constants()}
+    return Packed(
+        heading="Complete a form",
+        said="The model goes on with a text, character by character, and learns from what it reads of it.",
+        panel="text",
+        kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
+        config=described,
+        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
+        files={WEIGHTS: _weights(model, ("text",))},  # stored documents are not for everyone who gets a page
+        expected=[
+            _asked("ahead", document, output=reader.ahead().tolist()),
+            _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output=likely),
+        ],
+    )
+
+
+def _constants() -> dict[str, Any]:
+    """Return the constants of models/chains.py and models/char_mixture.py by which its kernel computes."""
+    discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
+    kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
+    return {
+        "base": str(chains.BASE),  # as text, since it has more than 53 bits
+        "tag": str(chains.TAGS[0]),
+        "orders": chains.ORDERS,
+        "num_words": chains.WORDS,
+        "section_orders": chains.SECTION_ORDERS,
+        "own_orders": chains.OWN_ORDERS,
+        "longest_heading": chains.LONGEST_HEADING,
+        "kinds": kinds,
+        "chains": [[levels.start, levels.stop] for levels in chains.CHAINS],
+        "bases": chains.BASES,
+        "discounts": discounts,
+        "totals": chains.TOTALS,
+        "kinds_borders": chains.KINDS,
+        "least": chains.LEAST,
+        "reach": chains.REACH,
+        "at_once": mixture_reader.AT_ONCE,
+        "entropies": char_mixture.ENTROPIES,
+        "fine_entropies": char_mixture.FINE_ENTROPIES,
+        "lengths": char_mixture.LENGTHS,
+    }
+
+
+def _signals(model: PooledExperts, run: Path) -> Packed:
+    config = model.config
+    known = candle_features.SETS["default"]
+    if not set(config.features) <= set(known):
+        raise _refused("a model of other features than the default ones", "train one with data.features=default")
+    asked = {"coin": config.coins[0], "candles": _invented(model.candles_needed + 5, config.timeframe_ms)}
+    answer = next(model.predict([asked], now="newest"))
+    about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
+    return Packed(
+        heading="Judge candles",
+        said="Three experts look at the last candles of a coin; SHORT, NO_TRADE and LONG are what they expect next. "
+        "This is an exercise, and no advice.",
+        panel="signals",
+        kernels=["tensors.js", "candle_features.js", "pooled_experts.js"],
+        config={
+            **about,
+            "features": config.features,
+            "scalers": config.scalers,
+            "lookback": config.lookback,
+            "memory": candle_features.memory_of(config.features),
+            "dilations": pooled_experts.dilations(config.lookback),
+            "return_place": model.return_place,
+            "volatility_place": model.volatility_place,
+            "least_volatility": pooled_experts.LEAST_VOLATILITY,
+            "largest_return": pooled_experts.LARGEST_RETURN,
+            "largest": pooled_experts.LARGEST,
+            "tree_lags": pooled_experts.TREE_LAGS,
+            "tree_depth": pooled_experts.DEPTH,
+            "least_side": pooled_experts.LEAST_SIDE,
+            "least_rest": pooled_experts.LEAST_REST,
+        },
+        about=about,
+        files={WEIGHTS: _weights(model)},
+        expected=[_asked("predict", asked, output=answer)],
+    )
+
+
+def _invented(count: int, step_ms: int) -> dict[str, list[Any]]:
+    """Return columns of candles of a random walk, always the same."""
+    generator = np.random.default_rng(0)
+    paths = 100 * np.exp(np.cumsum(0.002 * generator.standard_normal((count, 4)), None).reshape(count, 4))
+    columns = {
+        "open": paths[:, 0],
+        "high": paths.max(1),
+        "low": paths.min(1),
+        "close": paths[:, 3],
+        "volume": 100 * generator.random(count),
+    }
+    times = [1_700_000_000_000 // step_ms * step_ms + number * step_ms for number in range(count)]
+    return {"time": times, **{name: column.tolist() for name, column in columns.items()}}
+
+
+def _images(model: Siamese, run: Path) -> Packed:
+    if not isinstance(model, Siamese) or model.config.texture:
+        kind = "a siamese comparator of textures" if isinstance(model, Siamese) else "a comparator of this kind"
+        raise _refused(kind, "train one with model.kind=siamese and model.texture=false")
+    config, images = model.config, model.example()["images"]
+    references = model.reference_scores.tolist()
+    if references and not model.fitted.any():
+        model.fit_scale()
+    with torch.no_grad():
+        # One pair with each order, as for `compare`.
+        one, other, tie = model.compare(images[0], images[1]).tolist()
+    shown = [{"pixels": image.flatten().tolist()} for image in images]
+    answer = {"first_is_higher": one, "second_is_higher": other, "tie": tie}
+    expected = [_asked("predict", {"first": shown[0], "second": shown[1]}, output=answer)]
+    if references:
+        scores, _ = model.score(images, BUDGET)
+        rows = sorted(enumerate(scores.tolist()), key=lambda row: -row[1])
+        ranking = [{"image": number, "score": score} for number, score in rows]
+        expected.append(_asked("predict", {"images": shown}, output={"ranking": ranking}))
+    return Packed(
+        heading="Rank images",
+        said=f"The model answers which of two images ranks higher in {config.attribute}; scores are made of many such "
+        "answers.",
+        panel="images",
+        kernels=["tensors.js", "image_squares.js", "siamese.js"],
+        config={
+            **{name: getattr(config, name) for name in ("channels", "size", "layers", "theta", "unit")},
+            "references": references,
+            "fitted": model.fitted.tolist(),
+            "prior": model.prior.tolist(),
+            "budget": BUDGET,
+        },
+        about={"attribute": config.attribute},
+        files={WEIGHTS: _weights(model)},
+        expected=expected,
+    )
+
+
+# By the family of a model.
+PACKERS: dict[str, Callable[[Any, Path], Packed]] = {
+    "tiny_transformer": _stories,
+    "routing": _routes,
+    "char_lstm": _text,
+    "char_mixture": _text,
+    "pooled_experts": _signals,
+    "comparator": _images,
+}

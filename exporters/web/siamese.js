@@ -1,0 +1,176 @@
+// The siamese comparator (models/comparator/siamese.py), and scores from its answers by Davidson's model
+// (models/ranking.py), tempered by what is known beforehand (models/reliability.py).
+
+const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25, FINEST = 1e-3, Z95 = 1.959963984540054;
+
+async function openModel(config, files) {
+  const tensors = readTensors(files["model.safetensors"]), count = config.references.length;
+  const pixels = tensors.reference_images.data, each = pixels.length / count;
+  let references = null;  // encodings, made when images are first scored
+  const square = async image => image.pixels ?? middleSquare(await decodedImage(image), config.size, config.channels);
+  const encodedOf = async image => encode(tensors, config, await square(image));
+
+  async function ranking(images) {
+    if (!count) throw new Unusable("this model has no references of known score; compare two images instead");
+    references ??= config.references.map((_, i) => encode(tensors, config, pixels.subarray(i * each, (i + 1) * each)));
+    const known = config.references.map(units => units * config.unit), rows = [], errors = [];
+    for (const [number, image] of images.entries()) {
+      const encoded = await encodedOf(image).catch(error => ({ error }));
+      if (encoded.error && !(encoded.error instanceof Unusable)) throw encoded.error;
+      if (encoded.error) errors.push({ image: number, error: encoded.error.message });
+      else {
+        const { score, error } = tempered(config, placed(config, known, i => answers(tensors, encoded, references[i])));
+        rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error });
+      }
+    }
+    return { ranking: rows.sort((a, b) => b.score - a.score), ...(errors.length ? { errors } : {}) };
+  }
+
+  async function comparison({ first, second }) {
+    const [is_first, is_second, tie] = answers(tensors, await encodedOf(first), await encodedOf(second));
+    return { first_is_higher: is_first, second_is_higher: is_second, tie };
+  }
+
+  return {
+    square: middleSquare,
+    predict: async input => {
+      try {
+        return input.images ? await ranking(input.images) : await comparison(input);
+      } catch (error) {
+        return answered(() => { throw error; });
+      }
+    },
+  };
+}
+
+// The encoding (D) of pixels (C, S, S) from 0 to 255.
+function encode(tensors, { channels, size, layers }, pixels) {
+  let x = Float32Array.from(pixels, value => value / 255), side = size;
+  for (let layer = 0; layer < layers; layer++) {
+    const of = (place, name) => tensors[`encoder.${3 * layer + place}.${name}`], weight = of(0, "weight");
+    x = halved(x, channels, side, weight, of(0, "bias"));
+    [channels, side] = [weight.shape[0], side / 2];
+    x = groupNorm(x, channels, of(1, "weight"), of(1, "bias")).map(value => Math.max(value, 0));
+  }
+  const last = 3 * layers + 1;  // after the flattening
+  return linear(x, tensors[`encoder.${last}.weight`], tensors[`encoder.${last}.bias`]).map(value => Math.max(value, 0));
+}
+
+// A convolution by 4 x 4 kernels with stride 2 and a border of zeros of width 1.
+function halved(x, channels, side, weight, bias) {
+  const outputs = weight.shape[0], half = side / 2, y = new Float32Array(outputs * half * half), kernel = weight.data;
+  for (let out = 0; out < outputs; out++)
+    for (let row = 0; row < half; row++)
+      for (let column = 0; column < half; column++) {
+        let sum = bias.data[out];
+        for (let channel = 0; channel < channels; channel++)
+          for (let i = 0; i < 4; i++) {
+            const from = 2 * row + i - 1;
+            if (from < 0 || from >= side) continue;
+            for (let j = 0; j < 4; j++) {
+              const at = 2 * column + j - 1;
+              if (at >= 0 && at < side) sum += kernel[((out * channels + channel) * 4 + i) * 4 + j] * x[(channel * side + from) * side + at];
+            }
+          }
+        y[(out * half + row) * half + column] = sum;
+      }
+  return y;
+}
+
+function groupNorm(x, channels, weight, bias) {
+  const size = x.length / 4, each = x.length / channels, y = new Float32Array(x.length);
+  for (let start = 0; start < x.length; start += size) {
+    const part = x.subarray(start, start + size), mean = part.reduce((a, b) => a + b, 0) / size;
+    const scale = 1 / Math.sqrt(part.reduce((sum, value) => sum + (value - mean) ** 2, 0) / size + 1e-5);
+    for (let i = start; i < start + size; i++) {
+      const channel = Math.floor(i / each);
+      y[i] = (x[i] - mean) * scale * weight.data[channel] + bias.data[channel];
+    }
+  }
+  return y;
+}
+
+// Probabilities that one image ranks higher, that the other does, and that they are similar: the mean of both orders.
+function answers(tensors, one, other) {
+  const project = (x, name) => linear(x, tensors[`${name}.weight`], tensors[`${name}.bias`]);
+  const meet = (a, b) => {
+    const second = project(b, "as_second");
+    return project(a, "as_first").map((value, i) => Math.max(value + second[i], 0));
+  };
+  const forwards = meet(one, other), backwards = meet(other, one);
+  const dot = (x, { data }) => x.reduce((sum, value, i) => sum + value * data[i], 0);
+  const similar = dot(forwards.map((value, i) => value + backwards[i]), tensors.similar) + tensors.similar_bias.data[0];
+  // In the other order the same sums answer the other way round, so both orders agree.
+  return [...softmax([dot(forwards, tensors.higher), dot(backwards, tensors.higher), similar])];
+}
+
+// The most likely score of an image and its information from comparisons with the references that say most about it.
+function placed({ fitted: [discrimination, tie], theta, unit, budget }, known, answer) {
+  const moments = difference => {
+    const [first, second] = softmax([discrimination / 2 * difference, -discrimination / 2 * difference, tie]);
+    return [first - second, first + second - (first - second) ** 2];
+  };
+  const distinct = [...new Set(known)].sort((a, b) => a - b);
+  const counts = theta > 0 ? theta * unit : Math.min(...distinct.slice(1).map((value, i) => value - distinct[i]));
+  const order = known.map((_, i) => i).sort((a, b) => known[a] - known[b]), wins = new Map();
+  const number = Math.min(START, budget, known.length);
+  let asked = new Set(Array.from({ length: number }, (_, i) => order[rounded(i * (known.length - 1) / (number - 1))]));
+  let found = mostLikely(moments, discrimination / 2, known, wins);
+  while (asked.size) {
+    for (const i of asked) {
+      const [first, second] = answer(i);
+      wins.set(i, first - second);
+    }
+    found = mostLikely(moments, discrimination / 2, known, wins);
+    const left = found.information ** -0.5 <= counts * TOLERANCE ? 0 : Math.min(budget - wins.size, MORE);
+    const free = known.map((value, i) => [moments(found.score - value)[1], i]).filter(([, i]) => !wins.has(i));
+    asked = new Set(free.sort((a, b) => b[0] - a[0]).slice(0, left).map(([, i]) => i));
+  }
+  return found;
+}
+
+// Mean and standard error of the posterior, whose prior is a mixture of as many normal distributions as quantiles.
+function tempered({ fitted: [, , offset, slope, floor, dispersion, factor], prior }, { score, information }) {
+  const noise = floor + dispersion / information, last = prior.length - 1, gap = i => prior[i + 1] - prior[i];
+  const parts = prior.map((value, i) => {
+    const square = Math.min(gap(Math.max(i - 1, 0)), gap(Math.min(i, last - 1))) ** 2, total = noise + slope ** 2 * square;
+    const residual = score - offset - slope * value;
+    return {
+      log: -(residual ** 2 / total + Math.log(total)) / 2,
+      mean: value + slope * square / total * residual,
+      variance: square * noise / total,
+    };
+  });
+  const weights = softmax(parts.map(({ log }) => log)), sum = f => parts.reduce((all, part, i) => all + weights[i] * f(part), 0);
+  const mean = sum(part => part.mean), variance = sum(part => part.variance + (part.mean - mean) ** 2);
+  const centre = prior.reduce((a, b) => a + b) / prior.length;
+  const spread = Math.sqrt(prior.reduce((all, value) => all + (value - centre) ** 2, 0) / last);
+  return { score: mean, error: factor * Math.max(Math.sqrt(variance), FINEST * Math.max(spread, 1e-9)) };
+}
+
+// The most likely score and its Fisher information, by Newton's method within a bracket.
+function mostLikely(moments, slopeUnit, known, wins) {
+  const centre = known.reduce((a, b) => a + b) / known.length, precision = (Math.max(...known) - Math.min(...known)) ** -2;
+  const reach = 2 * Math.abs(slopeUnit) * wins.size / precision + 1e-9;
+  let low = centre - reach, high = centre + reach, score = centre;
+  const at = score => {
+    let slope = precision * (centre - score), information = precision;
+    wins.forEach((win, i) => {
+      const [expected, variance] = moments(score - known[i]);
+      slope += slopeUnit * (win - expected);
+      information += slopeUnit ** 2 * variance;
+    });
+    return { slope, information };
+  };
+  for (let round = 0; round < 100; round++) {
+    const { slope, information } = at(score);
+    if (slope > 0) low = score;
+    if (slope < 0) high = score;
+    let better = score + slope / information;
+    if (better < low || better > high) better = (low + high) / 2;
+    const moved = Math.abs(better - score);
+    score = better;
+    if (moved < 1e-10 / Math.sqrt(precision)) break;
+  }
+  return { score, information: at(score).information };
+}

@@ -1,0 +1,72 @@
+// Tensors as flat arrays, a row after the other, and what all kernels do with them. Sums are made in double precision.
+
+// {name: {data, shape}} of the bytes of a safetensors file.
+function readTensors(bytes) {
+  const types = { F32: Float32Array, F64: Float64Array, I64: BigInt64Array, I32: Int32Array, I16: Int16Array, U8: Uint8Array };
+  const size = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + size)));
+  delete header.__metadata__;
+  return Object.fromEntries(Object.entries(header).map(([name, { dtype, shape, data_offsets: [from, to] }]) =>
+    [name, { shape, data: new types[dtype](bytes.slice(8 + size + from, 8 + size + to).buffer) }]));
+}
+
+// Rows of x (rows, columns) times the transposed weight (outputs, columns), plus the bias (outputs).
+function linear(x, weight, bias) {
+  const [outputs, columns] = weight.shape, rows = x.length / columns, w = weight.data;
+  const y = new Float32Array(rows * outputs);
+  for (let row = 0; row < rows; row++)
+    for (let out = 0; out < outputs; out++) {
+      let sum = bias ? bias.data[out] : 0;
+      for (let i = 0, a = row * columns, b = out * columns; i < columns; i++) sum += x[a + i] * w[b + i];
+      y[row * outputs + out] = sum;
+    }
+  return y;
+}
+
+function layerNorm(x, weight, bias) {
+  const width = weight.data.length, y = new Float32Array(x.length);
+  for (let start = 0; start < x.length; start += width) {
+    let mean = 0, square = 0;
+    for (let i = 0; i < width; i++) mean += x[start + i] / width;
+    for (let i = 0; i < width; i++) square += (x[start + i] - mean) ** 2 / width;
+    const scale = 1 / Math.sqrt(square + 1e-5);
+    for (let i = 0; i < width; i++) y[start + i] = (x[start + i] - mean) * scale * weight.data[i] + bias.data[i];
+  }
+  return y;
+}
+
+// Probabilities of logits, of which -Infinity is that of probability 0.
+function softmax(logits) {
+  const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  const weights = Float64Array.from(logits, each => Math.exp(each - largest));
+  const total = weights.reduce((a, b) => a + b);
+  return weights.map(each => each / total);
+}
+
+const sigmoid = x => 1 / (1 + Math.exp(-x));
+
+// The number of a rising list's borders that lie below a value.
+const bordersBelow = (borders, value) => borders.filter(border => border < value).length;
+
+// A function that returns numbers in [0, 1) by a seed (mulberry32).
+function randomNumbers(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let bits = Math.imul(state ^ (state >>> 15), 1 | state);
+    bits ^= bits + Math.imul(bits ^ (bits >>> 7), 61 | bits);
+    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+// The answer to an input that cannot be used is its error; anything else that goes wrong is the page's own.
+class Unusable extends Error {}
+
+function answered(compute) {
+  try {
+    return compute();
+  } catch (error) {
+    if (error instanceof Unusable) return { error: error.message };
+    throw error;
+  }
+}

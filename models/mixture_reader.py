@@ -1,0 +1,132 @@
+"""What a mixture of an LSTM and counted contexts has read, and what it expects next."""
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models import chains, ends
+from models.char_lstm import END, Reader, Standing
+
+if TYPE_CHECKING:
+    from models.char_mixture import CharMixture
+
+AT_ONCE = 4000  # tokens that are read in one piece, which takes some 40 kB each
+MOST_RECENT = 8  # counts of pieces that were read, before they are added up
+
+
+class MixtureReader(Reader):
+    """What has been read of one or several documents: their counts beside the model's, and the LSTM's state."""
+
+    model: "CharMixture"
+
+    def __init__(self, model: "CharMixture", first: int = END, adapting: bool = True):
+        self.adapting, self.document = adapting, -1
+        self.known = model.counted()
+        self.recent: list[chains.Counts] = []
+        super().__init__(model, first)
+
+    def fork(self) -> "MixtureReader":
+        """Return a reader of the same text that goes on by itself."""
+        own = copy.copy(self)
+        own.recent = list(self.recent)
+        return own
+
+    def begin(self, first: int = END) -> None:
+        """Begin a document; what was read before stays counted, as other text."""
+        self.document, self.tail, self.line, self.section = self.document + 1, np.array([first]), np.array([first]), 0
+        self.end: np.ndarray | None = None  # made when it is asked for
+        super().begin(first)
+
+    def read(self, tokens: np.ndarray) -> Tensor:
+        """Return the log-probabilities (N, V) of the token at each place, where `tokens` (N,) then turn out to be."""
+        pieces = [self._read(tokens[at : at + AT_ONCE], predict=True) for at in range(0, len(tokens), AT_ONCE)]
+        return torch.cat(pieces) if pieces else torch.zeros(0, len(self.model.characters))
+
+    def skim(self, tokens: np.ndarray) -> None:
+        """Read without predicting, which is faster."""
+        for at in range(0, len(tokens), AT_ONCE):
+            self._read(tokens[at : at + AT_ONCE], predict=False)
+
+    def ahead(self) -> Tensor:
+        """Return the log-probabilities (V,) of the next token."""
+        return self.mixed(self.next[None], self.standing().ends)[0]
+
+    def follow(self, token: int) -> None:
+        """Go on with a token that is not counted, such as one that was generated."""
+        super().follow(token)
+        end = self.end
+        self._pass(np.array([token]))
+        if end is not None and not self.model.classes[token] & chains.LINE_END:
+            self.end = ends.after(end, np.array([token]), self.model.classes)
+
+    def standing(self) -> Standing:
+        """Return where the text stands that has been read."""
+        if self.end is None:
+            self.end = ends.of(self.tail, self.model.classes, self.section)
+        return replace(super().standing(), ends=self.end)
+
+    def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
+        """Return what each of B texts expects after a token (B,) more, log-probabilities (B, V), and where they stand.
+
+        What was read stays as it is. Headings that the tokens end are not noticed.
+        """
+        network, after = super().extend(standing, tokens)
+        after = replace(after, ends=ends.after(standing.ends, tokens, self.model.classes))
+        return self.mixed(network, after.ends), after
+
+    def mixed(self, network: Tensor, where: np.ndarray) -> Tensor:
+        """Return the log-probabilities (B, V) of the next token of texts by their ends (B, E) and the LSTM's."""
+        keys = ends.keys(where, self.document)[:, : self._depth()]
+        if len(self.recent) > 1:
+            self.recent = [chains.added(self.recent)]
+        found = chains.layers(keys, np.zeros(len(keys), np.int64), network.shape[1], self._counts(), None)
+        return self.model.mixture(network, found, int(self.adapting))
+
+    def _read(self, tokens: np.ndarray, predict: bool) -> Tensor:
+        keys, counts = self._keys(tokens), self._counts()
+        network = super().read(tokens)
+        chosen = chains.counted(keys, tokens, counts) if self.adapting else None
+        mixed = network
+        if predict:
+            found = chains.layers(keys, tokens, len(self.model.characters), counts, chosen)
+            mixed = self.model.mixture(network, found, int(self.adapting))
+        if chosen is not None:
+            self.recent.append(chains.count(keys, tokens, chosen))
+            if len(self.recent) > MOST_RECENT:
+                self.recent = [chains.added(self.recent)]
+        self._pass(tokens)
+        return mixed
+
+    def _counts(self) -> list[chains.Counts]:
+        return [self.known, *self.recent]
+
+    def _keys(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the keys (N, K) of the contexts of `tokens` that come next; K has those that can have been seen."""
+        whole, skipped = np.concatenate([self.tail, tokens]), len(self.tail)
+        sections = np.full(len(whole), self.section, np.uint64)
+        sections[skipped:] = self._sections(tokens)[:-1]
+        return chains.contexts(whole, self.model.classes, self.document, sections)[skipped:, : self._depth()]
+
+    def _depth(self) -> int:
+        return chains.CONTEXTS if self.adapting else chains.STORED
+
+    def _sections(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the heading (N + 1,) of each of `tokens` that come next, and of what follows them."""
+        if len(tokens) == 1 and not self.model.classes[tokens[0]] & chains.LINE_END:
+            return np.full(2, self.section, np.uint64)
+        line = np.concatenate([self.line, tokens, [END]])
+        return chains.headings(line, self.model.classes, self.section)[len(self.line) :]
+
+    def _pass(self, tokens: np.ndarray) -> None:
+        """Keep the end of what was read, as far as contexts reach back, and its last line."""
+        self.section = int(self._sections(tokens)[-1])
+        line = np.concatenate([self.line, tokens])
+        ends = np.flatnonzero(self.model.classes[line] & chains.LINE_END)
+        line = line[ends[-1] + 1 :] if len(ends) else line
+        self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
+        self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]
+        self.end = None

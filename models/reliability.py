@@ -1,0 +1,138 @@
+"""Scores tempered by what is known beforehand: how scores are distributed, and how far estimates can be relied on.
+
+An estimate x of an image's score s, made from comparisons, is taken to be
+
+    x = offset + slope s + error        variance of the error = floor + dispersion / information
+
+The four numbers are measured on images of known score that the comparator was not trained on. The `floor` is what the
+comparator gets wrong about an image whomever it is compared with, so no number of answers removes it; a `slope` near 0
+means that x says nothing. The prior of s are the scores of the training images. The score is then the posterior mean,
+which has the least expected square error, and its standard error the posterior standard deviation (empirical Bayes:
+Robbins 1956).
+
+    N, M images   Q quantiles of the prior   float64
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from common.statistics import Z95
+
+QUANTILES = 256  # Q
+COVERAGE = 0.95  # of intervals
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the error's variance that may fall with information
+FOLDS = 5  # images whose interval is judged had no part in the fit by which it was made
+FINEST = 1e-3  # least standard error, as a share of the spread of the known scores
+
+
+def quantiles(scores: Tensor) -> Tensor:
+    """Return the prior (Q,), quantiles of known scores (M,), ascending.
+
+    Where most scores differ, they are interpolated; else they are scores that occur, the frequent ones repeatedly.
+    """
+    shares = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
+    ordered = scores.detach().to("cpu", torch.float64).sort().values
+    if 2 * ordered.unique().numel() > len(ordered):
+        place = shares * (len(ordered) - 1)
+        return ordered[place.floor().long()].lerp(ordered[place.ceil().long()], place.frac())
+    return ordered[(shares * len(ordered)).long()]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """The model of estimates."""
+
+    offset: float
+    slope: float
+    floor: float
+    dispersion: float
+    factor: float = 1.0  # on standard errors, by which 95 % intervals hold for 95 % of images
+
+    def scores(self, prior: Tensor, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N,) and standard errors (N,) for estimates (N,) with their Fisher information (N,).
+
+        Each quantile of the prior (Q,) stands for a normal distribution as wide as the gap to the nearer of its
+        neighbours: none where a score occurs repeatedly, so that scores of few values stay on these values.
+        """
+        parts = zip(estimates.split(1024), information.split(1024), strict=True)
+        found = [self._posterior(prior, *part) for part in parts]
+        mean, variance = (torch.cat(each) for each in zip(*found, strict=True)) if found else (estimates, estimates)
+        least = FINEST * max(float(prior.std()), 1e-9)
+        return mean, self.factor * variance.sqrt().clamp_min(least)
+
+    def _posterior(self, prior: Tensor, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (N,) and variance (N,) of the mixture of Q normal distributions."""
+        gaps = torch.cat([prior[1:2] - prior[:1], prior.diff(), prior[-1:] - prior[-2:-1]])
+        square = torch.minimum(gaps[1:], gaps[:-1]).square()  # (Q,) variances of the prior's parts
+        noise = self.floor + self.dispersion / information[:, None]
+        total = noise + self.slope**2 * square  # (N, Q)
+        residual = estimates[:, None] - self.offset - self.slope * prior
+        weights = (-(residual.square() / total + total.log()) / 2).softmax(dim=1)
+        gain = self.slope * square / total
+        means = prior + gain * residual
+        mean = (weights * means).sum(1)
+        spread = square * (noise / total) + (means - mean[:, None]).square()
+        return mean, (weights * spread).sum(1)
+
+
+def fit(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
+    """Measure reliability on images (M,) of known score, and the factor by which their intervals hold.
+
+    The interval of each image is made from a fit to others, those of the other folds.
+    """
+    fold = torch.arange(len(known)) % FOLDS
+    mean, error = torch.empty_like(known), torch.empty_like(known)
+    for each in range(min(FOLDS, len(known))):
+        inside = fold == each
+        rest = ~inside if int((~inside).sum()) > 2 else torch.ones_like(inside)
+        regression = _likeliest(prior, estimates[rest], information[rest], known[rest])
+        mean[inside], error[inside] = regression.scores(prior, estimates[inside], information[inside])
+    return replace(_likeliest(prior, estimates, information, known), factor=calibrated(error, mean, known))
+
+
+def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:
+    """Return the factor on standard errors (M,) that makes 95 % intervals hold for 95 % of images of known score.
+
+    The interval of a further image then holds with that probability (split conformal prediction: Lei et al. 2018), with
+    less if M is below 19. A root mean square would be dominated by the few images that are mistaken for something else.
+    """
+    distances = ((estimates - known).abs() / standard_errors).sort().values
+    return float(distances[min(math.ceil(COVERAGE * (len(distances) + 1)), len(distances)) - 1]) / Z95
+
+
+def _likeliest(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
+    """Return the regression under which the known scores (M,) are likeliest, given the estimates (M,).
+
+    Tried are shares of the error's variance that fall with information. The estimates given the scores would not do to
+    choose: an image that beats all references has little information and a large error, yet tells that it ranks high.
+    """
+    best, found = -math.inf, None
+    for share in SHARES:
+        tried = _regression(share, estimates, information, known)
+        mean, error = tried.scores(prior, estimates, information)
+        likelihood = -float((((known - mean) / error).square() / 2 + error.log()).sum())
+        if likelihood > best:
+            best, found = likelihood, tried
+    assert found is not None, "a likelihood is finite"
+    return found
+
+
+def _regression(share: float, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
+    """Return the regression of estimates (M,) on known scores (M,) if a share of variance falls with information.
+
+    The slope is drawn towards 0 by as much as chance alone would make of it (James and Stein 1961, the positive part),
+    so that the scores of a comparator which knows nothing are the prior's mean.
+    """
+    smooth = float((1 / information).mean())
+    weights = 1 / ((1 - share) * smooth + share / information)  # (M,)
+    x, s = ((weights * each).sum() / weights.sum() for each in (estimates, known))
+    variation = (weights * (known - s).square()).sum().clamp_min(1e-300)
+    slope = (weights * (known - s) * (estimates - x)).sum() / variation
+    squares = (weights * (estimates - x - slope * (known - s)).square()).sum()
+    least = (FINEST * max(float(known.std(correction=0)), 1e-9)) ** 2
+    scale = (squares / max(1, len(known) - 2)).clamp_min(least / smooth)
+    kept = float(slope * (1 - scale / variation / slope.square().clamp_min(1e-300)).clamp_min(0))
+    return Reliability(float(x) - kept * float(s), kept, float(scale) * (1 - share) * smooth, float(scale) * share)

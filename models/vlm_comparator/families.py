@@ -1,0 +1,82 @@
+"""Types of vision-language models: what must be known of each beyond what transformers says alike of all.
+
+Features of an image are kept as they enter the projector, the part between vision tower and language model that trains
+with adapters. So of each type it is known which modules are its projector, and how their outputs become the tokens that
+the type's own `get_image_features` returns.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Arrange = Callable[[Any, Tensor, Mapping[str, Tensor]], Tensor]
+
+
+def _as_they_come(model: Any, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    return tokens
+
+
+def _and_newline(model: Any, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
+    newline = model.image_newline.to(tokens.dtype)
+    return torch.cat([tokens, newline.expand(len(tokens), 1, -1)], 1)
+
+
+def _row_by_row(model: Any, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return tokens (U, T, D) row by row; the tower sees them window by window."""
+    from transformers.vision_utils import get_vision_window_index
+
+    tower = model.visual
+    order, _ = get_vision_window_index(
+        inputs["image_grid_thw"][:1],
+        spatial_merge_size=tower.spatial_merge_size,
+        window_size=tower.window_size,
+        patch_size=tower.patch_size,
+    )
+    return tokens[:, order.argsort().to(tokens.device)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One type of vision-language model."""
+
+    projectors: tuple[str, ...] = ("multi_modal_projector",)  # in the order of their calls; a list of modules as NAME.*
+    arrange: Arrange = _as_they_come  # (model, the last projector's tokens (U, T, D), inputs) -> the model's own
+    listed: bool = False  # its features come as a list of an image's each
+    prompt: str = ""  # of a processor without chat template, with {question}
+    ending: str = ""  # what the processor puts after the prompt
+
+
+# By `model_type` of transformers' config. Features of projectors before the last go into layers of the language model
+# (Meng et al. 2024, DeepStack).
+FAMILIES = {
+    "llava": Family(listed=True),
+    "llava_onevision": Family(arrange=_and_newline, listed=True),
+    "qwen2_5_vl": Family(("visual.merger",), _row_by_row, listed=True),
+    "qwen3_vl": Family(("visual.deepstack_merger_list.*", "visual.merger"), listed=True),
+    "idefics3": Family(("connector",), listed=True),
+    "smolvlm": Family(("connector",), listed=True),
+    "internvl": Family(),
+    "paligemma": Family(prompt="<image><image>answer en {question}", ending="\n"),
+    "gemma3": Family(),
+}
+
+
+def family_of(name: str, settings: Any) -> Family:
+    """Return the family of base `name` by its config; ValueError names those that are known."""
+    kind = getattr(settings, "model_type", type(settings).__name__)
+    if kind not in FAMILIES:
+        raise ValueError(f"base {name} is a model of type {kind}; give one of type {', '.join(FAMILIES)}")
+    return FAMILIES[kind]
+
+
+def projectors_of(model: Any, family: Family) -> list[str]:
+    """Return the names in `model` of the modules that are the family's projector, in the order of their calls."""
+    names = []
+    for name in family.projectors:
+        parent, star, _ = name.partition(".*")
+        names += [f"{parent}.{i}" for i in range(len(model.get_submodule(parent)))] if star else [name]
+    return names

@@ -1,0 +1,1 @@
+"""Trained models applied to what users give them: which models a run has, and where inputs come from."""

@@ -1,0 +1,111 @@
+"""Inputs as a command gets them: files, folders, lines of a pipe, and words `key=value`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from common import plain_yaml
+from common.config import Section, checked
+from common.errors import UserError
+from common.keys import as_text, groups
+from pipelines.engine.inputs import Given, Inputs
+
+PIPE = Path("-")
+WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[str, Any], dict[str, Any]]:
+    """Return the paths among the words, the settings, and the fields of one input.
+
+    A word is a path if there is such a file, or if it is not of the form key=value. Raises UserError for settings that
+    do not fit.
+    """
+    paths: list[Path] = []
+    settings: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for word in words:
+        found = WORD.fullmatch(word)
+        if found is None or Path(word).exists():
+            paths.append(Path(word))
+        elif found[1] in inputs.input.model_fields:
+            fields[found[1]] = _value(inputs.input, *found.groups())
+        else:
+            settings[found[1]] = _value(inputs.settings, *found.groups())
+    checked(inputs.settings, settings, "settings")
+    return paths, settings, fields
+
+
+def described(inputs: Inputs) -> list[tuple[str, str]]:
+    """Return headings, and the fields of an input and the settings as a terminal shows them."""
+    told = (("fields of an input:", inputs.input), ("settings:", inputs.settings))
+    return [(head, as_text(groups(cls), {})) for head, cls in told]
+
+
+def _value(cls: type[Section], key: str, text: str) -> Any:
+    """Return what a word gives: text as it stands where the key takes text, else what YAML reads."""
+    types = {each.name: each.type for group in groups(cls) for each in group.keys}
+    if "text" in types.get(key, ""):
+        return text
+    try:
+        return plain_yaml.parse(os.fsencode(text))
+    except ValueError as error:
+        raise UserError(f"{key}={text}: this is not a YAML value ({error})") from error
+
+
+def given(paths: Sequence[Path], fields: Mapping[str, Any], inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
+    """Yield the inputs that the words name, else those that come through the pipe, each as soon as it is there."""
+    if fields:
+        yield Given("words", fields)
+    for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() == ".jsonl"):
+        if not lines:
+            yield from inputs.read(list(group))
+            continue
+        for path in group:
+            yield from _file_of_lines(path, inputs, pipe)
+    if not paths and not fields and pipe is not None:
+        yield from of_lines(pipe, "-", inputs)
+
+
+def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
+    if path == PIPE:
+        yield from of_lines(pipe or (), "-", inputs)
+        return
+    try:
+        with path.open("rb") as file:
+            yield from of_lines(file, str(path), inputs)
+    except OSError as error:
+        yield Given(str(path), None, f"{path}: cannot be read: {error.strerror}")
+
+
+def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Given]:
+    """Yield the input of each line that is not blank: an object in JSON, else a text or the name of a file."""
+    for number, line in enumerate(lines):
+        source, text = f"{name}:{number + 1}", line.decode("utf-8", "replace").strip("\r\n")
+        if text.lstrip().startswith(("{", "[")):
+            yield _object(source, text, number)
+        elif text.strip() and inputs.line:
+            yield Given(source, {"item": number, **inputs.line(text)})
+        elif text.strip():
+            yield from inputs.read([Path(text)])
+
+
+def _object(source: str, text: str, number: int) -> Given:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Given(source, None, f"this is not JSON: {error}")
+    if not isinstance(found, dict):
+        return Given(source, None, f"an input must be an object, as {{...}} (given {text[:40]})")
+    return Given(source, {"item": number, **found})
+
+
+def standard_input() -> IO[bytes] | None:
+    """Return the pipe into this command; None where a person would have to type."""
+    return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer

@@ -1,0 +1,45 @@
+"""Rank images by people's answers about pairs of them, and write which pairs to ask about next.
+
+    python pipelines/ask.py my_images/ --pairs 100 --next next.csv
+    python pipelines/ask.py my_images/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
+    python pipelines/ask.py my_images/answers.csv --model runs/lmol/mine/model/best --ranking ranking.csv
+
+SOURCE is a folder of images about which nothing was asked yet, or a CSV of answers beside such images: img1,img2,label
+or winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and
+ask again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where scores lie before
+people are heard; without one, how alike images look does.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
+
+from pipelines import cli
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, help="folder of images, or CSV of answers about them")
+    parser.add_argument("--model", type=Path, help="folder of a trained comparator, such as runs/lmol/mine/model/best")
+    parser.add_argument("--pairs", type=int, default=100, help="how many pairs to ask about next")
+    parser.add_argument("--next", type=Path, help="CSV to write these pairs to")
+    parser.add_argument("--ranking", type=Path, help="CSV to write the ranking to")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the pairs that are considered")
+    args = parser.parse_args()
+    if not (args.next or args.ranking):
+        parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
+    from pipelines.workloads.lmol import asking  # torch takes seconds
+
+    told = asking.told(args.source, args.model)
+    for line in told.notes:
+        print(line)
+    if args.ranking:
+        told.write_ranking(args.ranking)
+    if args.next:
+        told.write_next(args.next, args.pairs, args.seed)
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,88 @@
+"""What a workload says about the inputs that its trained models answer, and how they are read from files.
+
+torch is not imported here: a command's words are read, and refused, before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common.config import Section
+from common.errors import UserError
+
+
+class Given(NamedTuple):
+    """One input, or the reason why there is none in its place."""
+
+    source: str  # where it comes from: a file, or a file and a line
+    input: Mapping[str, Any] | None
+    error: str = ""
+
+
+def _unchanged(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    return given
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of a workload's models, as its users have them."""
+
+    input: type[Section]  # fields of an input, those of the models' `input_type`
+    settings: type[Section]
+    # Files and folders of the workload's own formats -> inputs. JSON lines are read for every workload.
+    read: Callable[[Sequence[Path]], Iterator[Given]]
+    line: Callable[[str], Mapping[str, Any]] | None = None  # a line of text -> an input; None: it names a file
+    completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _unchanged  # an input with what users leave out
+    # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
+    beside: Callable[[Path, Mapping[str, Any], str], Path | None] | None = None
+    # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
+    served: Mapping[str, float] = field(default_factory=dict)
+    about: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None  # models -> facts that a page of theirs needs
+    rivals: Callable[[Any, float], Mapping[str, Any]] | None = None  # (input, seconds) -> {method: its answer}
+
+
+def each_file(
+    paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, Any]]]]
+) -> Iterator[Given]:
+    """Yield what `read` finds in each file, (source, input), and one error for a file that it refuses.
+
+    Of a folder, the files with one of the `endings` are read.
+    """
+    for path in paths:
+        try:
+            files = files_in(path, endings)
+        except (UserError, OSError) as error:
+            yield Given(str(path), None, str(error))
+            continue
+        for file in files:
+            try:
+                yield from (Given(source, found) for source, found in read(file))
+            except (UserError, OSError) as error:
+                yield Given(str(file), None, str(error))
+
+
+def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
+    """Return `path` itself, or the files of a folder with one of the `endings`, in order.
+
+    Raises UserError where there is neither.
+    """
+    if not path.is_dir():
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file or folder")
+        return [path]
+    found = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(tuple(endings)) and each.is_file()]
+    found = [each for each in found if not each.name.startswith(".")]
+    if not found:
+        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}")
+    return found
+
+
+def lines_of(path: Path, line: Callable[[str], Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (file and line number, input) for each line of a text file that is not blank."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        for number, text in enumerate(file, 1):
+            if text.strip():
+                yield f"{path}:{number}", {"item": number - 1, **line(text.rstrip("\n"))}

@@ -1,0 +1,166 @@
+"""A run that answers requests: those that arrive while it computes are answered together afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from common.config import checked
+from common.errors import UserError
+from pipelines.answers.trained import Trained
+from pipelines.engine.inputs import Given
+from pipelines.server.limits import Limits, Refused, too_large
+
+Result = TypeVar("Result")
+AT_ONCE = 64  # inputs that are answered together
+
+
+@dataclass
+class Waiting:
+    """A request that is not answered yet."""
+
+    asked: Sequence[Any]
+    settings: Mapping[str, Any]
+    answers: asyncio.Future[list[dict[str, Any]]]
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Requests with equal keys can be answered together."""
+        return json.dumps(self.settings, sort_keys=True)
+
+
+class Answering:
+    """The models of a run, in a thread of their own."""
+
+    def __init__(self, trained: Trained, verdict: str, limits: Limits):
+        self.trained, self.verdict, self.limits = trained, verdict, limits
+        self.thread = ThreadPoolExecutor(1, f"answers of {self.name}")
+        self.waiting: deque[Waiting] = deque()
+        self.wake = asyncio.Event()
+        self.open = 0  # requests, streams among them, that are not finished
+        self.batches = self.batched = 0  # how often inputs were answered together, and how many in all
+
+    @property
+    def name(self) -> str:
+        """The run's name with its workload's."""
+        return f"{self.trained.workload}/{self.trained.name}"
+
+    @property
+    def streams(self) -> bool:
+        """Whether the models are of text, which can be sent as it comes."""
+        return all(hasattr(model, "stream") for model in self.trained.models.values())
+
+    async def answers(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return an answer to each input, or what is wrong with it. Raises Refused."""
+        found = await asyncio.to_thread(lambda: (self._checked(settings), [self.asked(each) for each in inputs])[1])
+        usable = [asked for asked, _ in found if asked is not None]
+        answers = iter(await self._in_turn(usable, settings) if usable else [])
+        return [next(answers) if asked is not None else {"error": error} for asked, error in found]
+
+    async def pieces(self, given: Any, settings: Mapping[str, Any]) -> AsyncIterator[str]:
+        """Return the text of an answer piece by piece. Raises Refused, before the first piece."""
+        self._checked(settings)
+        asked, error = self.asked(given)
+        if asked is None:
+            raise Refused(422, error)
+        try:
+            pieces = self.trained.pieces(asked, settings)
+        except UserError as refused:
+            raise Refused(422, str(refused)) from refused
+        return self._streamed(pieces)
+
+    async def _streamed(self, pieces: Iterator[str]) -> AsyncIterator[str]:
+        with self._counted():
+            while (piece := await self.run(lambda: next(pieces, None))) is not None:
+                yield piece
+
+    def asked(self, given: Any) -> tuple[Any, str]:
+        """Return an input as the models take it, or None and what is wrong with it."""
+        try:
+            asked = self.trained.asked(Given("request", given), files=False)
+        except UserError as error:
+            return None, str(error)
+        large = too_large(asked, self.trained.inputs.served)
+        return (None, large) if large else (asked, "")
+
+    def _checked(self, settings: Mapping[str, Any]) -> None:
+        """Raise Refused for settings that do not fit."""
+        try:
+            chosen = checked(self.trained.inputs.settings, settings, "settings")
+        except UserError as error:
+            raise Refused(422, str(error)) from error
+        if large := too_large(chosen, self.trained.inputs.served):
+            raise Refused(422, f"settings: {large}")
+
+    async def _in_turn(self, asked: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return answers to inputs, together with those of other requests."""
+        own = Waiting(asked, settings, asyncio.get_running_loop().create_future())
+        with self._counted():
+            self.waiting.append(own)
+            self.wake.set()
+            try:
+                return await asyncio.wait_for(own.answers, self.limits.seconds)
+            except TimeoutError:
+                if own not in self.waiting:
+                    raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
+                self.waiting.remove(own)
+                raise Refused(429, f"no answer within {self.limits.seconds:g} s, too many ask; try later") from None
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        if self.open >= self.limits.waiting:
+            raise Refused(429, f"{self.open} requests to this run are not answered yet; try later")
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+
+    async def work(self) -> None:
+        """Answer what waits, for ever."""
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            while self.waiting:
+                await self._answer(self._together())
+
+    def _together(self) -> list[Waiting]:
+        """Take the first request that waits, and others that can be answered with it."""
+        first = self.waiting.popleft()
+        chosen, count = [first], len(first.asked)
+        for each in list(self.waiting):
+            if each.key == first.key and count + len(each.asked) <= AT_ONCE:
+                self.waiting.remove(each)
+                chosen.append(each)
+                count += len(each.asked)
+        self.batches, self.batched = self.batches + 1, self.batched + count
+        return chosen
+
+    async def _answer(self, requests: Sequence[Waiting]) -> None:
+        asked = [each for request in requests for each in request.asked]
+        try:
+            answers = iter(await self.run(lambda: self.trained.together(asked, requests[0].settings)))
+        except Exception as error:  # told to those who asked, and the next ones are answered
+            for request in requests:
+                if not request.answers.done():
+                    request.answers.set_exception(error)
+            return
+        for request in requests:
+            own = [next(answers) for _ in request.asked]
+            if not request.answers.done():
+                request.answers.set_result(own)
+
+    async def run(self, function: Callable[[], Result]) -> Result:
+        """Call a function in the thread, after what is there before it."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, function)
+
+    def close(self) -> None:
+        """End the thread, after what it is doing."""
+        self.thread.shutdown(cancel_futures=True)

@@ -1,0 +1,92 @@
+"""Interfaces that others have defined: the form's /suggest and /generate, and OpenAI's /v1/completions."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pipelines.server import bodies
+from pipelines.server.answering import Answering
+from pipelines.server.limits import Limits, Refused
+from pipelines.server.sent import Answer, events
+
+
+def routes(runs: Mapping[str, Answering], limits: Limits) -> list[Route]:
+    """Return the routes, which take the first run that completes forms, or the run that a request names."""
+    ours = Completions(runs, limits)
+    return [
+        Route("/suggest", ours.suggest, methods=["POST"]),
+        Route("/generate", ours.generate, methods=["POST"]),
+        Route("/v1/completions", ours.complete, methods=["POST"]),
+        Route("/v1/models", ours.models),
+    ]
+
+
+class Completions:
+    """The endpoints."""
+
+    def __init__(self, runs: Mapping[str, Answering], limits: Limits):
+        self.limits = limits
+        self.runs = {name: run for name, run in runs.items() if run.streams}
+        self.form = next((run for run in self.runs.values() if "field" in run.trained.inputs.input.model_fields), None)
+
+    async def suggest(self, request: Request) -> Response:
+        """Complete a field of a form."""
+        body = await bodies.read(request, bodies.Suggest, self.limits)
+        given = {"field": body.field_type, "prompt": body.partial_text}
+        return await self._for_the_form(given, {"length": body.max_length})
+
+    async def generate(self, request: Request) -> Response:
+        """Go on with a text."""
+        body = await bodies.read(request, bodies.Generate, self.limits)
+        given = {"field": body.field_type, "prompt": body.prompt}
+        return await self._for_the_form(given, {"length": body.max_length, "temperature": body.temperature})
+
+    async def _for_the_form(self, given: Mapping[str, Any], settings: Mapping[str, Any]) -> Response:
+        if self.form is None:
+            raise Refused(404, "no run that completes forms is served")
+        (answer,) = await self.form.answers([given], settings)
+        if "error" in answer:
+            raise Refused(422, answer["error"])
+        return Answer({"text": answer["text"], "prompt_used": answer["prompt"]})
+
+    async def models(self, request: Request) -> Response:
+        """List the runs of text, as OpenAI lists models."""
+        return Answer({"object": "list", "data": [{"id": name, "object": "model"} for name in self.runs]})
+
+    async def complete(self, request: Request) -> Response:
+        """Complete one prompt or several."""
+        body = await bodies.read(request, bodies.Completion, self.limits)
+        run = self.runs.get(body.model)
+        if run is None:
+            raise Refused(404, f"no run of text {body.model!r} is served; there are {', '.join(self.runs)}")
+        prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
+        if not 1 <= len(prompts) <= (1 if body.stream else self.limits.inputs):
+            raise Refused(422, f"prompt: {len(prompts)} texts; a request takes 1 to {self.limits.inputs}, a stream 1")
+        stop = body.stop if isinstance(body.stop, str | None) else body.stop[0]
+        settings = {"length": body.max_tokens, "top_k": 0, "stop": stop}
+        settings |= {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
+        about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
+        about["model"] = body.model
+        if body.stream:
+            pieces = await run.pieces({"prompt": prompts[0]}, settings)
+            return events(self._chunks(pieces, about), b"[DONE]")
+        answers = await run.answers([{"prompt": prompt, "item": i} for i, prompt in enumerate(prompts)], settings)
+        wrong = [answer["error"] for answer in answers if "error" in answer]
+        if wrong:
+            raise Refused(422, wrong[0])
+        choices = [
+            {"index": index, "text": answer["text"], "finish_reason": answer["finish"], "logprobs": None}
+            for index, answer in enumerate(answers)
+        ]
+        return Answer({**about, "choices": choices})
+
+    async def _chunks(self, pieces: AsyncIterator[str], about: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        async for piece in pieces:
+            yield {**about, "choices": [{"index": 0, "text": piece, "finish_reason": None, "logprobs": None}]}

@@ -1,0 +1,80 @@
+"""Words of the command that serves: which runs, and for whom."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.errors import UserError
+from pipelines.answers import trained
+from pipelines.engine.run import Run
+from pipelines.server.answering import Answering
+from pipelines.server.limits import Limits
+
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+def opened(word: str, device: str | None, limits: Limits) -> Answering:
+    """Load the run that a word names. Raises UserError where there is none."""
+    workload, equals, folder = word.partition("=")
+    if equals:
+        return Answering(trained.find(workload, "", Path(folder), device), "", limits)
+    parts = Path(word).parts
+    parts = parts[parts.index("runs") + 1 :] if "runs" in parts else parts
+    parts = tuple(part for part in parts if part != "members")
+    if len(parts) not in (2, 3):
+        raise UserError(f"{word}: a run is WORKLOAD/NAME, as in cvrp/default, or its folder; see pipelines/runs.py")
+    run = Run(parts[0], "/".join(parts[1:]))
+    return Answering(trained.find(parts[0], run.name, None, device), run.verdict(), limits)
+
+
+def check_names(runs: Sequence[Answering]) -> None:
+    """Raise UserError if two runs would answer under one name."""
+    names = [run.name for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two runs are called {name}; give one of them, or rename a folder")
+
+
+def limits(args: Namespace) -> Limits:
+    """Return the bounds that the command's options set. Raises UserError for a token that is none."""
+    token = None
+    if args.token_file:
+        try:
+            token = args.token_file.read_text().strip()
+        except OSError as error:
+            raise UserError(f"--token-file {args.token_file}: cannot be read: {error.strerror}") from error
+        if len(token) < 16 or not token.isascii() or not token.isprintable():
+            raise UserError(f"--token-file {args.token_file}: a token is 16 or more printable ASCII characters")
+    elif not is_local(args.host):
+        print(f"--host {args.host}: anybody who reaches this machine is answered; see --token-file", file=sys.stderr)
+    for name in ("body_megabytes", "waiting", "seconds"):
+        if getattr(args, name) <= 0:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)} must be above 0")
+    return Limits(int(args.body_megabytes * 2**20), waiting=args.waiting, seconds=args.seconds, token=token)
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def hosts(host: str) -> list[str]:
+    """Return the names under which the server may be asked: a local one is not to be reached by another site's name."""
+    return list(LOCAL) if is_local(host) else ["*"]
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises UserError where that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--host {host} --port {port}: cannot listen there ({error}); give another --port") from error

@@ -1,0 +1,108 @@
+// The page that a server shows at /: a panel for each of its runs.
+
+const WORKLOADS = {
+  cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
+  tinystories: { heading: "Tell a story", panel: textPanel, about: () => ({
+    unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
+  bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
+    fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
+    settings: { length: 200, temperature: 0.5, seed: 0 } }) },
+  crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
+  lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
+};
+
+let token = null;  // that a server with one asks for
+
+async function request(path, content) {
+  const headers = { ...(content ? { "Content-Type": "application/json" } : {}), ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  const answer = await fetch(path, { method: content ? "POST" : "GET", headers, body: content && JSON.stringify(content) });
+  if (answer.ok) return answer;
+  const said = await answer.text();
+  let reason = said;
+  try {
+    const { error, outputs } = JSON.parse(said);
+    reason = error ?? outputs?.find(each => each.error)?.error ?? said;  // outputs, where no input could be used
+  } catch { /* not JSON: it is told as it is */ }
+  throw Object.assign(new Error(`the server answers ${answer.status}: ${reason}`), { status: answer.status });
+}
+
+const exchanged = async (path, content) => (await request(path, content)).json();
+
+function backendOf(name, about) {
+  const path = `runs/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const answers = async (inputs, settings = {}) => (await exchanged(`${path}/predict`, { inputs, settings })).outputs;
+  return {
+    predict: async (input, settings) => (await answers([input], settings))[0],
+    rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
+    stream: (input, settings) => streamed(`${path}/stream`, { input, settings }),
+
+    // One input for each of the last `count` candles, which ends with it.
+    signals: async ({ coin, candles }, count) => {
+      const total = candles.time.length, number = Math.min(count, total - about.candles_needed + 1);
+      if (number < 1) return { error: `there are ${total} candles; give ${about.candles_needed} or more` };
+      const inputs = Array.from({ length: number }, (_, i) => {
+        const end = total - number + 1 + i;
+        const last = Object.entries(candles).map(([column, values]) => [column, values.slice(end - about.candles_needed, end)]);
+        return { coin, candles: Object.fromEntries(last) };
+      });
+      const found = await answers(inputs, { now: "newest" });
+      return found.find(each => each.error) ?? found;
+    },
+  };
+}
+
+// The pieces of text in a stream of server-sent events.
+async function* streamed(path, content) {
+  const reader = (await request(path, content)).body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const events = (held + part.value).split(/\r?\n\r?\n/);
+      held = events.pop();
+      for (const event of events) {
+        const data = event.split(/\r?\n/).filter(line => line.startsWith("data:")).map(line => line.slice(5).trimStart()).join("\n");
+        const told = data ? JSON.parse(data) : {};
+        if (told.error) throw new Error(told.error);
+        if (told.done) return;
+        if (told.text) yield told.text;
+      }
+    }
+    throw new Error("the server stopped before the text was complete");
+  } finally {
+    await reader.cancel();
+  }
+}
+
+function show(run, chosen) {
+  const { heading, panel, about } = WORKLOADS[run.workload], place = document.getElementById("panel"), facts = about(run.model ?? {});
+  document.querySelectorAll("nav button").forEach(each => each.removeAttribute("aria-current"));
+  chosen.setAttribute("aria-current", "true");
+  place.replaceChildren(element("h2", { class: "tool", id: "heading" }, heading));
+  if (run.verdict) place.append(element("p", { class: "note" }, run.verdict));
+  panel(place, backendOf(run.name, facts), facts);
+}
+
+function askForToken() {
+  const input = element("input", { type: "password", autocomplete: "off", required: true });
+  document.getElementById("panel").replaceChildren(element("form", { submit: event => {
+    event.preventDefault();
+    token = input.value;
+    main();
+  } }, labelled("token", input), element("button", { class: "main" }, "Go on")));
+}
+
+async function main() {
+  const state = document.getElementById("state"), nav = document.getElementById("runs"), place = document.getElementById("panel");
+  try {
+    const runs = (await exchanged("runs")).filter(run => run.workload in WORKLOADS);
+    nav.replaceChildren(...runs.map(run => button(run.name, event => show(run, event.currentTarget))));
+    state.textContent = runs.length ? "" : "this server has no model that has a panel here";
+    place.replaceChildren();
+    if (runs.length) show(runs[0], nav.firstChild);
+  } catch (error) {
+    state.textContent = error.message;
+    if (error.status == 401) askForToken();
+  }
+}
+
+main();

@@ -1,0 +1,90 @@
+"""Predictors of the same text beside one another: rows of a table, and what a model gains on the best baseline."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from common.statistics import ratio_percentiles, resampled_counts
+from pipelines.engine.workload import Evaluation
+
+RESAMPLES = 2000
+BITS = "bits_"  # before the name of a predictor, the name of its column
+LSTM = "LSTM alone"
+
+
+def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Any]]:
+    """Return a table row for each predictor, the model first."""
+    return [
+        {
+            "predictor": name,
+            "bits/character": float(own.sum() / characters.sum()),
+            "95 %": ratio_percentiles(own, characters, drawn),
+        }
+        for name, own in bits.items()
+    ]
+
+
+def gain(
+    bits: Mapping[str, np.ndarray], num_own: int, characters: np.ndarray, drawn: np.ndarray | None
+) -> dict[str, Any]:
+    """Return what the summary says about the best of the model's rows, the first ones, beside the best baseline."""
+    totals = {name: float(each.sum()) for name, each in bits.items()}
+    own, strongest = (
+        min(names, key=lambda name: totals[name]) for names in (list(bits)[:num_own], list(bits)[num_own:])
+    )
+    unit = totals[strongest] / characters.sum() / 100
+    percent = (totals[strongest] - totals[own]) / characters.sum() / unit
+    interval = ratio_percentiles(bits[strongest] - bits[own], characters, drawn)
+    gain_interval = interval and [end / unit for end in interval]
+    return {
+        "verdict": verdict(percent, gain_interval, strongest),
+        "strongest_baseline": strongest,
+        "gain_percent": percent,
+        "gain_percent_interval": gain_interval,
+    }
+
+
+def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str:
+    """Say whether the documents were worth a model, by the interval of the gain on the baseline in percent."""
+    if interval is None or interval[0] <= 0:
+        return f"not better than {baseline}: add documents"
+    return f"better than {baseline} by {gain:.1f} % [{interval[0]:.1f}, {interval[1]:.1f}]"
+
+
+def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
+    """Put evaluations of one split, each of other text by another model, together to one."""
+    columns: dict[str, list[Any]] = {}
+    for each in evaluations:
+        for name, values in each.examples.items():
+            columns.setdefault(re.sub(r", order \d+", "", name), []).extend(values)
+    columns.pop(f"{BITS}{LSTM}", None)  # it has read what the others must not have
+    bits = {name.removeprefix(BITS): np.array(each) for name, each in columns.items() if name.startswith(BITS)}
+    characters = np.array(columns["characters"])
+    drawn = resampled_counts(len(characters), RESAMPLES, seed)
+    rows = rows_of(bits, characters, drawn)
+    parts = [each.summary for each in evaluations]
+    weights = np.array([part["n"] for part in parts])
+    new = weights * [part["new_text"]["share"] for part in parts]
+    of_new = [part["new_text"]["bits_per_character"] or 0.0 for part in parts]
+    summary = {
+        **parts[0],
+        "bits_per_character": rows[0]["bits/character"],
+        "interval": rows[0]["95 %"],
+        **{name: float(np.average([part[name] for part in parts], weights=weights)) for name in ("top_1", "top_5")},
+        "bits_per_character_adaptive": rows[1]["bits/character"],
+        "new_text": {
+            "share": float(new.sum() / weights.sum()),
+            "bits_per_character": float(new @ of_new / new.sum()) if new.any() else None,
+        },
+        **gain(bits, 2, characters, drawn),
+        "n": int(weights.sum()),
+        "documents": len(set(columns["document"])),
+        "unknown_characters": sum(part["unknown_characters"] for part in parts),
+        "bits_by_position": {},
+        "trained_on_characters": [part["trained_on_characters"] for part in parts],
+        "seconds": sum(part["seconds"] for part in parts),
+    }
+    summary.pop("bits_per_character_prompt", None)
+    return Evaluation(evaluations[0].split, summary, rows, columns)

@@ -1,0 +1,68 @@
+"""Instances for a trained policy to solve: `.vrp` and `.npz` files in, `.sol` files out."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.files import write_text
+from models.inputs import RoutingInput
+from models.routing.problems import Problem, cost_of
+from models.routing.solve import problem_of
+from pipelines.engine.inputs import Given, each_file
+from pipelines.workloads.cvrp.heuristics import savings
+from pipelines.workloads.cvrp.instance_files import READERS
+from pipelines.workloads.cvrp.instance_files import read as read_instances
+from pipelines.workloads.cvrp.solutions import solution_text
+from pipelines.workloads.cvrp.solvers import pyvrp
+
+
+def read(paths: Sequence[Path]) -> Iterator[Given]:
+    """Yield the problems in instance files and in folders of them."""
+    return each_file(paths, list(READERS), _problems)
+
+
+def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for problems in read_instances(path).values():
+        for number, problem in enumerate(problems):
+            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", as_input(problem, number)
+
+
+def as_input(problem: Problem, item: int = 0) -> dict[str, Any]:
+    """Return a problem as an input of the models. Raises UserError for one that inputs cannot describe."""
+    if problem.metric != "EUC_2D" or problem.limited:
+        raise UserError(
+            f"{problem.name}: distances of type {problem.metric}{' and a limit on routes' * problem.limited} are for "
+            "pipelines/evaluate.py; give a file of type EUC_2D without DISTANCE"
+        )
+    depot, *customers = problem.locs.tolist()
+    return {
+        "name": problem.name,
+        "depot": depot,
+        "customers": customers,
+        "demands": problem.demand[1:].tolist(),
+        "capacity": problem.capacity,
+        "rounding": problem.rounding,
+        "item": item,
+    }
+
+
+def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
+    """Write the routes for a `.vrp` file as NAME.RUN.sol; NAME.sol is where its best known solution stands."""
+    if path.suffix.lower() != ".vrp":
+        return None
+    written = path.with_suffix(f".{run}.sol")
+    write_text(written, solution_text(answer["routes"], answer["cost"]))
+    return written
+
+
+def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Any]]:
+    """Return the routes of savings, and of PyVRP within `seconds` of CPU time, with their costs and times."""
+    problem, found = problem_of(given), {}
+    for name, solve in (("savings", savings), ("PyVRP", lambda problem: pyvrp(problem, seconds, 0))):
+        began = time.perf_counter()
+        routes = solve(problem)
+        taken = 1000 * (time.perf_counter() - began)
+        found[name] = {"routes": routes, "cost": cost_of(problem, routes), "milliseconds": taken}
+    return found

@@ -1,0 +1,191 @@
+"""Scores from people's answers about pairs: Davidson's model, with a normal prior that may know which images are alike.
+
+    P(first), P(second), P(similar)  ∝  exp(d / 2), exp(-d / 2), exp(tie)      d = s_first - s_second
+
+The scores s (N,) of the images are normal beforehand, with a mean, a variance for each image and a correlation: a share
+of the variance follows the images' features, so that what is said about one image tells about those like it (preference
+learning with Gaussian processes: Chu and Ghahramani 2005). The posterior is approximated by a normal distribution at
+its maximum (Laplace). The prior's numbers are those that make the answers likeliest (empirical Bayes).
+
+    N images   P pairs   F features
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse import coo_array, csr_array
+from scipy.special import log_softmax, softmax
+
+from models.ranking import FIRST, SECOND, SIMILAR
+
+SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # tried standard deviations of scores, or factors on those given
+SHARES = (0.0, 0.8, 0.97)  # tried of the variance that follows features
+LENGTHS = (0.3, 0.6, 1.2)  # tried distances over which it does, in root mean square differences of images
+TIE_VARIANCE = 9.0  # of the tie's prior
+ITERATIONS = 50  # of Newton's method
+CANDIDATES = 20_000  # pairs among which the next ones are chosen
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is known of scores before the answers."""
+
+    mean: np.ndarray  # (N,)
+    deviation: np.ndarray  # (N,)
+    features: np.ndarray | None = None  # (N, F), each of unit variance
+    share: float = 0.0
+    length: float = 1.0
+
+    def covariance(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Return the covariance (n, n) of the images `rows`."""
+        deviation = self.deviation[rows]
+        correlation = np.eye(len(deviation))
+        if self.features is not None and self.share:
+            features = self.features[rows]
+            square = np.square(features).sum(1)
+            distance = (square[:, None] + square - 2 * features @ features.T).clip(min=0) / (2 * features.shape[1])
+            correlation = (1 - self.share) * correlation + self.share * np.exp(-distance / (2 * self.length**2))
+        return deviation[:, None] * correlation * deviation
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of scores after the answers."""
+
+    scores: np.ndarray  # (N,)
+    covariance: np.ndarray  # (N, N)
+    tie: float
+    evidence: float  # logarithm of the answers' probability under the prior
+
+    @property
+    def errors(self) -> np.ndarray:
+        """Standard errors (N,)."""
+        return np.sqrt(np.diag(self.covariance))
+
+
+def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None)) -> Posterior:
+    """Return the posterior of the scores of the images `rows` given pairs (P, 3), first and second among `rows`, label.
+
+    Newton's method in the form of Rasmussen and Williams (2006, section 3.4.3), which needs no inverse of the prior's
+    covariance; the tie takes a Newton step of its own in each iteration.
+    """
+    mean, covariance = prior.mean[rows], prior.covariance(rows)
+    first, second, label = pairs.T
+    count, truth = len(mean), np.eye(3)[label]
+    weights, tie, objective = np.zeros(count), 0.0, -math.inf  # scores = mean + covariance @ weights
+    for _ in range(ITERATIONS):
+        deviation = covariance @ weights
+        scores = mean + deviation
+        chances = softmax(_logits(scores[first] - scores[second], tie), axis=1)
+        residual = truth - chances
+        slope = (residual[:, FIRST] - residual[:, SECOND]) / 2
+        gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
+        lean = chances[:, FIRST] - chances[:, SECOND]
+        curvature = _laplacian(first, second, (1 - chances[:, SIMILAR] - np.square(lean)) / 4, count)
+        system = np.eye(count) + curvature @ covariance
+        step = linalg.solve(system, curvature @ deviation + gradient) - weights
+        tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
+        tie_step = (residual[:, SIMILAR].sum() - tie / TIE_VARIANCE) / tie_curvature
+        for half in range(20):
+            size = 0.5**half
+            tried = weights + size * step, tie + size * tie_step
+            new = _objective(pairs, covariance, mean, *tried)
+            if new >= objective - 1e-9:
+                break
+        rose = new - objective
+        (weights, tie), objective = tried, new
+        if rose < 1e-7:
+            break
+    posterior = linalg.solve(system, covariance, transposed=True)
+    evidence = objective - np.linalg.slogdet(system)[1] / 2
+    return Posterior(mean + covariance @ weights, (posterior + posterior.T) / 2, tie, float(evidence))
+
+
+def _logits(difference: np.ndarray, tie: float) -> np.ndarray:
+    return np.stack([difference / 2, -difference / 2, np.full_like(difference, tie)], axis=1)
+
+
+def _laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count: int) -> csr_array:
+    """Return the curvature (N, N) of the answers' likelihood, from its curvature (P,) in each difference."""
+    rows, columns = np.concatenate([[first, second], [second, first], [first, first], [second, second]], axis=1)
+    values = np.concatenate([-weights, -weights, weights, weights])
+    return coo_array((values, (rows, columns)), shape=(count, count)).tocsr()
+
+
+def _objective(pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, weights: np.ndarray, tie: float) -> float:
+    """Return the logarithm of likelihood times prior, but for constants."""
+    first, second, label = pairs.T
+    deviation = covariance @ weights
+    scores = mean + deviation
+    likelihood = log_softmax(_logits(scores[first] - scores[second], tie), axis=1)[np.arange(len(label)), label].sum()
+    return float(likelihood - deviation @ weights / 2 - tie**2 / (2 * TIE_VARIANCE))
+
+
+def likeliest_prior(pairs: np.ndarray, prior: Prior) -> Prior:
+    """Return `prior` with the deviation's factor, share and length under which the answers are likeliest.
+
+    One is chosen after the other, twice; only images that were compared count.
+    """
+    rows, ends = np.unique(pairs[:, :2], return_inverse=True)
+    local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
+    deviation, best, kept = prior.deviation, -math.inf, prior
+    ways: Sequence[tuple[str, Sequence[float]]] = (("spread", SPREADS), ("share", SHARES), ("length", LENGTHS))
+    chosen = {"spread": 2.0, "share": 0.8, "length": 0.6}
+    if prior.features is None:
+        ways, chosen = ways[:1], {**chosen, "share": 0.0}
+    seen: dict[tuple[float, ...], float] = {}
+    for name, values in itertools.chain(ways, ways[:2]):
+        for value in values:
+            tried = {**chosen, name: value}
+            made = Prior(prior.mean, tried["spread"] * deviation, prior.features, tried["share"], tried["length"])
+            key = tuple(tried.values())
+            if key not in seen:
+                seen[key] = fit(local, made, rows).evidence
+            if seen[key] > best:
+                best, kept, chosen = seen[key], made, tried
+    return kept
+
+
+def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -> np.ndarray:
+    """Return pairs (count, 2) whose answers tell most about the scores; `asked` (P, 2) are left out.
+
+    The gain of a pair is the expected fall of entropy, log(1 + information x variance of the difference) / 2. Pairs are
+    chosen one after the other, and the covariance is updated as if each had been answered, so that a batch does not ask
+    the same twice.
+    """
+    generator = np.random.default_rng(seed)
+    num = len(posterior.scores)
+    first, second = _candidates(num, asked, generator)
+    covariance = posterior.covariance.copy()
+    difference = posterior.scores[first] - posterior.scores[second]
+    chosen: list[int] = []
+    for _ in range(min(count, len(first))):
+        diagonal = np.diag(covariance)
+        variance = (diagonal[first] + diagonal[second] - 2 * covariance[first, second]).clip(min=0)
+        # The information at a difference that is itself uncertain (MacKay 1992).
+        chances = softmax(_logits(difference / np.sqrt(1 + math.pi * variance / 32), posterior.tie), axis=1)
+        information = (1 - chances[:, SIMILAR] - np.square(chances[:, FIRST] - chances[:, SECOND])) / 4
+        gain = information * variance
+        gain[chosen] = -1.0
+        best = int(gain.argmax())
+        chosen.append(best)
+        column = covariance[:, first[best]] - covariance[:, second[best]]
+        covariance -= np.outer(column, column) * (information[best] / (1 + information[best] * variance[best]))
+    return np.stack([first[chosen], second[chosen]], axis=1)
+
+
+def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return first and second of pairs that were not asked yet: all, or as many as CANDIDATES at random."""
+    first, second = np.triu_indices(num, 1)
+    if len(first) > CANDIDATES:
+        drawn = generator.choice(len(first), CANDIDATES, replace=False)
+        first, second = first[drawn], second[drawn]
+    known = set(map(tuple, np.sort(asked[:, :2], axis=1).tolist()))
+    free = np.array([pair not in known for pair in zip(first.tolist(), second.tolist(), strict=True)], bool)
+    swapped = generator.random(int(free.sum())) < 0.5
+    first, second = first[free], second[free]
+    return np.where(swapped, second, first), np.where(swapped, first, second)

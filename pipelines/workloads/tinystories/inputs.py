@@ -1,0 +1,17 @@
+"""Beginnings of stories for a trained model to go on with: the lines of text files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.engine.inputs import Given, each_file, lines_of
+
+
+def read(paths: Sequence[Path]) -> Iterator[Given]:
+    """Yield the lines of text files, and of the text files in folders."""
+    return each_file(paths, [".txt"], lambda path: lines_of(path, line))
+
+
+def line(text: str) -> Mapping[str, Any]:
+    """Return a line as the beginning of a story."""
+    return {"prompt": text}

@@ -1,0 +1,160 @@
+"""Inputs as the command reads them, and the command itself on a model that comes with the project."""
+
+import io
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from common.errors import UserError
+from pipelines.answers import trained, words
+from tests.stages import ROOT, command, refused, stage
+from tests.workloads.cvrp.files import SMALL
+
+PRETRAINED = ["--name", "cvrp-20", "augment=false", "starts=1", "local_search=0"]
+
+
+def problem(number):
+    generator = random.Random(number)
+    customers = [[generator.random(), generator.random()] for _ in range(3)]
+    return {"name": str(number), "depot": [0, 0], "customers": customers, "demands": [1, 2, 3], "capacity": 4}
+
+
+def answers(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_bad_line_among_a_thousand_is_named_and_the_others_are_answered(tmp_path):
+    lines = [json.dumps(problem(number)) for number in range(1000)]
+    lines[416] = lines[416][:-9]
+    (tmp_path / "many.jsonl").write_text("\n".join(lines) + "\n")
+    done = stage(tmp_path, "predict.py", *PRETRAINED, "many.jsonl")
+    assert done.returncode == 1, done.stderr
+    found = answers(done)
+    assert [each["source"] for each in found] == [f"many.jsonl:{number + 1}" for number in range(1000)]
+    assert [number for number, each in enumerate(found) if "routes" not in each] == [416]
+    assert "this is not JSON" in found[416]["error"]
+    assert "1 inputs were not used, or not in full; the first, many.jsonl:417: this is not JSON" in done.stderr
+
+
+def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.vrp").write_text(SMALL)
+    (tmp_path / "one.sol").write_text("Cost 1\n")
+    (tmp_path / "torn.vrp").write_text(SMALL[:60])
+    done = stage(tmp_path, "predict.py", "--name", "cvrp-20", ".", "absent.vrp")
+    assert done.returncode == 1
+    found = answers(done)
+    assert [("cost" in each, each["source"]) for each in found] == [
+        *((True, "one.vrp"), (False, "torn.vrp"), (True, "two.vrp"), (False, "absent.vrp")),
+    ]
+    assert (tmp_path / "one.sol").read_text() == "Cost 1\n"
+    for name in ("one", "two"):
+        assert (tmp_path / f"{name}.cvrp-20.sol").read_text().endswith(f"Cost {found[0]['cost']:g}\n")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        (["--name", "cvrp-20", "starst=2"], ["settings: starst: unknown key; did you mean 'starts'?"]),
+        (["--name", "cvrp-20", "starts=2", "decode=greedy"], ["starts=2 needs decode=multistart"]),
+        (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
+        (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
+        (["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"], ["the family routing is none of"]),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):
+    pretrained = str(ROOT / "models/pretrained/cvrp-20")
+    refused(stage(tmp_path, "predict.py", *(each.replace("{pretrained}", pretrained) for each in given)), *texts)
+
+
+@pytest.mark.slow
+def test_pipes_go_in_and_out_one_answer_at_a_time(tmp_path):
+    words = command("predict.py", *PRETRAINED)
+    process = subprocess.Popen(words, cwd=tmp_path, stdin=-1, stdout=-1, stderr=-1, text=True)
+    for number in range(3):
+        process.stdin.write(json.dumps(problem(number)) + "\n")
+        process.stdin.flush()
+        found = json.loads(process.stdout.readline())  # before the next line is written
+        assert (found["source"], found["name"]) == (f"-:{number + 1}", str(number))
+    process.stdin.write('{"depot": 3}\n')
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "depot: " in json.loads(out)["error"]
+    assert "the first, -:4: an input: depot: " in err
+    line = json.dumps(problem(0)) + "\n"
+    piped = f"{' '.join(words)} many.jsonl | head -n 1"
+    (tmp_path / "many.jsonl").write_text(line * 3000)
+    done = subprocess.run(["bash", "-c", piped], cwd=tmp_path, capture_output=True, text=True)
+    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
+
+
+def read(inputs, text):
+    return list(words.of_lines(io.BytesIO(text.encode()), "-", inputs))
+
+
+def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
+    found = read(trained.inputs_of("tinystories"), 'Once\n\n{"prompt": "Two", "item": 9}\r\n{"prompt": \n[1]\n')
+    assert [each.source for each in found] == ["-:1", "-:3", "-:4", "-:5"]
+    assert [each.input for each in found[:2]] == [{"item": 0, "prompt": "Once"}, {"item": 9, "prompt": "Two"}]
+    assert "this is not JSON" in found[2].error
+    assert "an input must be an object" in found[3].error
+    (tmp_path / "a.vrp").write_text(SMALL)
+    good, bad = read(trained.inputs_of("cvrp"), f"{tmp_path}/a.vrp\n{tmp_path}/b.vrp\n")
+    assert good.input["name"] == "a"
+    assert "there is no such file" in bad.error
+
+
+def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b").write_text("Once\n")
+    inputs = trained.inputs_of("tinystories")
+    paths, settings, fields = words.sorted_out(["a=b", "seed=3", "prompt=The plan: 1", "x.txt", "-"], inputs)
+    assert ([str(path) for path in paths], settings, fields) == (
+        ["a=b", "x.txt", "-"], {"seed": 3}, {"prompt": "The plan: 1"},
+    )  # fmt: skip
+    for word in ("seed=x", "seed={", "length=0", "sed=1"):
+        with pytest.raises(UserError, match=word.partition("=")[0]):
+            words.sorted_out([word], inputs)
+
+
+def test_forms_have_their_fields_and_an_empty_one_its_usual_beginning(tmp_path):
+    inputs = trained.inputs_of("bep")
+    (tmp_path / "form.json").write_text(json.dumps({"projectScope": "", "bimObjectives": "To"}))
+    (tmp_path / "torn.json").write_text("{")
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "lines.txt").write_text("One\n\nTwo\n")
+    found = list(inputs.read([tmp_path]))
+    by_source = {each.source.rpartition("/")[2]: each for each in found}
+    assert inputs.completed(by_source["form.json:projectScope"].input)["prompt"] == "The scope of the works includes "
+    assert inputs.completed(by_source["form.json:bimObjectives"].input)["prompt"] == "To"
+    assert by_source["lines.txt:3"].input["prompt"] == "Two"
+    assert "this is not JSON" in by_source["torn.json"].error
+    assert "a form is an object" in by_source["list.json"].error
+    with pytest.raises(UserError, match="field 'nothing' has no usual beginning, so give a prompt; known fields: proj"):
+        inputs.completed({"field": "nothing"})
+
+
+def test_images_are_one_ranking_and_those_of_a_folder_another(tmp_path):
+    inputs = trained.inputs_of("lmol")
+    for name in ("a.png", "b.PNG", "note.txt", ".c.png"):
+        (tmp_path / name).touch()
+    (tmp_path / "empty").mkdir()
+    one, other, none = inputs.read([tmp_path / "a.png", tmp_path, tmp_path / "b.PNG", tmp_path / "empty"])
+    assert len(one.input["images"]) == 2
+    assert other.input["images"] == [str(tmp_path / "a.png"), str(tmp_path / "b.PNG")]
+    assert "holds no file that ends in .jpg" in none.error
+
+
+def test_help_has_the_settings_and_comes_without_torch(tmp_path):
+    code = f"import sys; sys.argv = ['predict.py', '--workload', 'crypto', '--help']; sys.path[0] = '{ROOT}'\n"
+    code += "import atexit, runpy\natexit.register(lambda: print('torch' in sys.modules, file=sys.stderr))\n"
+    code += f"runpy.run_path('{ROOT}/pipelines/predict.py', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "False\n")
+    assert "  candles.close  ([number, ...])" in done.stdout
+    assert "  threshold=null  (0 < number <= 1 / null)" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80

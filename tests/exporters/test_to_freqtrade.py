@@ -1,0 +1,129 @@
+"""The strategy for freqtrade, run here on a stand-in of the class that it extends."""
+
+import importlib
+import json
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from exporters import __main__ as exporters
+from exporters import to_freqtrade
+from exporters.programs.cnn_lstm import random_candles
+from models import io
+from models.candle_features import SETS
+from models.pooled_experts import PooledExperts, PooledExpertsConfig
+from pipelines.workloads.crypto import backtest
+from tests.exporters.commands import refusal
+from tests.models.tiny import disturb
+
+CONFIG = "data:\n  horizon: 3\n  timeframe: 1m\nevaluation:\n  stop: null\n  target: null\n"
+FEATURES = SETS["default"]
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """A run of two coins, evaluated."""
+    monkeypatch.setattr(to_freqtrade, "FRESH", 2)
+    run = tmp_path / "crypto" / "two"
+    scaler = {"mean": [0.0] * len(FEATURES), "std": [0.5] * len(FEATURES)}
+    for coin, threshold in (("AAAUSDT", 0.36), ("BBBUSDT", None)):
+        member = run / "members" / coin
+        known = {"coins": (coin,), "scalers": {coin: scaler}, "timeframe_ms": 60_000, "lookback": 12}
+        model = disturb(PooledExperts(PooledExpertsConfig(features=FEATURES, width=8, rounds=2, nodes=5, **known)))
+        model.location.normal_(0, 0.3)
+        io.save(model, member / "model" / "best")
+        (member / "config.yaml").write_text(CONFIG)
+        (member / "evaluations").mkdir()
+        (member / "evaluations/test.json").write_text(json.dumps({"folds": [{"threshold": threshold}]}))
+    return run
+
+
+def strategy_of(out, monkeypatch, **config):
+    """The strategy of an export, with a stand-in of freqtrade's class."""
+    module = types.ModuleType("freqtrade.strategy")
+    module.IStrategy = type("IStrategy", (), {"__init__": lambda self, config: None})
+    monkeypatch.setitem(sys.modules, "freqtrade", types.ModuleType("freqtrade"))
+    monkeypatch.setitem(sys.modules, "freqtrade.strategy", module)
+    for name in ("SignalStrategy", *(name for name in sys.modules if name.split(".")[0] == "signals")):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(out))
+    return importlib.import_module("SignalStrategy").SignalStrategy(config)
+
+
+def frame_of(candles):
+    columns = {name: getattr(candles, name) for name in ("open", "high", "low", "close", "volume")}
+    return pd.DataFrame({"date": pd.to_datetime(candles.time, unit="ms", utc=True), **columns})
+
+
+def traded(frame):
+    """Trades as (entry, exit, side) by freqtrade's rules: orders of a row are filled at the next open, exits first."""
+    found, side, entry = [], 0, 0
+    orders = frame[["enter_long", "enter_short", "exit_long", "exit_short"]].to_numpy()
+    for t in range(1, len(frame)):
+        long, short, leave_long, leave_short = orders[t - 1]
+        if (side == 1 and leave_long and not long) or (side == -1 and leave_short and not short):
+            found.append((entry, t, side))
+            side = 0
+        if not side:
+            side = 1 if long and not (leave_long or short) else -1 if short and not (leave_short or long) else 0
+            entry = t
+    return found
+
+
+def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
+    told = exporters.export("freqtrade", many, "best", None)
+    assert "with 2 coins" in told
+    assert "never traded, as that was best on validation: BBBUSDT" in told
+    out = many / "exports" / "freqtrade"
+    strategy = strategy_of(out, monkeypatch, trading_mode="futures")
+    assert (strategy.timeframe, strategy.can_short, strategy.stoploss) == ("1m", True, -0.99)
+    candles = random_candles(7, 700, 60_000)
+    frame = strategy.populate_indicators(frame_of(candles), {"pair": "AAA/USDT:USDT"})
+    frame = strategy.populate_exit_trend(strategy.populate_entry_trend(frame, {}), {})
+    signals = frame["signal"].to_numpy()
+    assert {-1, 0, 1} == set(signals.tolist())
+    prices = {name: getattr(candles, name) for name in ("open", "high", "low", "close")}
+    ours = backtest.run(**prices, signal=signals, gap=np.zeros(700, bool), horizon=3).trades
+    expected = list(zip(ours.entry.tolist(), ours.exit.tolist(), ours.side.tolist(), strict=True))
+    assert len(expected) > 20
+    closed = [trade for trade, reason in zip(expected, ours.reason, strict=True) if reason == "signal"]
+    assert traded(frame)[: len(closed)] == closed
+    none = strategy.populate_indicators(frame_of(candles), {"pair": "BBB/USDT"})
+    assert not none["signal"].any()
+    with pytest.raises(ValueError, match="there is no model of CCCUSDT; there are AAAUSDT, BBBUSDT"):
+        strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
+
+
+def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, monkeypatch):
+    exporters.export("freqtrade", many, "best", None)
+    strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)
+    assert not strategy.can_short
+    frame = frame_of(random_candles(7, 900, 60_000))
+    frame.loc[500:502, ["open", "high", "low", "close"]] = frame.loc[499, "close"]
+    frame.loc[500:502, "volume"] = 0.0
+    frame = strategy.populate_exit_trend(strategy.populate_indicators(frame, {"pair": "AAA/USDT"}), {})
+    assert np.flatnonzero(frame["missing"]).tolist() == [500, 501, 502]
+    assert frame.loc[500:502, ["exit_long", "exit_short"]].all(axis=None)
+    needed = sys.modules["SignalStrategy"].SETTINGS["candles_needed"]
+    assert not frame.loc[500 : 502 + needed - 1, "signal"].any()
+    assert frame.loc[503 + needed :, "signal"].any()
+
+
+def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
+    member = many / "members" / "AAAUSDT"
+    (member / "config.yaml").write_text(CONFIG.replace("target: null", "target: 0.01"))
+    error = refusal(capsys, monkeypatch, "freqtrade", many)
+    assert "evaluation.target=0.01: freqtrade counts profits after fees" in error
+    (member / "config.yaml").write_text(CONFIG.replace("horizon: 3", "horizon: 4"))
+    assert "have different rules" in refusal(capsys, monkeypatch, "freqtrade", many)
+    (member / "evaluations/test.json").unlink()
+    assert "evaluate the run first" in refusal(capsys, monkeypatch, "freqtrade", many)
+    assert not (many / "exports").exists()
+
+
+def test_only_classifiers_of_candles_become_strategies(run, capsys, monkeypatch):
+    error = refusal(capsys, monkeypatch, "freqtrade", run)
+    assert "family 'routing'; a freqtrade strategy is made of pooled_experts alone" in error

@@ -1,0 +1,124 @@
+"""Tensor programs in ONNX, proved equal, and the examples that use them without the project."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from exporters import __main__ as exporters
+from exporters import portable, programs, to_onnx
+from exporters.programs import char_lstm, cnn_lstm, comparator, routing, tiny_transformer
+from models import io
+from models.candle_features import SETS
+from tests.exporters.commands import refusal
+from tests.models import hostile, tiny
+
+FEATURES = SETS["default"]
+SIGNALS = {
+    "features": list(FEATURES),
+    "scalers": {coin: {"mean": [0.0] * len(FEATURES), "std": [1.0] * len(FEATURES)} for coin in "AB"},
+    "timeframe_ms": 60_000,
+}
+# What is told when an example is run as its user runs it, without words behind it.
+CASES = {
+    "gt": ("routing", {}),
+    "tiny_transformer": ("tiny_transformer", {}),
+    "char_mixture": ("char_mixture", {}),
+    "pooled_experts": ("pooled_experts", SIGNALS),
+    "siamese": ("comparator", {}),
+}
+
+
+def run_of(name, tmp_path):
+    """A run with a small model of one of `hostile.MODELS`; that of stories has a tokenizer and a memory."""
+    run = tmp_path / "w" / name
+    if name == "tiny_transformer":
+        io.save(tiny.make(vocabulary=48, memory=(64, 128), tokenizer=tiny.trained_tokenizer(48)), run / "model/best")
+    else:
+        hostile.folder_of(name, run / "model/best", **CASES[name][1] if name in CASES else {})
+    return run
+
+
+def few(monkeypatch):
+    for module in (to_onnx, routing, tiny_transformer, cnn_lstm, comparator):
+        monkeypatch.setattr(module, "FRESH", 6)
+    monkeypatch.setattr(char_lstm, "TEXTS", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_of_each_workload_is_exported_and_used_without_the_project(name, tmp_path, monkeypatch):
+    few(monkeypatch)
+    run = run_of(name, tmp_path)
+    told = exporters.export("onnx", run, "best", None)
+    out = run / "exports" / "onnx"
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["programs"]
+    for program in manifest["programs"].values():
+        assert 0 <= program["largest_difference"] <= 1e-4
+        assert any(isinstance(size, str) for shape in program["inputs"].values() for size in shape)
+    assert manifest["example"]
+    assert all(part in told for part in manifest["left_out"])
+    assert {path.name for path in out.iterdir()} == {*manifest["files"], "manifest.json"}
+    for path in out.glob("*.onnx"):
+        assert str(tmp_path).encode() not in path.read_bytes()
+        assert b"site-packages" not in path.read_bytes()
+    if name in ("gt", "tiny_transformer", "char_mixture"):  # the others need files to read
+        done = subprocess.run(
+            [sys.executable, out / "example.py"], capture_output=True, text=True, cwd=tmp_path, check=True
+        )
+        assert done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
+    few(monkeypatch)
+    run = tmp_path / "w" / "text"
+    hostile.folder_of("char_lstm", run / "model/best")
+    converted = to_onnx._converted
+
+    def of_another_model(program):
+        with torch.no_grad():
+            program.module.model.output.bias[0] += 0.1
+        data = converted(program)
+        with torch.no_grad():
+            program.module.model.output.bias[0] -= 0.1
+        return data
+
+    monkeypatch.setattr(to_onnx, "_converted", of_another_model)
+    with pytest.raises(RuntimeError, match=r"network.onnx differs by 0\.\d+ from the model"):
+        exporters.export("onnx", run, "best", None)
+    assert not (run / "exports/onnx/manifest.json").exists()
+
+
+def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, monkeypatch):
+    run = tmp_path / "w" / "waves"
+    hostile.folder_of("waves", run / "model/best")
+    monkeypatch.setitem(io.FAMILIES, "waves", str(hostile.waves.__file__))
+    error = refusal(capsys, monkeypatch, "onnx", run)
+    assert "nobody has described the family 'waves' as tensor programs" in error
+    assert "add exporters/programs/waves.py with describe(model), or export safetensors" in error
+    assert not (run / "exports").exists()
+
+
+def test_a_sparse_policy_is_refused(tmp_path):
+    run = tmp_path / "w" / "sparse"
+    hostile.folder_of("gat", run / "model/best")
+    model = io.load(run / "model/best")
+    object.__setattr__(model.config, "neighbors", 5)
+    with pytest.raises(ValueError, match=r"sparse graphs \(neighbors=5\).*give a policy with model.neighbors=0"):
+        programs.describe(model)
+
+
+def test_copies_import_nothing_of_the_project():
+    for prefix in ("", "."):
+        files = portable.copies("models.chains", "models.candle_features", prefix=prefix)
+        assert set(files) == {"chains.py", "arrays.py", "candle_features.py", "candles.py", "errors.py"}
+        for source in files.values():
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.ImportFrom):
+                    assert (node.module or "").partition(".")[0] not in ("common", "models")
+    assert b"from arrays import lookup" in portable.copies("models.chains")["chains.py"]

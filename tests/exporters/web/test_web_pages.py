@@ -1,0 +1,45 @@
+"""Exported pages in Chromium, opened as files without a network, and played by the keyboard."""
+
+import pytest
+
+from exporters import __main__ as exporters
+from tests.exporters.web.models import MODELS, run_of
+from tests.report.browser.driver import played
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What was found on the pages of all workloads; screenshots go to REPORT_SCREENSHOTS, if that is set."""
+    folder, pages = tmp_path_factory.mktemp("web"), {}
+    for workload in MODELS:
+        run = run_of(workload, folder)
+        exporters.export("web", run, "best", None)
+        pages[workload] = (run / "exports/web/index.html").as_uri()
+    return played(folder, "web", pages)
+
+
+@pytest.mark.parametrize("workload", MODELS)
+def test_a_page_computes_what_pytorch_does_at_once(found, workload):
+    proof = found[workload]["proof"]
+    assert float(proof["difference"]) <= (0 if workload == "tinystories" else 1e-4)
+    assert "are PyTorch's" in proof["said"]
+    assert float(proof["seconds"]) < 2  # after it was opened, all answers; 0.2 to 0.4 on an idle machine
+
+
+@pytest.mark.parametrize("workload", MODELS)
+def test_a_page_is_played_by_the_keyboard_and_asks_nobody(found, workload):
+    assert found[workload]["played"]
+    assert found[workload]["alert"] == ""
+    assert found[workload]["unexpected"] == []
+
+
+@pytest.mark.parametrize("workload", MODELS)
+def test_a_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
+    assert found[workload]["widths"] == {"light": 1280, "dark": 1280, "telephone": 390}
+    assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
+
+
+def test_the_firmware_itself_boots_in_the_page_of_stories(found):
+    assert "Tiny transformer: vocabulary 32" in found["tinystories"]["played"]["chip"]

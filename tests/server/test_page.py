@@ -1,0 +1,47 @@
+"""The page of a server in Chromium, played by the keyboard with a small model of each workload."""
+
+import pytest
+
+from models import io
+from pipelines.server.limits import Limits
+from tests.exporters.web.models import MODELS
+from tests.report.browser.driver import played
+from tests.server.test_server import served
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What was found on the page; screenshots go to REPORT_SCREENSHOTS, if that is set."""
+    folder = tmp_path_factory.mktemp("page")
+    for workload, make in MODELS.items():
+        io.save(make(), folder / workload / "small")
+    with served([f"{workload}={folder / workload / 'small'}" for workload in MODELS], Limits()) as port:
+        address = f"http://127.0.0.1:{port}/"
+        return played(folder, "server", {workload: f"{address}#{workload}/small" for workload in MODELS})
+
+
+@pytest.mark.parametrize("workload", MODELS)
+def test_a_workload_is_played_by_the_keyboard(found, workload):
+    told = found[workload]["played"]
+    assert found[workload]["alert"] == ""
+    assert found[workload]["unexpected"] == []
+    if workload == "cvrp":
+        assert told["customers"] == told["tours"] == 3  # by savings, PyVRP and the model
+        assert all(name in told["told"] for name in ("savings: ", "PyVRP: ", "model: ", " ms"))
+    elif workload == "crypto":
+        assert told["rows"] == 24
+        assert told["told"].startswith("after the newest candle: ")
+    elif workload == "lmol":
+        assert told["rows"] == 3
+        assert "ranks higher than" in told["answer"]
+    else:
+        assert told["told"].startswith("The cat")
+        assert len(told["told"]) > len("The cat")
+
+
+@pytest.mark.parametrize("workload", MODELS)
+def test_the_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
+    assert found[workload]["widths"] == {"light": 1280, "dark": 1280, "telephone": 390}
+    assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}

@@ -1,0 +1,103 @@
+"""Tables as people have them: other names and separators, raters, preferences, a folder per rank."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from models.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol import Columns
+from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
+
+
+def given(path, text, name="scores.csv"):
+    """A folder of four pictures and a table of this text."""
+    folder(path, {"a.png": "1", "b.png": "2", "c.png": "3", "d.png": "4"})
+    (path / "scores.csv").unlink()
+    (path / name).write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("filename;MOS\na.png;1,5\nb.png;2\n", "scores.csv"),
+        ("Image Name\tMean Opinion Score\na.png\t1.5\nb.png\t2\n", "scores.tsv"),
+        ("MOS,id,file\n1.5,7,a.png\n2,8,b.png\n", "scores.csv"),
+    ],
+)
+def test_usual_names_and_separators_are_understood_and_what_was_guessed_is_said(tmp_path, text, name):
+    found = read(data(given(tmp_path, text, name)))
+    assert found.names == ["a.png", "b.png"]
+    assert [float(score * found.unit) for score in found.scores] == [1.5, 2]
+    assert any(note.startswith("score is read from the column") for note in found.facts["columns"])
+
+
+def test_unusual_names_are_given_by_the_config(tmp_path):
+    given(tmp_path, "bild,note\na.png,1\nb.png,2\n")
+    assert "data.columns.score=NAME" in refusal(tmp_path)
+    found = read(data(tmp_path, columns=Columns(image="bild", score="note")))
+    assert found.scores.tolist() == [1, 2]
+    assert found.facts["columns"] == []
+    assert "data.columns.score=grade" in refusal(tmp_path, columns=Columns(image="bild", score="grade"))
+
+
+def test_ratings_of_several_raters_are_averaged_and_their_spread_is_kept(tmp_path):
+    found = read(data(given(tmp_path, "image,rater,score\na.png,x,1\na.png,y,2\na.png,z,2\nb.png,x,3\nb.png,y,3\n")))
+    assert [float(score * found.unit) for score in found.scores] == pytest.approx([5 / 3, 3], abs=1e-6)
+    assert found.errors == pytest.approx([np.std([1, 2, 2], ddof=1) / 3**0.5, 0])
+
+
+def test_a_standard_deviation_needs_a_count(tmp_path):
+    found = read(data(given(tmp_path, "image,score,std,count\na.png,1,0.5,25\nb.png,2,0.8,16\n")))
+    assert found.errors == pytest.approx([0.1, 0.2])
+    (tmp_path / "scores.csv").write_text("image,score,std\na.png,1,0.5\nb.png,2,0.8\n")
+    found = read(data(tmp_path))
+    assert found.errors is None
+    assert any("std is of no use without a column count" in note for note in found.facts["columns"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "img1,img2,label\na.png,b.png,First\nb.png,c.png,2\nc.png,a.png,c.png\nd.png,a.png,tie\n",
+        "winner,loser,tie\na.png,b.png,0\nc.png,b.png,no\nc.png,a.png,\nd.png,a.png,1\n",
+    ],
+)
+def test_preferences_need_no_scores(tmp_path, text):
+    found = read(data(given(tmp_path, text)))
+    assert not found.scored
+    wins = {
+        tuple(found.names[row] for row in ((b, a) if label == SECOND else (a, b)))
+        for a, b, label in found.labels.tolist()
+        if label != SIMILAR
+    }
+    assert wins == {("a.png", "b.png"), ("c.png", "b.png"), ("c.png", "a.png")}
+    assert found.labels[3, 2] == SIMILAR
+    assert "only preferences" in refusal(tmp_path, theta=0.5)
+
+
+def test_a_count_is_as_many_answers(tmp_path):
+    found = read(data(given(tmp_path, "winner,loser,count\na.png,b.png,3\nb.png,c.png,0\nb.png,a.png,1\n")))
+    assert found.labels[:, 2].tolist() == [FIRST] * 4
+    (tmp_path / "scores.csv").write_text("winner,loser,count\na.png,b.png,-1\n")
+    assert "line 2: count is -1" in refusal(tmp_path)
+    (tmp_path / "scores.csv").write_text("winner,loser\na.png,a.png\n")
+    assert "compared with itself" in refusal(tmp_path)
+
+
+def test_a_folder_per_rank_scores_its_images(tmp_path):
+    for seed, name in enumerate(("1-poor/a.png", "1-poor/b.png", "10/c.png")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        picture(seed).save(tmp_path / name)
+    found = read(data(tmp_path))
+    assert found.names == ["1-poor/a.png", "1-poor/b.png", "10/c.png"]
+    assert found.scores.tolist() == [1, 1, 10]
+    (tmp_path / "10").rename(tmp_path / "good")
+    assert "the folder good does not begin with a rank" in refusal(tmp_path)
+
+
+def test_labels_that_contradict_scores_are_kept_as_given(tmp_path):
+    found = read(data(paired(tmp_path, SCORES, Fraction("0.2"), wrong=(1,))))
+    assert found.scored
+    assert found.labels[1].tolist() == [0, 2, FIRST]  # a has less than c

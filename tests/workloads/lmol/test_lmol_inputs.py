@@ -1,0 +1,47 @@
+"""Answers to images in files, beside those that an evaluation measures."""
+
+import io
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from models.ranking import SWAPPED
+from pipelines.workloads.lmol import data, evaluation
+from pipelines.workloads.lmol.answers import ModelAnswers
+from pipelines.workloads.lmol.score_figures import place
+from tests.workloads.lmol.brightness import map_items
+
+FEW = 12
+
+
+def png(image):
+    file = io.BytesIO()
+    Image.fromarray(image[..., 0]).save(file, "PNG")
+    return file.getvalue()
+
+
+@torch.no_grad()
+def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whole):
+    found, model = data.load(prepared), whole["siamese"].model.eval()
+    model.fitted.zero_()
+    answers = ModelAnswers(model, evaluation._needed(found, 0), torch.device("cpu"), map_items)
+    first, second = found.pairs["test"][:FEW, :2].T
+    expected = (answers(first, second) + answers(second, first)[:, SWAPPED]) / 2
+    pairs = [
+        {"first": png(found.images[one]), "second": png(found.images[other])}
+        for one, other in zip(first, second, strict=True)
+    ]
+    told = [list(answer.values()) for answer in model.predict(pairs)]
+    np.testing.assert_allclose(told, expected, atol=1e-6)
+
+    placed = place(answers, found, budget=8, seed=0)
+    model.fit_scale(8)
+    model.fitted[2:] = torch.tensor(astuple(placed.reliability))
+    (ranked,) = model.predict([{"images": [png(found.images[row]) for row in placed.images[:FEW]]}], comparisons=8)
+    scores = {row["image"]: (row["score"], row["high"] - row["score"]) for row in ranked["ranking"]}
+    np.testing.assert_allclose([scores[number][0] for number in range(FEW)], placed.scores[:FEW], atol=1e-4)
+    reach = np.array([scores[number][1] for number in range(FEW)])
+    assert reach == pytest.approx(1.96 * placed.errors[:FEW], rel=1e-3)

@@ -1,0 +1,124 @@
+"""Scores from people's answers: the fit, its intervals, what images that are alike tell, and which pairs tell most."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from scipy.stats import spearmanr
+
+from common.foreign_text import from_csv
+from pipelines.workloads.lmol.preferences import TIE_VARIANCE, Prior, fit, likeliest_prior, next_pairs
+from tests import stages
+
+
+def answered(scores, pairs, generator, tie=0.0):
+    """Pairs (P, 2) with answers drawn by Davidson's model (P, 3)."""
+    difference = scores[pairs[:, 0]] - scores[pairs[:, 1]]
+    chances = softmax(np.stack([difference / 2, -difference / 2, np.full(len(pairs), tie)], 1), axis=1)
+    return np.column_stack([pairs, (chances.cumsum(1) < generator.random((len(pairs), 1))).sum(1)])
+
+
+def random_pairs(count, images, generator):
+    first = generator.integers(0, images, count)
+    return np.stack([first, (first + generator.integers(1, images, count)) % images], 1)
+
+
+def alike(images, generator):
+    """Features, scores that follow them, and the prior that does not know by how much."""
+    features = generator.normal(size=(images, 3))
+    scores = 4 * np.sin(features @ [1.0, 0.5, 0.0])
+    return features, scores, Prior(np.zeros(images), np.ones(images), features)
+
+
+def test_the_fit_equals_a_general_optimiser():
+    generator = np.random.default_rng(0)
+    answers = answered(2 * generator.normal(size=8), random_pairs(40, 8, generator), generator)
+    features = generator.normal(size=(8, 2))
+    prior = Prior(generator.normal(size=8), 1 + generator.random(8), features, share=0.5, length=0.7)
+    precision = np.linalg.inv(prior.covariance())
+
+    def loss(values):
+        scores, tie = values[:-1], values[-1]
+        difference = scores[answers[:, 0]] - scores[answers[:, 1]]
+        logits = np.stack([difference / 2, -difference / 2, np.full(len(answers), tie)], 1)
+        chances = log_softmax(logits, axis=1)[np.arange(len(answers)), answers[:, 2]]
+        off = scores - prior.mean
+        return -chances.sum() + off @ precision @ off / 2 + tie**2 / (2 * TIE_VARIANCE)
+
+    best = minimize(loss, np.zeros(9), method="BFGS", options={"gtol": 1e-8})
+    found = fit(answers, prior)
+    assert found.scores == pytest.approx(best.x[:-1], abs=1e-3)
+    assert found.tie == pytest.approx(best.x[-1], abs=1e-3)
+
+
+def test_intervals_hold_for_scores_of_which_nothing_else_is_known():
+    inside = []
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        scores = 2 * generator.normal(size=60)
+        answers = answered(scores, random_pairs(300, 60, generator), generator)
+        found = fit(answers, likeliest_prior(answers, Prior(np.zeros(60), np.ones(60))))
+        inside.append(np.abs(found.scores - scores) <= 1.96 * found.errors)
+    assert 0.91 < np.mean(inside) < 0.99
+
+
+def test_what_is_said_about_an_image_tells_about_those_like_it():
+    generator = np.random.default_rng(0)
+    _, scores, prior = alike(80, generator)
+    heard = random_pairs(120, 40, generator)  # nothing about the other 40
+    answers = answered(scores, heard, generator)
+    found = likeliest_prior(answers, prior)
+    assert found.share > 0
+    assert spearmanr(fit(answers, found).scores[40:], scores[40:]).statistic > 0.7
+    shuffled = Prior(prior.mean, prior.deviation, generator.permutation(prior.features))
+    assert likeliest_prior(answers, shuffled).share == 0
+
+
+def test_without_answers_all_is_as_before():
+    _, _, prior = alike(6, np.random.default_rng(0))
+    found = fit(np.zeros((0, 3), int), prior)
+    assert (found.scores == 0).all()
+    np.testing.assert_allclose(found.covariance, prior.covariance())
+
+
+def test_chosen_pairs_tell_more_than_random_ones_and_none_is_asked_twice():
+    correlations = {}
+    for chosen in (True, False):
+        generator = np.random.default_rng(1)
+        scores = 3 * generator.normal(size=40)
+        prior = Prior(np.zeros(40), np.full(40, 3.0))
+        answers = answered(scores, random_pairs(20, 40, generator), generator)
+        for _ in range(8):
+            found = fit(answers, prior)
+            new = next_pairs(found, 15, answers, 0) if chosen else random_pairs(15, 40, generator)
+            if chosen:
+                asked = np.sort(np.concatenate([answers[20:, :2], new]), axis=1)
+                assert len(np.unique(asked, axis=0)) == len(asked)
+            answers = np.concatenate([answers, answered(scores, new, generator)])
+        correlations[chosen] = spearmanr(fit(answers, prior).scores, scores).statistic
+    assert correlations[True] > correlations[False] + 0.02
+
+
+def test_the_command_begins_ranks_and_asks_on(tmp_path):
+    generator = np.random.default_rng(0)
+    for row in range(12):
+        grey = np.clip(generator.normal(128, 4 + 6 * row, (24, 24)), 0, 255).astype(np.uint8)
+        Image.fromarray(grey).save(tmp_path / f"{row:02d}.png")
+    (tmp_path / "torn.png").write_bytes(b"no picture")
+    done = stages.stage(tmp_path, "ask.py", ".", "--pairs", "20", "--next", "next.csv")
+    assert done.returncode == 0, done.stderr
+    assert "torn.png" in done.stdout
+    rows = from_csv((tmp_path / "next.csv").read_text())
+    assert len(rows) == 20
+    assert {row["label"] for row in rows} == {""}
+    lines = [f"{row['img1']},{row['img2']},{'First' if row['img1'] > row['img2'] else 'Second'}" for row in rows]
+    (tmp_path / "answers.csv").write_text("\n".join(["img1,img2,label", *lines, "00.png,01.png,"]))
+    words = ["answers.csv", "--pairs", "5", "--next", "next.csv", "--ranking", "ranking.csv"]
+    done = stages.stage(tmp_path, "ask.py", *words)
+    assert done.returncode == 0, done.stderr
+    assert "1 pairs have no label yet" in done.stdout
+    ranking = from_csv((tmp_path / "ranking.csv").read_text())
+    assert spearmanr([int(row["image"][:2]) for row in ranking], range(12)).statistic < -0.8
+    assert all(float(row["low"]) < float(row["score"]) < float(row["high"]) for row in ranking)
+    stages.refused(stages.stage(tmp_path, "ask.py", "none", "--next", "x.csv"), "there is no such file or folder")
