@@ -189,5 +189,5 @@ def test_what_an_input_cannot_say_is_refused_instead_of_measured_otherwise():
     plain = Problem("made", np.eye(3, 2), np.array([0, 1, 1]), 3, "round")
     assert as_input(plain)["customers"] == [[0, 1], [0, 0]]
     for other in (without_coordinates(), replace(plain, limit=9.0), replace(plain, metric="CEIL_2D")):
-        with pytest.raises(UserError, match="are for pipelines/evaluate.py; give a file of type EUC_2D"):
+        with pytest.raises(UserError, match=r"are for pipelines/evaluate\.py; give a file of type EUC_2D"):
             as_input(other)
