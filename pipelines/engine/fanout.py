@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import socket
 import sys
 import threading
@@ -19,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
@@ -303,9 +303,10 @@ def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], devic
     found, began = {}, time.perf_counter()
     pool = ProcessPoolExecutor(at_once, mp_context=start_server(), initializer=_stand_alone, initargs=(str(device),))
     try:
-        # The pool itself would send tensors as open files of shared memory, of which hundreds of models have too many.
+        # Tensors are sent as open files of shared memory, of which hundreds of models have too many. Copies close
+        # theirs when they have been examined; the pool sends one more than it has processes.
         names: dict[Future[R], str] = {
-            pool.submit(_examine, pickle.dumps((function, job))): name for name, job in jobs.items()
+            pool.submit(_examine, function, deepcopy(job)): name for name, job in jobs.items()
         }
         for future in as_completed(names):
             found[names[future]] = future.result()
@@ -316,8 +317,8 @@ def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], devic
     return found
 
 
-def _examine(called: bytes) -> Any:
-    """Call what is pickled, (function, job), in a process of the pool."""
+def _examine(function: Callable[[T, Any, Any], R], job: T) -> R:
+    """Call `function` in a process of the pool."""
     import torch
     from accelerate import Accelerator
 
@@ -325,7 +326,6 @@ def _examine(called: bytes) -> Any:
 
     torch.set_num_threads(1)
     accelerator = Accelerator()
-    function, job = pickle.loads(called)
     return function(job, accelerator.device, mapper(accelerator))
 
 
