@@ -186,14 +186,14 @@ class VlmComparator(Comparator):
             inputs = prompts.processed(self.processor, self.prompt, images)
         model = self.base.model
         taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
-        given = {name: self._placed(inputs[name]) for name in taken}
+        given = {name: self._on_device(inputs[name]) for name in taken}
         entered: list[Tensor] = []
         with _recorded([model.get_submodule(name) for name in self.projectors], entered):
             model.get_image_features(**given, return_dict=True)
         shown = len(images) if self.built else len(images) + len(images) % 2  # a processor is given pairs
         return torch.cat([each.unflatten(0, (shown, -1)) for each in entered], -1)[: len(images)]
 
-    def _placed(self, tensor: Tensor) -> Tensor:
+    def _on_device(self, tensor: Tensor) -> Tensor:
         """Return an input on the base's device and, if it is of floats, in its type."""
         return tensor.to(self.ids.device, self.base.dtype if tensor.is_floating_point() else tensor.dtype)
 
