@@ -93,6 +93,10 @@ class Model(nn.Module):
         """Return the answers to one or more inputs together."""
         raise NotImplementedError
 
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return stored tensors as the model has them now, if an older version of it stored them."""
+        return tensors
+
     def check(self) -> None:
         """Raise ValueError if stored values are such that no model of the family can have them."""
 
@@ -152,7 +156,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
             raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
-    _fill(model, tensors, folder)
+    _fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)
     try:
         model.check()
     except ValueError as error:

@@ -75,6 +75,13 @@ class Comparator(io.Model):
         # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
         self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
 
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Leave out a scale that was fitted without a prior; `score` then fits one to the references."""
+        if "standard_error_factor" not in tensors:
+            return tensors
+        kept = {name: tensor for name, tensor in tensors.items() if name != "standard_error_factor"}
+        return {**kept, "prior": self.prior, "fitted": self.fitted}
+
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""
         raise NotImplementedError

@@ -158,7 +158,7 @@ def test_adapters_are_where_the_config_says():
 
 @pytest.mark.slow
 def test_folders_of_comparators_that_asked_a_llava_only_still_load(hub_folder, tmp_path):
-    """As they were written: another family's name, fewer keys, and a prompt of their own for a base of the hub."""
+    """As they were written: another name and scale, fewer keys, a prompt of their own for a base of the hub."""
     old = ("base", "revision", "lora", "pool", "four_bit", "preset", "width", "layers", "heads", "patch", "seed")
     old += ("size", "channels", "attribute", "theta", "unit", "references")
     for name, changes in {"full": {"pool": True, "patch": 4}, "hub": {"base": str(hub_folder), "lora": True}}.items():
@@ -167,8 +167,11 @@ def test_folders_of_comparators_that_asked_a_llava_only_still_load(hub_folder, t
         model.family = "llava_comparator"
         kept = dataclasses.asdict(model.config)
         model.config = dataclasses.make_dataclass("Old", old)(**{key: kept[key] for key in old})
-        io.save(model, tmp_path / name)
+        state = {key: tensor for key, tensor in model.state_dict().items() if key not in ("prior", "fitted")}
+        state |= {"fitted": torch.ones(3, dtype=torch.float64), "standard_error_factor": torch.ones(())}
+        io.save(model, tmp_path / name, state=state)
         found = io.load(tmp_path / name)
+        assert not found.fitted.any()  # scores are fitted anew
         assert found.family == "vlm_comparator"
         assert torch.equal(found(**model.example()), model(**model.example()))
     assert found.prompt == (

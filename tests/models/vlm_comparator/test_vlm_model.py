@@ -170,3 +170,17 @@ def test_what_a_pass_will_take_is_told_without_making_it(checkpointing):
         logits.float().logsumexp(-1).sum().backward()
     assert told[2] == pytest.approx(used.peak, rel=0.15)
     assert told[0] + 3 * (told[1] - told[0]) == pytest.approx(told[2], rel=0.05)
+
+
+@pytest.mark.slow
+def test_images_are_scored_by_comparisons_with_references():
+    model = disturb(make(lora=True, references=6))
+    model.reference_images.copy_(some_images(6))
+    model.reference_scores.copy_(torch.arange(6))
+    model.prior.copy_(torch.linspace(0, 5, len(model.prior)))
+    model.fit_scale(4)
+    model.rely(some_images(8), torch.arange(8.0) % 6, budget=4)
+    scores, errors = model.score(some_images(3), budget=4)
+    assert scores.shape == errors.shape == (3,)
+    assert scores.isfinite().all()
+    assert (errors > 0).all()
