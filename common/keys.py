@@ -70,7 +70,7 @@ def _fields(
 
 def _type_of(field: FieldInfo) -> tuple[str, tuple[str, ...]]:
     """Return a field's type in words, and the values to choose from."""
-    bounds = {name: getattr(each, name) for each in field.metadata for name in BOUNDS if hasattr(each, name)}
+    bounds = _bounds(field.metadata)
     tables = [each for each in field.metadata if isinstance(each, Choice)]
     return _told(typing.Annotated[field.annotation, tables[0]] if tables else field.annotation, bounds)
 
@@ -80,7 +80,8 @@ def _told(annotation: Any, bounds: Mapping[str, Any]) -> tuple[str, tuple[str, .
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         tables = [tuple(each.table) for each in parts[1:] if isinstance(each, Choice)]
-        return (" / ".join(tables[0]), tables[0]) if tables else _told(parts[0], bounds)
+        own = _bounds([each for part in parts[1:] for each in getattr(part, "metadata", ())])
+        return (" / ".join(tables[0]), tables[0]) if tables else _told(parts[0], {**bounds, **own})
     if origin is typing.Literal:
         return " / ".join(map(str, parts)), tuple(map(str, parts))
     if origin in (typing.Union, types.UnionType):
@@ -94,6 +95,10 @@ def _told(annotation: Any, bounds: Mapping[str, Any]) -> tuple[str, tuple[str, .
         return _bounded(NAMES[annotation], bounds), ()
     name = NAMES.get(annotation) or str(getattr(annotation, "__name__", annotation))
     return name, CHOICES.get(annotation, ())
+
+
+def _bounds(metadata: Sequence[Any]) -> dict[str, Any]:
+    return {name: getattr(each, name) for each in metadata for name in BOUNDS if hasattr(each, name)}
 
 
 def _bounded(name: str, bounds: Mapping[str, Any]) -> str:

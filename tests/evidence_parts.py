@@ -74,6 +74,26 @@ def customers_22(words: str, at_most: float) -> Part:
     return Part([f"{command} evaluation.instances={E_N22_K4} {words}".strip()], {"cost": figure}, needs=E_N22_K4)
 
 
+MIXED = (
+    "data.customers=[20,100] data.distribution=x data.labels=4000 data.validation_instances=128 data.test_instances=96"
+    " training.batch_size=32 training.imitation_steps=200 training.steps=200 training.validation_steps=100"
+    " evaluation.reference=[hgs] evaluation.augment=false hardware.threads=1"
+)
+
+
+def elsewhere(name: str, words: str) -> Part:
+    """Routes of the run of the part `cvrp-mixed`, or of a model that comes with the project, on other instances."""
+    command = f"python pipelines/evaluate.py --workload cvrp --name {name} data.labels=0 hardware.threads=1 {words}"
+    return Part([command], {"table": evaluated(f"cvrp/{name}", "test", "table")})
+
+
+def uniform(customers: int, words: str = "") -> Part:
+    sizes = f"data.customers={customers} data.distribution=uniform data.capacity=null evaluation.augment=false"
+    return elsewhere("evidence-mixed", f"{sizes} {words}".strip())
+
+
+SOLVERS = "evaluation.reference=[hgs,pyvrp,pyvrp_from_savings]"
+POLISHED = "evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 PHOTOS = (
     "data.source=photos data.size=64 data.photos_crops=32 data.evaluation_pairs=10000 training.batch_size=64"
@@ -87,6 +107,21 @@ PARTS = {
     "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
     "e-n22-k4": customers_22("", at_most=382.5),
     "e-n22-k4-polished": customers_22("evaluation.polish_seconds=2", at_most=375),
+    "cvrp-mixed": whole("cvrp/evidence-mixed", "test", MIXED, cost={}, table={}),
+    "cvrp-x-200": elsewhere(
+        "evidence-mixed",
+        "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
+        " evaluation.reference_seconds=0.1 evaluation.local_search=2",
+    ),
+    "cvrp-50": uniform(50, f"data.test_instances=100 {SOLVERS}"),
+    "cvrp-50-polished": uniform(50, f"data.test_instances=100 {POLISHED}"),
+    "cvrp-100": uniform(100, f"data.test_instances=40 {SOLVERS}"),
+    "cvrp-100-polished": uniform(100, f"data.test_instances=40 {POLISHED}"),
+    "cvrp-adaptive": elsewhere(
+        "cvrp-20",
+        "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
+        " evaluation.local_search=0 evaluation.reference=[]",
+    ),
     "crypto": whole("crypto/evidence", "test", skill={"at_least": 8}),
     "crypto-without-signal": whole("crypto/evidence-none", "test", "data.signal=0", skill={"at_most": 0}),
     "bep": whole(
@@ -141,7 +176,7 @@ PARTS = {
     "lmol-preferences": Part(
         ["python tests/peers/preferred_pairs.py"],
         {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
-        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
+        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=30)},
     ),
     "stories": stories(
         "evidence",

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -158,7 +159,7 @@ def test_a_users_npz_file_is_solved(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     summary = json.loads((trained / "runs/cvrp/default/evaluations/mine.json").read_text())
     assert summary["n"] == 3
-    assert "sampling(4) x 8 symmetries + PyVRP" in summary["decode"]
+    assert "sampling(4) x 8 symmetries + local search of 4 + PyVRP" in summary["decode"]
 
 
 @pytest.mark.slow
@@ -171,6 +172,17 @@ def test_two_processes_evaluate_to_the_same_costs(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     again = json.loads((copy / "default/evaluations/test.json").read_text())
     assert again["cost"] == pytest.approx(summary["cost"], rel=1e-6)
+
+
+@pytest.mark.slow
+def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_path):
+    shutil.copytree(trained / "runs/cvrp/default", tmp_path / "runs/cvrp/default")
+    shutil.rmtree(tmp_path / "runs/cvrp/default/model/best")
+    quick = ["evaluation.reference_seconds=0", "evaluation.local_search=0", "evaluation.compare=false"]
+    done = stage(tmp_path, "evaluate.py", *quick)
+    assert done.returncode == 0, done.stderr
+    assert "there is no runs/cvrp/default/model/best before the first validation; taking" in done.stdout
+    assert json.loads((tmp_path / "runs/cvrp/default/evaluations/test.json").read_text())["n"] == 8
 
 
 def test_a_heuristic_needs_no_training(tmp_path):
@@ -188,6 +200,7 @@ def test_a_heuristic_needs_no_training(tmp_path):
     [
         ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"],
         ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
+        ["data.customers=[4,7]", "data.capacity=null", "data.distribution=x", "evaluation.decode=adaptive"],
     ],
 )
 def test_the_other_kinds_baselines_and_distributions_train_and_evaluate(tmp_path, extra):
@@ -212,6 +225,10 @@ def test_one_process_and_two_processes_train_the_same(tmp_path):
 def test_a_run_of_two_processes_resumes_on_one(tmp_path):
     done = stage(tmp_path, "train.py", *TINY, "training.steps=6", processes=2, ACCELERATE_USE_CPU="true")
     assert done.returncode == 0, done.stderr
+    known = tmp_path / "runs/cvrp/default/model/last/config.json"
+    older = json.loads(known.read_text())
+    del older["config"]["spacing"]  # as a version wrote it that did not have this key
+    known.write_text(json.dumps(older))
     done = stage(tmp_path, "train.py", "--resume", "training.steps=12")
     assert done.returncode == 0, done.stderr
     assert "resumed from runs/cvrp/default/checkpoints/step-000006" in done.stderr

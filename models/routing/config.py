@@ -19,3 +19,4 @@ class RoutingConfig:
     heads: int = 8
     layers: int = 3
     neighbors: int = 0  # k of the GAT encoder's nearest-neighbour graph; 0 is the complete graph
+    spacing: bool = False  # whether distances between nodes are seen in units of their mean spacing, for many sizes

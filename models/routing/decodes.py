@@ -37,6 +37,7 @@ class Plan(NamedTuple):
 
     num_tours: int
     guide: Callable[[Tensor, Tensor], Guidance]  # called with row numbers (R,) and tour numbers (S,)
+    learns_after: int | None = None  # tours from which the policy learns about their row before it builds more
 
 
 def greedy(request: Request) -> Plan:
@@ -64,4 +65,20 @@ def multistart(request: Request) -> Plan:
     return Plan(num_tours, lambda rows, tours: Guidance(first=tours + 1))
 
 
-DECODES: dict[str, Callable[[Request], Plan]] = {"greedy": greedy, "sampling": sampling, "multistart": multistart}
+def adaptive(request: Request) -> Plan:
+    """Draw tours by rounds of one from each customer, and learn from each about the instance (Hottung et al. 2022)."""
+    drawn, starts = sampling(request), min(request.num_customers, MOST_STARTS)
+
+    def guide(rows: Tensor, tours: Tensor) -> Guidance:
+        return drawn.guide(rows, tours)._replace(first=tours % starts + 1)
+
+    return Plan(request.samples, guide, learns_after=starts)
+
+
+SAMPLED = ("sampling", "adaptive")  # strategies that build `samples` tours
+DECODES: dict[str, Callable[[Request], Plan]] = {
+    "greedy": greedy,
+    "sampling": sampling,
+    "multistart": multistart,
+    "adaptive": adaptive,
+}

@@ -1,5 +1,6 @@
 """A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -29,6 +30,7 @@ from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.solve import Asked, problem_of, solve, solve_all
 
+SPACED = 20  # customers at which the mean spacing leaves distances as they are
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
@@ -87,6 +89,8 @@ class RoutingPolicy(io.Model):
     def encode(self, instances: Instances) -> Cache:
         """Compute what all queries on these instances share."""
         distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
+        if self.config.spacing:  # neighbours are then equally far in instances of all sizes
+            distance = distance * math.sqrt((distance.shape[1] - 1) / SPACED)
         graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
         nodes = self.embedding(instances)
         for layer in self.layers:

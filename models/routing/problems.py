@@ -1,8 +1,8 @@
 """Problems to be solved, as files and test sets give them, and the costs of their solutions.
 
 Several metrics are in use, and their costs cannot be compared, so every problem carries its own: files of the VRPLIB
-family round each distance to the nearest whole number or not at all, by their set; the test sets of machine learning do
-not round.
+family say how distances are measured, and their set whether each is rounded; the test sets of machine learning do not
+round.
 
 Numbering: node 0 is the depot, customers are 1..n in the order of the file. A route is the list of its customers
 without the depot, and a solution is a list of routes. `.sol` files number in the same way: customer k is the k-th
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from models.routing.metrics import METRICS, Metric
+
 if TYPE_CHECKING:
     import torch
 
@@ -26,19 +28,25 @@ if TYPE_CHECKING:
 MOST_CAPACITY = 2**24  # float32 counts whole numbers exactly up to here
 # Keeps sums of distances far from the limits of int64 in PyVRP, and float64 exact to a millionth of a unit.
 MAX_COORDINATE = 1e9
+MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
 
 
 # What becomes of each distance. VRPLIB rounds; most results on CMT, Golden and tai are without; DIMACS's are cut.
-ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round": lambda lengths: np.floor(lengths + 0.5),
-    "exact": lambda lengths: lengths,
-    "trunc": np.floor,
+ROUNDINGS: dict[str, Callable[[Metric, np.ndarray], np.ndarray]] = {
+    "round": lambda metric, lengths: metric.whole(lengths),
+    "exact": lambda metric, lengths: lengths,
+    "trunc": lambda metric, lengths: np.floor(lengths),
 }
 EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
 
 
-def usual_rounding(name: str) -> str:
-    """Return the rounding of the published results on the file `name` of the CVRPLIB: CMT1, Golden_3, X-n101-k25."""
+def usual_rounding(name: str, matrix: np.ndarray | None = None) -> str:
+    """Return the rounding of the published results on the file `name` of the CVRPLIB: CMT1, Golden_3, X-n101-k25.
+
+    Distances that are given, as a matrix, are meant as they are.
+    """
+    if matrix is not None:
+        return "round" if (matrix == np.rint(matrix)).all() else "exact"
     return "exact" if EXACT_SETS.match(name) else "round"
 
 
@@ -47,16 +55,25 @@ class Problem:
     """One instance: n customers, one depot, any number of vehicles of one capacity."""
 
     name: str  # of the file, with a number if the file holds several instances; can serve as a file name
-    locs: np.ndarray  # (n + 1, 2) float64, in the units of the file, depot first
+    locs: np.ndarray  # (n + 1, 2) float64 places in a plane, depot first; of a matrix, places that come near it
     demand: np.ndarray  # (n + 1,) int64, 0 at the depot
     capacity: int
     rounding: str  # of each distance, a key of ROUNDINGS
     best_known: float | None = None  # the least cost that is known, in the problem's own metric
+    metric: str = "EUC_2D"  # a key of METRICS
+    matrix: np.ndarray | None = None  # (n + 1, n + 1) float64 symmetric distances before rounding, where locs lack them
+    limit: float = np.inf  # of the length of a route and the service times on it together
+    service: float = 0.0  # time at each customer
 
     @property
     def rounded(self) -> bool:
         """Whether distances are whole numbers."""
         return self.rounding != "exact"
+
+    @property
+    def limited(self) -> bool:
+        """Whether the length of a route is limited."""
+        return self.limit < np.inf
 
     @property
     def customers(self) -> int:
@@ -66,17 +83,25 @@ class Problem:
 
 def distances(problem: Problem) -> np.ndarray:
     """Return the (n + 1, n + 1) float64 distances between the nodes in the problem's own metric."""
-    return _lengths(problem, problem.locs[:, None] - problem.locs)
+    nodes = np.arange(len(problem.locs))
+    return distances_between(problem, nodes[:, None], nodes[None])
 
 
 def distances_from(problem: Problem, node: int) -> np.ndarray:
     """Return the (n + 1,) float64 distances from a node in the problem's own metric."""
-    return _lengths(problem, problem.locs - problem.locs[node])
+    return distances_between(problem, np.array([node]), np.arange(len(problem.locs)))
 
 
 def distances_between(problem: Problem, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the (P,) float64 distances of pairs of nodes (P,), (P,) in the problem's own metric."""
-    return _lengths(problem, problem.locs[first] - problem.locs[second])
+    """Return the float64 distances of pairs of nodes, arrays of which one may be broadcast, in the problem's metric."""
+    metric = METRICS[problem.metric]
+    if problem.matrix is not None:
+        lengths = problem.matrix[first, second]
+    else:
+        assert metric.planar, f"{problem.name} has no matrix"
+        lengths = metric.lengths(problem.locs[first], problem.locs[second])
+    # A node is at no distance from itself, also where a metric rounds 0 up or a matrix has a mark on its diagonal.
+    return np.where(first == second, 0.0, ROUNDINGS[problem.rounding](metric, lengths))
 
 
 def cost_of(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
@@ -84,17 +109,8 @@ def cost_of(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
 
     Whether the routes are a solution is not checked here but by the validator.
     """
-    path = [0]
-    for route in routes:
-        path += [*route, 0]
-    locs = problem.locs[path]
-    return float(_lengths(problem, locs[1:] - locs[:-1]).sum())
-
-
-def _lengths(problem: Problem, vectors: np.ndarray) -> np.ndarray:
-    """Return the lengths (...) of vectors (..., 2) in the problem's own metric."""
-    lengths = np.sqrt((vectors**2).sum(-1))
-    return ROUNDINGS[problem.rounding](lengths)
+    path = np.array([0] + [node for route in routes for node in (*route, 0)])
+    return float(distances_between(problem, path[1:], path[:-1]).sum())
 
 
 def scaled(problem: Problem) -> np.ndarray:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
@@ -146,9 +146,12 @@ class Loop:
         path = self.run.last / io.CONFIG
         if not path.is_file():
             return
-        stored, now = (json.loads(text) for text in (path.read_text(), json.dumps(asdict(self.task.model.config))))
-        if stored["config"] != now:
-            changed = [key for key in now if stored["config"].get(key) != now[key]]
+        config = self.task.model.config
+        stored, now = json.loads(path.read_text())["config"], json.loads(json.dumps(asdict(config)))
+        # A key that an older version did not know had what is now its default.
+        stored = {field.name: field.default for field in fields(config)} | stored
+        if stored != now:
+            changed = [key for key in now if stored.get(key) != now[key]]
             raise UserError(
                 f"{self.run.folder} was trained with another {', '.join(changed)} than the data and code here give; "
                 "bring the old ones back, or start another run with --name"

@@ -1,5 +1,6 @@
-"""Capacitated vehicle routing: neural solvers trained by reinforcement learning."""
+"""Capacitated vehicle routing: neural solvers trained by imitation and reinforcement learning."""
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,15 +18,21 @@ from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers import SOLVERS
 
+Size = Annotated[int, Field(ge=2, le=10_000)]
+
 
 class Data(DataSection):
     """The distribution of instances; a policy can be evaluated on others than it was trained on."""
 
     settled: ClassVar[bool] = False
 
-    customers: int = Field(20, ge=2, le=10_000, description="customers per instance")
+    customers: Size | tuple[Size, Size] = Field(
+        20, description="customers per instance; [20, 200]: of each batch another number from 20 to 200"
+    )
     capacity: int | None = Field(
-        None, ge=1, description="capacity of a vehicle, in units of demand; null: as in Kool et al. 2019"
+        None,
+        ge=1,
+        description="capacity of a vehicle, in units of demand; null: as in Kool et al. 2019, drawn by distribution x",
     )
     distribution: Annotated[str, Choice(DISTRIBUTIONS)] = Field(
         "uniform", description="; ".join(f"{name}: {entry.description}" for name, entry in DISTRIBUTIONS.items())
@@ -39,13 +46,17 @@ class Data(DataSection):
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
-        if self.capacity is None and self.customers not in CAPACITY:
+        if not self.sizes:
+            raise ValueError(f"data.customers={self.customers}: give the smaller number first")
+        distribution = DISTRIBUTIONS[self.distribution]
+        if self.capacity is None and not distribution.own_capacity and self.customers not in CAPACITY:
+            own = " or ".join(name for name, entry in DISTRIBUTIONS.items() if entry.own_capacity)
             raise ValueError(
-                f"data.capacity must be given for data.customers={self.customers}; "
-                f"it is known for {', '.join(map(str, CAPACITY))} customers only"
+                f"data.capacity must be given for data.customers={self.customers}; it is known for "
+                f"{', '.join(map(str, CAPACITY))} customers only, and drawn by data.distribution={own}"
             )
-        largest = DISTRIBUTIONS[self.distribution].largest_demand
-        if self.vehicle_capacity < largest:
+        largest = distribution.largest_demand
+        if self.vehicle_capacity is not None and self.vehicle_capacity < largest:
             raise ValueError(
                 f"data.capacity={self.capacity} is below the largest demand {largest} of "
                 f"data.distribution={self.distribution}; give {largest} or more"
@@ -53,9 +64,26 @@ class Data(DataSection):
         return self
 
     @property
-    def vehicle_capacity(self) -> int:
-        """The capacity that is given, else the usual one for the number of customers."""
-        return self.capacity or CAPACITY[self.customers]
+    def vehicle_capacity(self) -> int | None:
+        """The capacity that is given, else the usual one for the number of customers; None: each instance's own."""
+        if self.capacity is not None or DISTRIBUTIONS[self.distribution].own_capacity:
+            return self.capacity
+        return CAPACITY[self.customers]  # type: ignore[index]
+
+    @property
+    def sizes(self) -> range:
+        """The numbers of customers that instances have."""
+        low, high = self.customers if isinstance(self.customers, tuple) else (self.customers, self.customers)
+        return range(low, high + 1)
+
+    def size_of(self, group: int) -> int:
+        """Return the number of customers of a group of instances, such as a batch; all come in turn, well mixed.
+
+        Steps near the golden section of the range spread any few groups over it.
+        """
+        count = len(self.sizes)
+        stride = next(step for step in range(round(0.618 * count), count + 2) if math.gcd(step, count) == 1)
+        return self.sizes[group * stride % count]
 
 
 class Model(Section):
@@ -84,10 +112,10 @@ class Model(Section):
                 raise ValueError(f"model.width={resolved.width} is not a multiple of model.heads={resolved.heads}")
         return self
 
-    def resolved(self) -> RoutingConfig:
-        """Return the config of the network: the preset with its overrides."""
+    def resolved(self, many_sizes: bool = False) -> RoutingConfig:
+        """Return the config of the network, for instances of `many_sizes` or one: the preset with its overrides."""
         sizes = {**PRESETS[self.preset], **{k: v for k in ("width", "heads", "layers") if (v := getattr(self, k))}}
-        return RoutingConfig(kind=self.kind, neighbors=self.neighbors, **sizes)
+        return RoutingConfig(kind=self.kind, neighbors=self.neighbors, spacing=many_sizes, **sizes)
 
 
 class CvrpTraining(Training):
@@ -99,7 +127,9 @@ class CvrpTraining(Training):
         "rollout: greedy tour of a frozen copy (Kool et al. 2019)",
     )
     starts: int | None = Field(
-        None, ge=2, description="tours per instance with baseline multistart; null: one per customer"
+        None,
+        ge=2,
+        description="tours per instance with baseline multistart; null: one per customer, of the smallest instance",
     )
     imitation_steps: int = Field(
         0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
@@ -120,7 +150,7 @@ class EvaluationSettings(Section):
         "the set, exact for CMT, Golden, tai and .npz files, else round",
     )
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
-    samples: int = Field(128, ge=1, description="tours per instance with decode=sampling")
+    samples: int = Field(128, ge=1, description="tours per instance with decode=sampling or adaptive")
     augment: bool = Field(
         True, description="solve each instance in the 8 symmetries of the square and keep the best tour"
     )
@@ -193,7 +223,7 @@ class Config(BaseConfig):
         starts = self.training.starts
         if starts is not None and self.training.baseline == "rollout":
             raise ValueError(f"training.starts={starts} has no meaning with training.baseline=rollout; leave it out")
-        if starts is not None and starts > self.data.customers:
+        if starts is not None and starts > self.data.sizes[0]:
             raise ValueError(f"training.starts={starts} is more than data.customers={self.data.customers}")
         return self
 

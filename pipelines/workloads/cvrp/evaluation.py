@@ -14,7 +14,9 @@ from torch import nn
 from common.errors import UserError
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
-from models.routing.problems import Problem
+from models.routing.decodes import DECODES, MOST_SAMPLES, SAMPLED, Request
+from models.routing.problems import MOST_CUSTOMERS, Problem
+from models.routing.search import SYMMETRIES
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp import instances, rivals
 from pipelines.workloads.cvrp.distributions import CAPACITY
@@ -25,10 +27,10 @@ from pipelines.workloads.cvrp.solving import Solved, solve_each, solve_with_mode
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
+    from pipelines.workloads.cvrp import Config, EvaluationSettings
 
 
-MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
+MOST_SCORES = 1e10  # of a step of a tour with a node, per problem; they take a network some minutes on a core
 
 
 def evaluate(
@@ -54,8 +56,9 @@ def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
 def _test_set(config: "Config", folder: Path) -> list[Problem]:
     """Return the standard test set where the config's distribution is that of Kool et al., else the prepared one."""
     data = config.data
-    if data.distribution == "uniform" and CAPACITY.get(data.customers) == data.vehicle_capacity:
-        return standard_test_set(data.customers, data.test_instances)
+    customers = data.sizes[0]
+    if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[customers] == data.vehicle_capacity:
+        return standard_test_set(customers, data.test_instances)
     return instances.problems_of(instances.load(folder, "test"), "test")
 
 
@@ -81,42 +84,66 @@ def _evaluate_split(
                 solve_with_model(config, model, problems, decode, augment, device, map_items, count),
             )
             methods.append(headline)
+            if decode == "adaptive" and settings.compare and not count:
+                methods.append(_sampled_as_long(config, model, problems, headline, device, map_items))
         if settings.local_search and not native.unavailable():
             improved, headline = headline, improved
         else:
             improved = None
+    last = improved or headline
     if settings.polish_seconds:
-        polished = _polished(config, problems, headline, map_items)
+        polished = _polished(config, problems, last, map_items)
         methods += polished
-        headline = polished[0]
+        last = headline = polished[0]
     methods += rivals.solvers(config, few, map_items)
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
         summary=_summary(config, problems, headline, improved, reference),
-        table=_table(methods, reference),
+        table=_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
     )
 
 
 def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Sequence[Problem]) -> "Config":
-    """Return the config without what would hold the distances of all pairs of too many customers, and say so.
+    """Return the config without methods that cannot solve these problems, and say so.
 
-    Raises UserError for a network, which compares all pairs as well.
+    Those that hold the distances of all pairs cannot where there are too many; nor does a local search keep to a limit
+    on the length of routes. Raises UserError for a network, which does neither.
     """
-    largest = max(problem.customers for problem in problems)
-    if largest <= MOST_CUSTOMERS:
+    settings, largest, less = config.evaluation, max(problem.customers for problem in problems), {}
+    if model is not None:
+        _check_time(settings, name, largest)
+    if largest > MOST_CUSTOMERS:
+        told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
+        lacking, less = "networks and PyVRP, which compare all pairs", {"local_search": 0, "reference_seconds": ()}
+        left_out, asked = "local search, HGS and PyVRP", model is not None or settings.polish_seconds
+    elif any(problem.limited for problem in problems):
+        told = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
+        lacking, less = "networks", {"local_search": 0}
+        left_out, asked = "the local search", model is not None
+    else:
         return config
-    told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,}"
-    if model is not None or config.evaluation.polish_seconds:
+    if asked:
         raise UserError(
-            f"{told} are too many for networks and PyVRP, which compare all pairs; solve it with: python "
-            "pipelines/evaluate.py --workload cvrp --name savings model.kind=savings evaluation.instances=..."
+            f"{told} {lacking}; solve it with: python pipelines/evaluate.py --workload cvrp --name savings "
+            "model.kind=savings evaluation.instances=..."
         )
-    print(f"{told} are too many for local search, HGS and PyVRP, which are left out", file=sys.stderr)
-    less = config.evaluation.model_copy(update={"local_search": 0, "reference_seconds": ()})
-    return config.model_copy(update={"evaluation": less})
+    print(f"{told} {left_out}: left out", file=sys.stderr)
+    return config.model_copy(update={"evaluation": settings.model_copy(update=less)})
+
+
+def _check_time(settings: "EvaluationSettings", name: str, customers: int) -> None:
+    """Raise UserError where the tours that a network is to build of one problem would take very long."""
+    plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
+    tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
+    if customers <= MOST_CUSTOMERS and tours * customers**2 > MOST_SCORES:
+        fewer = "evaluation.samples=20" if settings.decode in SAMPLED else "evaluation.starts=20"
+        raise UserError(
+            f"{name} has {customers:,} customers, of which {tours:,} tours would take very long; "
+            f"give {fewer} evaluation.augment=false"
+        )
 
 
 def _ways(config: "Config") -> list[tuple[str, bool, int]]:
@@ -131,6 +158,25 @@ def _ways(config: "Config") -> list[tuple[str, bool, int]]:
     if count and ("multistart", False) in cheaper and asked != ("multistart", False):
         ways.append(("multistart", False, count))
     return [*ways, (*asked, 0), *([(*asked, count)] if count else [])]
+
+
+def _sampled_as_long(
+    config: "Config",
+    model: nn.Module,
+    problems: Sequence[Problem],
+    adaptive: Solved,
+    device: torch.device,
+    map_items: MapItems,
+) -> Solved:
+    """Return the best of as many tours as can be sampled in the time that learning about the instances took."""
+
+    def sampled(problems: Sequence[Problem], samples: int) -> Solved:
+        augment = config.evaluation.augment
+        return solve_with_model(config, model, problems, "sampling", augment, device, map_items, samples=samples)
+
+    samples = config.evaluation.samples
+    few = sampled(problems[:20], samples)
+    return sampled(problems, min(MOST_SAMPLES, max(1, round(samples * adaptive.core_ms / few.core_ms))))
 
 
 def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map_items: MapItems) -> list[Solved]:
@@ -189,17 +235,27 @@ def _summary(
         "customers": sorted({problem.customers for problem in problems}),
     }
     if config.data.distribution == "grid" and config.evaluation.instances == "test":
-        summary["cost_per_customer"] = mean / config.data.customers
+        sizes = np.array([problem.customers for problem in problems])
+        summary["cost_per_customer"] = float((headline.costs / sizes).mean())
     return summary
 
 
-def _table(methods: Sequence[Solved], reference: Reference) -> list[dict[str, Any]]:
-    """Return a row for each method; one that another beats in gap and in time is not on the front."""
+def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Any]]:
+    """Return a row for each method; one that another beats in gap and in time is not on the front.
+
+    `last` is the model's last way, by which the tours of every other method are measured, instance by instance.
+    """
     rows = [_row(method, reference) for method in methods]
     points = [(row["gap %"], row["core ms"]) for row in rows]
-    for row, (gap, time) in zip(rows, points, strict=True):
+    for row, method, (gap, time) in zip(rows, methods, points, strict=True):
         beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
         row["front"] = "" if beaten else "yes"
+        if method is not last:
+            # Of the instances that both solved: an interval above 0 says that the tours of `last` are shorter.
+            both = slice(min(len(method.costs), len(last.costs)))
+            more = np.round(100 * (method.costs[both] / last.costs[both] - 1), 6)
+            row["model saves %, 95 %"] = interval_around(*mean_and_half_width(more))
+            row["on % of instances"] = float(100 * (more > 0).mean())
     return rows
 
 

@@ -23,20 +23,22 @@ NEAR = 100  # others whose saving with a customer counts, where there are more
 
 def nearest_neighbour(problem: Problem) -> Routes:
     """Go on to the nearest customer that still fits, and back to the depot when none does."""
-    demand = problem.demand
+    demand, back = problem.demand, distances_from(problem, 0)
     waiting = np.ones(len(demand), bool)
     waiting[0] = False
     routes: Routes = [[]]
-    node, load = 0, problem.capacity
+    away, load, left = back, problem.capacity, problem.limit
     for _ in range(problem.customers):
-        fits = waiting & (demand <= load)
+        fits = waiting & (demand <= load) & (away + problem.service + back <= left)
         if not fits.any():
             routes.append([])
-            node, load = 0, problem.capacity
+            away, load, left = back, problem.capacity, problem.limit
             fits = waiting
-        node = int(np.where(fits, distances_from(problem, node), np.inf).argmin())
+        node = int(np.where(fits, away, np.inf).argmin())
         waiting[node] = False
         load -= int(demand[node])
+        left -= away[node] + problem.service
+        away = distances_from(problem, node)
         routes[-1].append(node)
     return routes
 
@@ -46,7 +48,8 @@ def savings(problem: Problem) -> Routes:
 
     Clarke and Wright 1964 (Scheduling of Vehicles from a Central Depot to a Number of Delivery Points): every customer
     begins on a route of its own. Pairs of customers are taken in the order of the saving of driving straight from one
-    to the other instead of through the depot; two routes are joined where the pair are ends of them and the load fits.
+    to the other instead of through the depot; two routes are joined where the pair are ends of them and load and length
+    fit.
     """
     first, second = _pairs(problem)
     to_depot = distances_from(problem, 0)
@@ -56,16 +59,17 @@ def savings(problem: Problem) -> Routes:
     order = order[: np.count_nonzero(saving > 0)]
 
     route_of: Routes = [[node] for node in range(len(to_depot))]
-    load_of = problem.demand.tolist()  # valid at the customers at both ends of a route
-    capacity = problem.capacity
-    for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
+    # Both are valid at the customers at both ends of a route.
+    load_of, duration_of = problem.demand.tolist(), (2 * to_depot + problem.service).tolist()
+    capacity, limit = problem.capacity, problem.limit
+    for i, j, saved in zip(first[order].tolist(), second[order].tolist(), saving[order].tolist(), strict=True):
         left, right = route_of[i], route_of[j]
         if left is right:
             continue
         if (left[0] != i and left[-1] != i) or (right[0] != j and right[-1] != j):
             continue
-        load = load_of[i] + load_of[j]
-        if load > capacity:
+        load, duration = load_of[i] + load_of[j], duration_of[i] + duration_of[j] - saved
+        if load > capacity or duration > limit:
             continue
         if left[-1] != i:
             left.reverse()
@@ -75,6 +79,7 @@ def savings(problem: Problem) -> Routes:
             route_of[node] = left
         left += right
         load_of[left[0]] = load_of[left[-1]] = load
+        duration_of[left[0]] = duration_of[left[-1]] = duration
     routes = {id(route): route for route in route_of[1:]}
     return list(routes.values())
 
@@ -84,9 +89,12 @@ def _pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     if problem.customers <= ALL_PAIRS:
         first, second = np.triu_indices(problem.customers, 1)
         return first + 1, second + 1
-    from scipy.spatial import cKDTree
+    if problem.matrix is not None:
+        near = np.argpartition(problem.matrix[1:, 1:], NEAR, axis=1)[:, : NEAR + 1]
+    else:
+        from scipy.spatial import cKDTree
 
-    _, near = cKDTree(problem.locs[1:]).query(problem.locs[1:], NEAR + 1)
+        _, near = cKDTree(problem.locs[1:]).query(problem.locs[1:], NEAR + 1)
     first = np.repeat(np.arange(problem.customers), NEAR + 1)
     pairs = np.sort(np.stack([first, near.ravel()]), 0)
     pairs = np.unique(pairs[:, pairs[0] < pairs[1]], axis=1) + 1

@@ -39,7 +39,7 @@ def labelled(data: "Data") -> dict[str, Tensor]:
 
 def _tours(data: "Data", items: Tensor) -> np.ndarray:
     """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations and not time."""
-    tours = np.full((len(items), 2 * data.customers), DEPOT, np.int16)
+    tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
     for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
         path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]
         row[: len(path)] = path
@@ -47,7 +47,10 @@ def _tours(data: "Data", items: Tensor) -> np.ndarray:
 
 
 class Curriculum:
-    """A source: labelled instances, one permutation after another, for the first items, then generated ones."""
+    """A source: labelled instances, one permutation after another, for the first items, then generated ones.
+
+    Where data have several sizes, each batch of an update has one, and the sizes of labelled instances come in turn.
+    """
 
     workers, size = 0, None
 
@@ -57,25 +60,33 @@ class Curriculum:
                 f"training.imitation_steps={config.training.imitation_steps} needs instances with tours: give their "
                 "number, as data.labels=40000, or training.imitation_steps=0"
             )
-        self.generated = Generated(config.data, stream_key(config.seed, "train"), device)
-        self.imitated = config.training.imitation_steps * config.training.batch_size
+        self.batch_size = config.training.batch_size
+        self.generated = Generated(config.data, stream_key(config.seed, "train"), device, group=self.batch_size)
+        self.imitated = config.training.imitation_steps * self.batch_size
         labelled = load(folder, "labels")
+        customers = labelled.pop("customers", torch.full((config.data.labels,), float(config.data.sizes[0])))
+        sizes = list(dict.fromkeys(customers.long().tolist()))  # in the order in which they come
+        self.classes = [(size, (customers == size).nonzero()[:, 0]) for size in sizes]
+        self.orders = [Order(len(members), 1, config.seed) for _, members in self.classes]
         self.steps = steps_of(labelled["tour"])  # on the CPU, as the size of a batch must not wait for the device
         self.labelled = {name: tensor.to(device) for name, tensor in labelled.items()}
-        self.order = Order(config.data.labels, 1, config.seed)
         self.key = derive_key(config.seed, "cvrp", "variants")
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return the fields of Instances, the item numbers as `item`, and of labelled instances `tours` (B, S, T)."""
         if items[0] >= self.imitated:
             return self.generated.batch(items)
-        rows = torch.cat([self.order.items(int(item)) for item in items])
+        turn_of_all, which = divmod(int(items[0]) // self.batch_size, len(self.classes))
+        num_customers, members = self.classes[which]
+        begin = turn_of_all * self.batch_size
+        rows = members[torch.cat([self.orders[which].items(begin + int(item) % self.batch_size) for item in items])]
         steps = int(self.steps[rows].max())
         rows = rows.to(self.generated.device, non_blocking=True)
         fields = {name: tensor.index_select(0, rows) for name, tensor in self.labelled.items()}
         items = items.to(self.generated.device, non_blocking=True)
-        tour = fields.pop("tour").long()
-        num_customers = fields["demand"].shape[1] - 1
+        tour = fields.pop("tour")[:, : 2 * num_customers].long()
+        for name in ("locs", "demand"):
+            fields[name] = fields[name][:, : num_customers + 1]
         noise = uniform(self.key, items, 1 + 2 * VARIANTS * num_customers)
         fields["locs"] = turn(fields["locs"], (noise[:, 0] * SYMMETRIES).long())
         keys, flips = noise[:, 1:].view(len(items), 2, VARIANTS, num_customers).unbind(1)

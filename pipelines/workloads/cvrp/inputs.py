@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError
 from common.files import write_text
 from models.inputs import RoutingInput
 from models.routing.problems import Problem, cost_of
@@ -29,7 +30,12 @@ def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, Any]:
-    """Return a problem as an input of the models."""
+    """Return a problem as an input of the models. Raises UserError for one that inputs cannot describe."""
+    if problem.metric != "EUC_2D" or problem.limited:
+        raise UserError(
+            f"{problem.name}: distances of type {problem.metric}{' and a limit on routes' * problem.limited} are for "
+            "pipelines/evaluate.py; give a file of type EUC_2D without DISTANCE"
+        )
     depot, *customers = problem.locs.tolist()
     return {
         "name": problem.name,

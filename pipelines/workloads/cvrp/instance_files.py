@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
-from models.routing.problems import Problem
+from models.routing.problems import Problem, distances_from
 from pipelines.workloads.cvrp.npz_files import read_npz
 from pipelines.workloads.cvrp.vrp_files import read_vrp
 
@@ -36,13 +36,26 @@ def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
         raise UserError(
             f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
         ) from error
-    if rounding is None:
-        return found
-    # A best known cost is of the usual rounding.
-    return {
-        stem: [p if p.rounding == rounding else replace(p, rounding=rounding, best_known=None) for p in problems]
-        for stem, problems in found.items()
-    }
+    if rounding is not None:
+        # A best known cost is of the usual rounding.
+        found = {
+            stem: [p if p.rounding == rounding else replace(p, rounding=rounding, best_known=None) for p in problems]
+            for stem, problems in found.items()
+        }
+    for problems in found.values():
+        for problem in problems:
+            _check_reach(path, problem)
+    return found
+
+
+def _check_reach(path: Path, problem: Problem) -> None:
+    """Raise UserError for a customer that no route within the limit can serve."""
+    there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
+    if (far := there_and_back > problem.limit).any():
+        raise UserError(
+            f"{path}: {problem.name}: customer {far.argmax() + 1} takes {there_and_back[far.argmax()]:g}, there and "
+            f"back and its service, but DISTANCE is {problem.limit:g}; correct one of them"
+        )
 
 
 def _instance_files(path: Path) -> list[Path]:

@@ -139,15 +139,16 @@ def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.n
 def write_npz(path: Path, problems: Sequence[Problem]) -> None:
     """Write problems of one size as RL4CO does: coordinates and whole demands in float32.
 
-    The format cannot name a metric, and readers assume the exact one, so UserError is raised for rounded problems.
+    The format cannot name a metric, and readers assume the exact one without limits, so UserError is raised for others.
     """
     sizes = sorted({problem.customers for problem in problems})
     if len(sizes) != 1:
         raise UserError(f"{path}: a .npz file holds problems of one size, got sizes {sizes}; write one file per size")
     for problem in problems:
-        if problem.rounded:
+        if problem.rounded or problem.limited or problem.metric != "EUC_2D":
             raise UserError(
-                f"{path}: {problem.name} rounds its distances, which a .npz file cannot say; keep it as a .vrp file"
+                f"{path}: {problem.name} rounds distances, measures them otherwise or limits routes, which a .npz "
+                "file cannot say; keep it as a .vrp file"
             )
     arrays = {
         "depot": np.stack([problem.locs[0] for problem in problems]),

@@ -31,6 +31,7 @@ class Population(NamedTuple):
     offspring: int = 40
 
 
+HGS_SLACK = 1e-5
 SMALL = Population(2, 4)  # first tours within a millisecond at 20 customers, where the usual one takes ten
 
 
@@ -51,8 +52,12 @@ def hgs(
         "vehicle_capacity": problem.capacity * unit,
         "num_vehicles": problem.customers,
     }
+    if problem.limited:
+        # HGS lets a route be too long by HGS_SLACK.
+        data["duration_limit"] = problem.limit * scale - 0.999 * HGS_SLACK
+        data["service_times"] = np.where(np.arange(len(demand)) > 0, problem.service * scale, 0.0)
     while not (routes := _solver(iterations, seconds, seed, population).solve_cvrp(data).routes):
-        iterations, seconds = 2 * iterations, 2 * seconds  # every tour so far overloads a vehicle
+        iterations, seconds = 2 * iterations, 2 * seconds  # every tour so far has a route beyond its limits
     return [route for route in routes if route]
 
 
@@ -126,16 +131,24 @@ def _pyvrp_model(problem: Problem) -> tuple[Any, Any]:
     import pyvrp as solver
     from pyvrp.solve import SolveParams
 
-    dist = distances(problem)
-    dist = np.rint(dist * pyvrp_scale(problem, dist)).astype(np.int64)
+    exact = distances(problem)
+    scale = pyvrp_scale(problem, exact)
+    dist = np.rint(exact * scale).astype(np.int64)
+    duration, service, shift = np.zeros_like(dist), 0, {}
+    if problem.limited:  # rounded so that no route is too long in truth
+        duration, service = np.ceil(exact * scale).astype(np.int64), math.ceil(problem.service * scale)
+        shift = {"shift_duration": math.floor(problem.limit * scale)}
     demand = problem.demand.tolist()
     data = solver.ProblemData(
         locations=[solver.Location(0, 0) for _ in demand],  # PyVRP reads distances from the matrix only
-        clients=[solver.Client(location=node, delivery=[demand[node]]) for node in range(1, len(demand))],
+        clients=[
+            solver.Client(location=node, delivery=[demand[node]], service_duration=service)
+            for node in range(1, len(demand))
+        ],
         depots=[solver.Depot(location=0)],
-        vehicle_types=[solver.VehicleType(num_available=problem.customers, capacity=[problem.capacity])],
+        vehicle_types=[solver.VehicleType(num_available=problem.customers, capacity=[problem.capacity], **shift)],
         distance_matrices=[dist],
-        duration_matrices=[np.zeros_like(dist)],
+        duration_matrices=[duration],
     )
     # The price of a unit of overload starts at half its maximum and must be in proportion to distances and demands.
     # PyVRP's own maximum, 100,000, suits neither files in whole numbers nor distances of a million: the search drifts

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.routing.decodes import SAMPLED
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.problems import Problem, cost_of, to_instances
 from models.routing.solve import at_once, best_tours, improved, padded
@@ -49,10 +50,15 @@ def solve_with_model(
     device: torch.device,
     map_items: MapItems,
     local_search: int = 0,
+    samples: int | None = None,
 ) -> Solved:
-    """Return the model's tours, after a local search from each of the best `local_search` ones if it is not 0."""
+    """Return the model's tours, after a local search from each of the best `local_search` ones if it is not 0.
+
+    `samples` takes the place of evaluation.samples.
+    """
     settings = config.evaluation
-    tours = f"{decode}({settings.samples})" if decode == "sampling" else decode
+    samples = samples or settings.samples
+    tours = f"{decode}({samples})" if decode in SAMPLED else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
     label += f" + local search of {local_search}" if local_search else ""
 
@@ -65,7 +71,7 @@ def solve_with_model(
             local_search,
             config.seed,
             decode=decode,
-            samples=settings.samples,
+            samples=samples,
             starts=settings.starts if decode == "multistart" else None,
             augment=augment,
         )

@@ -1,4 +1,4 @@
-"""REINFORCE on routing policies."""
+"""Imitation and REINFORCE on routing policies."""
 
 import copy
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
 from pipelines.workloads.cvrp.imitation import Curriculum
-from pipelines.workloads.cvrp.instances import Generated, load, stream_key
+from pipelines.workloads.cvrp.instances import Generated, by_size, load, stream_key
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -30,8 +30,9 @@ class CvrpTask(Task):
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         self.config, self.device = config, device
-        self.model = RoutingPolicy(config.model.resolved()).to(device)
-        self.train: Source = Generated(config.data, stream_key(config.seed, "train"), device)
+        self.model = RoutingPolicy(config.model.resolved(len(config.data.sizes) > 1)).to(device)
+        key, size = stream_key(config.seed, "train"), config.training.batch_size
+        self.train: Source = Generated(config.data, key, device, group=size)
         if config.training.imitation_steps:
             self.train = Curriculum(config, folder, device)
         self.validation = Resident(load(folder, "validation"), device)
@@ -46,7 +47,7 @@ class CvrpTask(Task):
     @property
     def starts(self) -> int:
         """Number of tours per instance while training."""
-        return 1 if self.baseline is not None else self.config.training.starts or self.config.data.customers
+        return 1 if self.baseline is not None else self.config.training.starts or self.config.data.sizes[0]
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances.
@@ -54,12 +55,13 @@ class CvrpTask(Task):
         Where the batch brings tours to imitate, minus their log-probability per customer instead. The metric `cost` is
         that of the tours learnt from.
         """
-        instances, items = _instances(batch), batch["item"]
+        instances = Instances(batch["locs"], batch["demand"], batch["capacity"])  # all of one size
+        items, num_customers = batch["item"], instances.demand.shape[1] - 1
         if "tours" in batch:
             rollout = model(instances, tours=batch["tours"])
-            value = -rollout.log_prob.mean(1).sum() / self.config.data.customers
+            value = -rollout.log_prob.mean(1).sum() / num_customers
             return Loss(value, len(items), {"cost": rollout.cost.mean(1).sum()})
-        most_steps = 2 * self.config.data.customers
+        most_steps = 2 * num_customers
         noise = uniform(self.noise_key, items, self.starts * most_steps).view(len(items), self.starts, most_steps)
         rollout = model(instances, num_starts=self.starts, uniform=noise)
         if self.baseline is None:
@@ -72,10 +74,17 @@ class CvrpTask(Task):
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the cost of greedy tours, the best over the starts used in training."""
-        cost = model(_instances(batch), num_starts=self.starts).cost.min(1).values
+        cost = self._greedy(model, batch, self.starts)
         if self.config.data.distribution == "grid":
-            return {"cost": cost, "cost_per_customer": cost / self.config.data.customers}
+            return {"cost": cost, "cost_per_customer": cost / (batch["demand"] > 0).sum(1)}
         return {"cost": cost}
+
+    def _greedy(self, model: nn.Module, batch: Mapping[str, Tensor], starts: int) -> Tensor:
+        """Return the costs (B,) of the best greedy tours."""
+        cost = torch.empty_like(batch["capacity"])
+        for rows, instances in by_size(batch):
+            cost[rows] = model(instances, num_starts=starts).cost.min(1).values
+        return cost
 
     def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         """Replace the rollout baseline if the model beats it (one-sided paired t-test, as in Kool et al. 2019)."""
@@ -88,8 +97,8 @@ class CvrpTask(Task):
         costs = map_items(
             challenge,
             lambda batch: {
-                "model": self.model(_instances(batch)).cost[:, 0],
-                "baseline": self.baseline(_instances(batch)).cost[:, 0],
+                "model": self._greedy(self.model, batch, 1),
+                "baseline": self._greedy(self.baseline, batch, 1),
             },
         )
         test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")
@@ -107,7 +116,3 @@ class CvrpTask(Task):
         if self.baseline is not None:
             self.baseline.load_state_dict(state["baseline"])
             self.replacements = state["replacements"]
-
-
-def _instances(batch: Mapping[str, Tensor]) -> Instances:
-    return Instances(batch["locs"], batch["demand"], batch["capacity"])

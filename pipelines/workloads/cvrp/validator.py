@@ -1,13 +1,13 @@
 """Independent check of finished solutions.
 
-It shares no code with the models, their environment or the heuristics, and counts in Python's whole numbers, so that
-a mistake in any of them cannot hide itself here.
+It shares no code with the models, their environment or the heuristics, and counts loads in Python's whole numbers, so
+that a mistake in any of them cannot hide itself here. Lengths are those of problems.py, as costs are.
 """
 
 import operator
 from collections.abc import Sequence
 
-from models.routing.problems import Problem
+from models.routing.problems import Problem, cost_of
 
 
 class InvalidTour(Exception):
@@ -15,7 +15,7 @@ class InvalidTour(Exception):
 
 
 def check(problem: Problem, routes: Sequence[Sequence[int]]) -> None:
-    """Raise InvalidTour unless each customer 1..n is on exactly one route and no route carries more than the capacity.
+    """Raise InvalidTour unless each customer 1..n is on exactly one route and no route is beyond capacity or limit.
 
     Routes list customers only: the depot, where each of them begins and ends, must not appear, and no route may be
     empty.
@@ -45,6 +45,9 @@ def check(problem: Problem, routes: Sequence[Sequence[int]]) -> None:
             load += demand[node]
         if load > problem.capacity:
             refuse(f"route {number} carries {load}; the capacity is {problem.capacity}")
+        duration = cost_of(problem, [route]) + problem.service * len(route)
+        if duration > problem.limit:
+            refuse(f"route {number} takes {duration:g}; the limit is {problem.limit:g}")
     for customer in range(1, len(demand)):
         if customer not in served_by:
             refuse(f"customer {customer} is on no route ({len(served_by)} of {len(demand) - 1} are)")

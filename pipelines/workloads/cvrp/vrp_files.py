@@ -1,25 +1,31 @@
-"""Instance files of operations research: VRPLIB's `.vrp` with TYPE CVRP, EDGE_WEIGHT_TYPE EUC_2D and one depot.
+"""Instance files of operations research: VRPLIB's `.vrp` with TYPE CVRP and one depot, in any metric of METRICS.
 
-Node numbers may be any distinct whole numbers; nodes are taken in their order, the depot moved to the front. A file is
-complete when it ends with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
+Node numbers may be any distinct whole numbers; nodes are taken in their order, the depot moved to the front; so are the
+rows of an explicit matrix. DISTANCE limits the length of a route and the SERVICE_TIME of its customers together. A
+file is complete when it ends with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import UserError
-from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, Problem, usual_rounding
+from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, usual_rounding
 
 SECTIONS = {  # title: columns of each row
     "NODE_COORD_SECTION": ("number", "x", "y"),
     "DEMAND_SECTION": ("number", "demand"),
     "DEPOT_SECTION": (),
 }
-# Keys that do not restrict which routes are allowed. Any other key (DISTANCE, SERVICE_TIME, VEHICLES, ...) might.
+WEIGHTS = "EDGE_WEIGHT_SECTION"
+UNREAD_SECTIONS = ("DISPLAY_DATA_SECTION",)
+TYPES = ("CVRP", "DCVRP")  # the second where the length of routes is limited
+# Keys that are read, or do not restrict which routes are allowed. Any other key (VEHICLES, ...) might.
 HEADER_KEYS = (
-    *("NAME", "COMMENT", "TYPE", "DIMENSION", "CAPACITY"),
+    *("NAME", "COMMENT", "TYPE", "DIMENSION", "CAPACITY", "DISTANCE", "SERVICE_TIME"),
     *("EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE"),
 )
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -32,26 +38,39 @@ def read_vrp(path: Path) -> list[Problem]:
     """Return the one problem of a `.vrp` file; raise UserError, in one line, for a file that does not hold one."""
     # Text that is not ASCII can only belong to a comment; elsewhere it is not a number and is refused as such.
     header, sections, complete = _split(path, path.read_bytes().decode("utf-8-sig", errors="replace"))
-    _check_kind(path, header, sections)
-    _check_complete(path, sections, complete)
-    dimension, capacity = _sizes(path, header)
-    coords = _nodes(path, sections, "NODE_COORD_SECTION", dimension)
+    metric = _check_kind(path, header, sections)
+    _check_complete(path, sections, metric, complete)
+    dimension, capacity = _sizes(path, header, metric)
+    coords = {} if metric == "EXPLICIT" else _nodes(path, sections, "NODE_COORD_SECTION", dimension)
     demands = _nodes(path, sections, "DEMAND_SECTION", dimension)
-    if unmatched := sorted(coords.keys() ^ demands.keys()):
+    if coords and (unmatched := sorted(coords.keys() ^ demands.keys())):
         node = unmatched[0]
         has, lacks = "NODE_COORD_SECTION", "DEMAND_SECTION"
         if node in demands:
             has, lacks = lacks, has
         raise UserError(f"{path}: node {node} is in {has} but not in {lacks}; both must list the same nodes")
-    depot = _depot(path, sections, coords)
+    depot = _depot(path, sections, demands)
 
     # False sorts before True: the depot comes first, then the customers by number.
-    nodes = sorted(coords, key=lambda node: (node != depot, node))
-    locs = [[_coordinate(path, node, word) for word in coords[node]] for node in nodes]
+    nodes = sorted(demands, key=lambda node: (node != depot, node))
     demand = _demands(path, nodes, demands, capacity)
+    locs, matrix = _layout(path, header, sections, metric, nodes, coords)
+    limit = _number(path, "DISTANCE", header["DISTANCE"]) if "DISTANCE" in header else np.inf
     # The name is that of the file: NAME inside it is free text, which must not decide where a solution is written.
-    rounding = usual_rounding(path.stem)
-    return [Problem(path.stem, np.array(locs), np.array(demand, np.int64), capacity, rounding, _best_known(path))]
+    return [
+        Problem(
+            path.stem,
+            locs,
+            np.array(demand, np.int64),
+            capacity,
+            usual_rounding(path.stem, matrix if metric == "EXPLICIT" else None),
+            _best_known(path),
+            metric,
+            matrix,
+            limit * (1 + 1e-9),  # sums of distances are exact to far less
+            _number(path, "SERVICE_TIME", header.get("SERVICE_TIME", "0")),
+        )
+    ]
 
 
 def _best_known(path: Path) -> float | None:
@@ -99,26 +118,31 @@ def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:
     return header, sections, closed
 
 
-def _check_kind(path: Path, header: Header, sections: dict[str, Rows]) -> None:
-    """Raise UserError for a problem of another kind than a plain CVRP with rounded Euclidean distances."""
+def _check_kind(path: Path, header: Header, sections: dict[str, Rows]) -> str:
+    """Return the metric, a key of METRICS; raise UserError for a problem of another kind than a CVRP in one of them."""
     # TYPE comes first: files of other kinds have other sections and keys, which are not faults of theirs.
     kind = _header(path, header, "TYPE")
-    if kind.upper() != "CVRP":
-        raise UserError(f"{path}: TYPE is {kind[:40]!r}; only CVRP can be solved here, give a file of that type")
-    metric = _header(path, header, "EDGE_WEIGHT_TYPE")
-    if metric.upper() != "EUC_2D":
+    if kind.upper() not in TYPES:
         raise UserError(
-            f"{path}: EDGE_WEIGHT_TYPE is {metric[:40]!r}; only EUC_2D (rounded Euclidean) is supported, "
-            "give a file of that type"
+            f"{path}: TYPE is {kind[:40]!r}; only {' and '.join(TYPES)} can be solved here, give such a file"
         )
-    unknown = [key for key in header if key not in HEADER_KEYS] + [title for title in sections if title not in SECTIONS]
+    metric = _header(path, header, "EDGE_WEIGHT_TYPE")
+    if metric.upper() not in METRICS:
+        raise UserError(
+            f"{path}: EDGE_WEIGHT_TYPE is {metric[:40]!r}; only {', '.join(METRICS)} are supported, "
+            "give a file of such a type"
+        )
+    known = (*SECTIONS, WEIGHTS, *UNREAD_SECTIONS)
+    unknown = [key for key in header if key not in HEADER_KEYS] + [title for title in sections if title not in known]
     if unknown:
         raise UserError(f"{path}: {unknown[0][:40]!r} is not part of a plain CVRP; remove it to solve without it")
+    return metric.upper()
 
 
-def _check_complete(path: Path, sections: dict[str, Rows], complete: bool) -> None:
+def _check_complete(path: Path, sections: dict[str, Rows], metric: str, complete: bool) -> None:
     """Raise UserError for a file without one of its sections or without its end."""
-    missing = [title for title in SECTIONS if title not in sections]
+    places, *others = SECTIONS
+    missing = [title for title in (WEIGHTS if metric == "EXPLICIT" else places, *others) if title not in sections]
     if missing or not complete:
         what = missing[0] if missing else "its end (EOF, or the -1 that closes DEPOT_SECTION)"
         raise UserError(
@@ -126,12 +150,17 @@ def _check_complete(path: Path, sections: dict[str, Rows], complete: bool) -> No
         )
 
 
-def _sizes(path: Path, header: Header) -> tuple[int, int]:
+def _sizes(path: Path, header: Header, metric: str) -> tuple[int, int]:
     """Return DIMENSION and CAPACITY."""
     dimension = _whole(path, "DIMENSION", _header(path, header, "DIMENSION"))
     capacity = _whole(path, "CAPACITY", _header(path, header, "CAPACITY"))
     if dimension < 2:
         raise UserError(f"{path}: DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
+    if dimension > MOST_CUSTOMERS + 1 and not METRICS[metric].planar:
+        raise UserError(
+            f"{path}: DIMENSION is {dimension}; a matrix of {metric} distances is held for at most {MOST_CUSTOMERS} "
+            "customers, give a smaller problem or one with coordinates in a plane, as EUC_2D"
+        )
     if not 1 <= capacity <= MOST_CAPACITY:
         raise UserError(
             f"{path}: CAPACITY is {capacity}; give a number from 1 to {MOST_CAPACITY} "
@@ -166,7 +195,48 @@ def _nodes(path: Path, sections: dict[str, Rows], title: str, dimension: int) ->
     return nodes
 
 
-def _depot(path: Path, sections: dict[str, Rows], coords: dict[int, list[str]]) -> int:
+def _layout(
+    path: Path, header: Header, sections: dict[str, Rows], metric: str, nodes: list[int], coords: dict[int, list[str]]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return places of `nodes` in a plane (N, 2), and the matrix (N, N) of their distances where places lack them."""
+    if metric == "EXPLICIT":
+        row = np.argsort(np.argsort(nodes))
+        matrix = _matrix(path, header, sections, len(nodes))[np.ix_(row, row)]
+    else:
+        locs = np.array([[_coordinate(path, node, word) for word in coords[node]] for node in nodes])
+        if METRICS[metric].planar:
+            return locs, None
+        matrix = METRICS[metric].lengths(locs[:, None], locs)
+    return in_a_plane(matrix), matrix
+
+
+def _matrix(path: Path, header: Header, sections: dict[str, Rows], size: int) -> np.ndarray:
+    """Return the matrix (N, N) of EDGE_WEIGHT_SECTION, with 0 on its diagonal."""
+    layout = _header(path, header, "EDGE_WEIGHT_FORMAT").upper()
+    if layout not in LAYOUTS:
+        raise UserError(f"{path}: EDGE_WEIGHT_FORMAT is {layout[:40]!r}; only {', '.join(LAYOUTS)} are supported")
+    rows, columns = LAYOUTS[layout](size)
+    words = [(number, word) for number, row in sections[WEIGHTS] for word in row]
+    if len(words) != len(rows):
+        raise UserError(
+            f"{path}: {WEIGHTS} holds {len(words)} numbers, but {layout} of DIMENSION {size} has {len(rows)}; "
+            "the file may be cut short, download it again or correct one of them"
+        )
+    matrix = np.zeros((size, size))
+    matrix[rows, columns] = [_number(path, f"line {number}: a distance", word) for number, word in words]
+    np.fill_diagonal(matrix, 0)
+    if layout != "FULL_MATRIX":
+        return matrix + matrix.T
+    if (uneven := np.argwhere(matrix != matrix.T)).size:
+        one, two = uneven[0] + 1
+        raise UserError(
+            f"{path}: the distance from the {one}. node to the {two}. is not that of the way back; "
+            "only symmetric problems can be solved here"
+        )
+    return matrix
+
+
+def _depot(path: Path, sections: dict[str, Rows], nodes: Collection[int]) -> int:
     """Return the node number of the depot."""
     words = [word for _, row in sections["DEPOT_SECTION"] for word in row]
     depots = words[: words.index("-1")] if "-1" in words else words
@@ -176,8 +246,8 @@ def _depot(path: Path, sections: dict[str, Rows], coords: dict[int, list[str]]) 
             "its node number followed by -1"
         )
     depot = _whole(path, "the depot", depots[0])
-    if depot not in coords:
-        raise UserError(f"{path}: DEPOT_SECTION names node {depot}, which NODE_COORD_SECTION does not have")
+    if depot not in nodes:
+        raise UserError(f"{path}: DEPOT_SECTION names node {depot}, which DEMAND_SECTION does not have")
     return depot
 
 
@@ -213,6 +283,14 @@ def _coordinate(path: Path, node: int, word: str) -> float:
             f"{path}: node {node} has a coordinate {word[:40]!r}; "
             f"coordinates must be numbers of at most {MAX_COORDINATE:.0e}"
         )
+    return value
+
+
+def _number(path: Path, what: str, word: str) -> float:
+    """Return a length or a time; raise UserError for a word that is not one."""
+    value = float(word) if NUMBER.fullmatch(word) else np.nan
+    if not 0 <= value <= MAX_COORDINATE:
+        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a number from 0 to {MAX_COORDINATE:.0e}")
     return value
 
 

@@ -105,3 +105,28 @@ def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
         search(policy, instances, augment=False)[1], search(policy, instances, augment=False, starts=3)[1]
     )
     assert (search(policy, instances, augment=False, starts=7)[1] <= search(policy, instances, augment=False)[1]).all()
+
+
+def test_learning_about_an_instance_finds_shorter_tours_than_drawing_as_many():
+    policy, instances = make_policy("gt"), make_instances(6, 9)
+    before = {name: value.clone() for name, value in policy.state_dict().items()}
+    actions, adapted = shortlist(policy, instances, "adaptive", samples=180, augment=False)
+    assert_valid(instances, actions, adapted)
+    _, drawn = search(policy, instances, "sampling", samples=180, augment=False)
+    assert adapted.mean() < drawn.mean() - 0.01
+    assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
+    assert all(parameter.grad is None for parameter in policy.parameters())
+
+
+def test_a_single_customer_leaves_nothing_to_learn():
+    policy, instances = make_policy("gt"), make_instances(2, 1)
+    actions, cost = shortlist(policy, instances, "adaptive", samples=3, augment=False)
+    assert_valid(instances, actions, cost)
+
+
+def test_what_is_learnt_about_an_instance_does_not_touch_the_others():
+    policy, instances = make_policy("gt"), make_instances(4, 7)
+    _, cost = search(policy, instances, "adaptive", samples=40, augment=False)
+    part = Instances(*(tensor[[2]] for tensor in instances))
+    _, alone = search(policy, part, "adaptive", samples=40, augment=False, items=torch.tensor([2]))
+    torch.testing.assert_close(alone, cost[[2]])

@@ -114,7 +114,7 @@ def test_problems_written_as_npz_come_back_exactly(num, customers, capacity, dat
 
 def test_what_an_npz_file_cannot_say_is_not_written(tmp_path):
     path = tmp_path / "out.npz"
-    with pytest.raises(UserError, match=r"small rounds its distances, which a \.npz file cannot say"):
+    with pytest.raises(UserError, match=r"small rounds distances, .*, which a \.npz file cannot say"):
         write_npz(path, read(vrp(tmp_path, SMALL)))
     with pytest.raises(UserError, match=r"holds problems of one size, got sizes \[10, 20\]"):
         write_npz(path, [*standard_test_set(10, 1), *standard_test_set(20, 1)])

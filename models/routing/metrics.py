@@ -1,0 +1,96 @@
+"""Distances of VRPLIB: how each EDGE_WEIGHT_TYPE measures between coordinates, and how matrices are laid out in a file.
+
+Definitions are those of TSPLIB 95 (Reinelt 1995). A new metric is one entry of METRICS.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+Indices = tuple[np.ndarray, np.ndarray]
+
+
+def nearest(lengths: np.ndarray) -> np.ndarray:
+    """Return the nearest whole numbers, halves rounded up."""
+    return np.floor(lengths + 0.5)
+
+
+def euclidean(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Return the Euclidean distances (...) between places (..., 2)."""
+    return np.sqrt(((one - two) ** 2).sum(-1))
+
+
+def pseudo_euclidean(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Return the distances of ATT."""
+    return np.sqrt(((one - two) ** 2).sum(-1) / 10)
+
+
+def manhattan(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Return the sums over both axes."""
+    return np.abs(one - two).sum(-1)
+
+
+def maximum(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Return the larger of both axes."""
+    return np.abs(one - two).max(-1)
+
+
+def geographic(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Return kilometres on the sphere between places of latitude and longitude, degrees and minutes as DDD.MM."""
+    (latitude, longitude), (other, away) = (np.moveaxis(_radians(place), -1, 0) for place in (one, two))
+    turned = np.cos(longitude - away)
+    cosine = ((1 + turned) * np.cos(latitude - other) - (1 - turned) * np.cos(latitude + other)) / 2
+    return 6378.388 * np.arccos(np.clip(cosine, -1, 1))
+
+
+def _radians(places: np.ndarray) -> np.ndarray:
+    degrees = np.trunc(places)
+    return 3.141592 * (degrees + 5 * (places - degrees) / 3) / 180  # this pi is TSPLIB's
+
+
+class Metric(NamedTuple):
+    """One way to measure."""
+
+    lengths: Callable[[np.ndarray, np.ndarray], np.ndarray]  # coordinates (..., 2), (..., 2) -> distances (...)
+    whole: Callable[[np.ndarray], np.ndarray] = nearest  # what published results make of these
+    planar: bool = True  # whether coordinates are places in a plane; else problems keep a matrix
+
+
+def given(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Refuse to measure what a matrix has."""
+    raise AssertionError("distances of EXPLICIT are given, not computed")
+
+
+METRICS = {
+    "EUC_2D": Metric(euclidean),
+    "CEIL_2D": Metric(euclidean, np.ceil),
+    "MAN_2D": Metric(manhattan),
+    "MAX_2D": Metric(maximum),
+    "ATT": Metric(pseudo_euclidean, np.ceil),
+    "GEO": Metric(geographic, lambda lengths: np.floor(lengths + 1), planar=False),
+    "EXPLICIT": Metric(given, planar=False),
+}
+
+# Of the numbers of a symmetric matrix, which stand in a file, in its order. By columns one triangle reads as the other
+# does by rows.
+LAYOUTS: dict[str, Callable[[int], Indices]] = {
+    "FULL_MATRIX": lambda size: np.divmod(np.arange(size**2), size),
+    **{name: lambda size: np.triu_indices(size, 1) for name in ("UPPER_ROW", "LOWER_COL")},
+    **{name: lambda size: np.tril_indices(size, -1) for name in ("LOWER_ROW", "UPPER_COL")},
+    **{name: lambda size: np.triu_indices(size) for name in ("UPPER_DIAG_ROW", "LOWER_DIAG_COL")},
+    **{name: lambda size: np.tril_indices(size) for name in ("LOWER_DIAG_ROW", "UPPER_DIAG_COL")},
+}
+
+
+def in_a_plane(distance: np.ndarray) -> np.ndarray:
+    """Return places (N, 2) whose distances come near `distance` (N, N): classical scaling (Torgerson 1952)."""
+    from scipy.linalg import eigh
+
+    square = distance**2
+    mean = square.mean(0)
+    last = len(square) - 1
+    values, vectors = eigh((mean + mean[:, None] - square - square.mean()) / 2, subset_by_index=[last - 1, last])
+    places = vectors * np.sqrt(values.clip(0))
+    largest = np.abs(places).argmax(0)
+    return places * np.where(places[largest, [0, 1]] < 0, -1, 1)  # either sign will do: the same one everywhere

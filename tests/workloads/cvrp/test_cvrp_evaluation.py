@@ -1,0 +1,89 @@
+"""The evaluation leaves out what cannot solve a set of problems, and says so, or refuses it by name."""
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import UserError
+from common.statistics import mean_and_half_width
+from models.routing.config import RoutingConfig
+from models.routing.policy import RoutingPolicy
+from pipelines.workloads.cvrp import Config, evaluation
+from pipelines.workloads.cvrp.solving import Solved
+from tests.workloads.cvrp.files import SMALL, vrp
+from tests.workloads.cvrp.test_metrics import explicit
+
+CPU = torch.device("cpu")
+
+
+def alone(source, function, batch_size=64):
+    parts = [function(source.batch(items)) for items in torch.arange(source.size).split(batch_size)]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def evaluated(path, model=None, **settings):
+    kind = "gt" if model else "savings"
+    settings = {"instances": str(path), "reference_seconds": 0.001, "augment": False, **settings}
+    config = Config.model_validate({"model": {"kind": kind}, "evaluation": settings})
+    torch.manual_seed(0)
+    models = {"made": RoutingPolicy(RoutingConfig(width=16, heads=2, layers=1))} if model else {}
+    (found,) = evaluation.evaluate(config, models, path.parent, CPU, alone)
+    return found
+
+
+def test_a_network_solves_a_matrix_in_the_plane_and_is_measured_by_the_matrix(tmp_path):
+    whole = np.rint(100 * np.random.default_rng(0).random((6, 6)))
+    found = evaluated(vrp(tmp_path, explicit(whole + whole.T, "UPPER_ROW")), model=True)
+    costs = {row["method"]: row["cost"] for row in found.table}
+    assert any(method.startswith("gt, multistart + local search") for method in costs)
+    assert costs["HGS, 1 ms"] == min(costs.values())
+    assert all(cost == int(cost) for cost in costs.values())
+
+
+def test_polishing_goes_on_from_the_local_search(tmp_path):
+    found = evaluated(vrp(tmp_path, SMALL), model=True, polish_seconds=0.01)
+    assert found.summary["decode"] == "gt, multistart + local search of 4 + PyVRP 10 ms"
+    assert found.summary["cost"] <= found.summary["cost_local_search"]
+
+
+def test_a_limit_on_routes_is_kept_to_by_solvers_and_refused_for_networks(tmp_path, capsys):
+    path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
+    methods = [row["method"] for row in evaluated(path, polish_seconds=0.01).table]
+    assert not [method for method in methods if "local search of" in method]
+    assert {"HGS, 1 ms", "savings (Clarke-Wright)"} < set(methods)
+    assert (
+        "limits the length of a route (DISTANCE), which is not kept to by the local search" in capsys.readouterr().err
+    )
+    with pytest.raises(UserError, match=r"not kept to by networks; solve it with: python .* model.kind=savings"):
+        evaluated(path, model=True)
+
+
+def test_very_many_customers_are_for_the_heuristics_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(evaluation, "MOST_CUSTOMERS", 4)
+    path = vrp(tmp_path, SMALL)
+    assert len(evaluated(path).table) == 2
+    assert "more than 4 are too many for local search, HGS and PyVRP" in capsys.readouterr().err
+    for asked in ({"model": True}, {"polish_seconds": 1}):
+        with pytest.raises(UserError, match="more than 4 are too many for networks and PyVRP, which compare all pairs"):
+            evaluated(path, **asked)
+
+
+def test_tours_that_would_take_very_long_are_refused_with_what_to_ask_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "MOST_SCORES", 100)
+    path = vrp(tmp_path, SMALL)
+    with pytest.raises(UserError, match=r"5 customers, of which 5 tours .*; give evaluation.starts=20"):
+        evaluated(path, model=True)
+    assert evaluated(path, model=True, starts=2).summary["n"] == 1
+
+
+def test_the_model_stands_beside_every_method_instance_by_instance():
+    def solved(method, *costs):
+        return Solved(method, [[[1]]] * len(costs), np.array(costs), 1.0, 1.0, "cpu x 1")
+
+    last, other, few = solved("model", 1, 2, 4), solved("other", 1.2, 2, 3), solved("few", 1.1, 2.2)
+    rows = evaluation._table([other, last, few], last, evaluation.Reference("best known", np.array([1.0, 2.0])))
+    mean, half = mean_and_half_width(np.array([20, 0, -25.0]))
+    assert rows[0]["model saves %, 95 %"] == pytest.approx([mean - half, mean + half])
+    assert rows[0]["on % of instances"] == pytest.approx(100 / 3)
+    assert "on % of instances" not in rows[1]
+    assert rows[2]["model saves %, 95 %"] == pytest.approx([10, 10])
