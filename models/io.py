@@ -13,7 +13,6 @@ Nothing here is pickled, so loading a folder from a stranger does not run the st
 """
 
 import difflib
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -36,7 +35,7 @@ from torch import Tensor, nn
 from common.config import Section
 from common.files import write_whole
 from common.foreign_text import printable
-from models import hub, limits
+from models import hub, limits, safetensors_bytes
 from models.inputs import Input
 from models.prediction import AT_ONCE, predictions
 
@@ -129,7 +128,7 @@ def save(
     # Copied, as safetensors refuses tensors that share a storage, such as the weights of a cuDNN LSTM.
     stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}
-    write_whole(folder / WEIGHTS, _with_header(safetensors.torch.save(stored), header))
+    write_whole(folder / WEIGHTS, safetensors_bytes.with_header(safetensors.torch.save(stored), header))
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
@@ -294,12 +293,12 @@ def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     data = _read(path, f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
     try:
         tensors = safetensors.torch.load(data)
-        header, body = _split(data)
+        header, body = safetensors_bytes.split(data)
     except Exception as error:  # beside the library's own: KeyError for a number type that torch lacks, sizes too large
         said = printable(str(error), SHOWN)
         raise ValueError(f"{path} is damaged ({said}); copy it again from where it was saved") from error
     metadata = header.get("__metadata__") or {}  # null is allowed
-    if metadata.get("sha256", digest := _sum(body)) != digest:
+    if metadata.get("sha256", digest := safetensors_bytes.sha256(body)) != digest:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
     for name, tensor in tensors.items():
         if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # of one byte, torch cannot tell
@@ -342,25 +341,3 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None
         # Through .data, as the type may change and every name of a tied parameter must see the value. Cloned, as torch
         # aligns its own memory, and the last bits of a matrix product can depend on alignment.
         own[name].data = tensor.clone()
-
-
-def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """(header, tensor bytes) of a safetensors file: 8 bytes with the header's length, the header, the tensors."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    return json.loads(data[8:start]), data[start:]
-
-
-def _with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
-    """Safetensors bytes with `metadata` and a sum of the tensors in their header.
-
-    The library's own way of writing metadata changes their order from run to run.
-    """
-    header, body = _split(data)
-    header = {"__metadata__": {**metadata, "sha256": _sum(body)}, **header}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
-    return len(text).to_bytes(8, "little") + text + body
-
-
-def _sum(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -3,13 +3,11 @@
 Each entry point is run once by a new interpreter: only there does it import everything itself.
 """
 
-import contextlib
 import json
 import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
@@ -17,10 +15,8 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from common.foreign_text import from_csv
-from pipelines.engine.config import TRACKERS
 from pipelines.workloads.cvrp import instances
 from pipelines.workloads.cvrp.inputs import as_input
 from tests.report.pages import checked
@@ -286,67 +282,6 @@ def test_more_steps_continue_a_finished_run(trained, tmp_path):
     assert max(records(tmp_path / "runs/cvrp/default", "train/cost")) == 14
     done = stage(tmp_path, "train.py", "--resume", "training.steps=14")
     assert "nothing to do" in done.stderr
-
-
-@pytest.mark.slow
-def test_each_tracker_gets_the_records_and_the_reports_tables_and_pictures(tmp_path):
-    """Trackers of tests/trackers.txt, each by its name alone."""
-    log_with = f"tracking.log_with=[{','.join(TRACKERS)}]"
-    done = stage(tmp_path, "train.py", *TINY, log_with, "training.steps=4", fresh=True)
-    assert done.returncode == 0, done.stderr
-    done = stage(tmp_path, "evaluate.py", fresh=True)
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "wandb").exists()
-    folder = tmp_path / "runs/cvrp/default/trackers"
-
-    accumulated = {}
-    for path in sorted(folder.rglob("events.out.tfevents.*")):
-        events = EventAccumulator(str(path)).Reload()
-        accumulated |= {tag: len(events.Scalars(tag)) for tag in events.Tags()["scalars"]}
-        accumulated |= {tag: len(events.Images(tag)) for tag in events.Tags()["images"]}
-        accumulated |= dict.fromkeys(events.Tags()["tensors"], 1)
-    assert accumulated["train/cost"] == 4
-    assert accumulated["test/text_summary"] == 1
-    assert sum(tag.startswith("0") for tag in accumulated) >= 3
-
-    with contextlib.closing(sqlite3.connect(next(folder.glob("cvrp-default.db")))) as database:
-        rows = [bytes(row).decode() for (row,) in database.execute("select metrics from metrics")]
-    assert sum("train/cost" in row for row in rows) == 4
-    assert any('"test"' in row and "savings (Clarke-Wright)" in row for row in rows)
-    assert len(list((folder / "media").rglob("*.png"))) >= 3
-
-    training, evaluation = sorted((folder / "wandb").glob("offline-run-*"))
-    assert b"train/cost" in next(training.glob("run-*.wandb")).read_bytes()
-    assert list((evaluation / "files/media/table").glob("test_*.json"))
-    assert len(list((evaluation / "files/media/images").glob("*.png"))) >= 3
-
-
-def test_benchmark_ends_with_one_json_line(tmp_path):
-    (temporary := tmp_path / "temporary").mkdir()
-    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", fresh=True, TMPDIR=str(temporary))
-    assert done.returncode == 0, done.stderr
-    assert not list(temporary.glob("benchmark-*"))
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["workload"] == "cvrp"
-    assert result["examples_per_s"] == pytest.approx(8 / result["step_s"])
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.slow
-def test_a_profile_is_a_trace_and_a_table_by_module(tmp_path):
-    done = stage(tmp_path, "benchmark.py", *TINY, "--profile", "traces/cvrp.json")
-    assert done.returncode == 0, done.stderr
-    trace = json.loads((tmp_path / "traces/cvrp.json").read_text())
-    marks = {event["name"] for event in trace["traceEvents"] if event["name"].startswith("module: ")}
-    assert {"module: decoder (PointerDecoder)", "module: layers.0.attention (DistanceBiasedAttention)"} <= marks
-    head, *rows, told = done.stdout.splitlines()[-12:]
-    assert head.split()[-3:] == ["ms", "share", "MiB"]
-    assert told == "trace: traces/cvrp.json, to be opened in https://ui.perfetto.dev"
-    shares = [float(row.split()[-2].rstrip("%")) for row in rows]
-    assert shares == sorted(shares, reverse=True)
-    assert 90 < sum(shares) <= 100.5
-    assert {"(backward pass)", "decoder (PointerDecoder)"} <= {row[:52].strip() for row in rows}
-    assert max(map(len, (head, *rows))) <= 80
 
 
 def test_prepare_shows_what_it_made_and_does_it_once(tmp_path):

@@ -18,6 +18,7 @@ from models import (
     io,
     pooled_experts,
     routing,
+    safetensors_bytes,
     tiny_transformer,
     vlm_comparator,
 )
@@ -136,7 +137,7 @@ class Folder:
         self.path = folder
         self.config = json.loads((folder / "config.json").read_text())
         data = (folder / "model.safetensors").read_bytes()
-        self.header, self.body = io._split(data)
+        self.header, self.body = safetensors_bytes.split(data)
         del self.header["__metadata__"]
         self.text: str | None = None  # of config.json, where it is no longer what json writes
         self.weights: bytes | None = None
@@ -149,7 +150,7 @@ class Folder:
     @tensors.setter
     def tensors(self, tensors: dict[str, torch.Tensor]) -> None:
         stored = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
-        self.header, self.body = io._split(safetensors.torch.save(stored))
+        self.header, self.body = safetensors_bytes.split(safetensors.torch.save(stored))
 
     def packed(self, metadata: dict[str, str] | None = None) -> bytes:
         header = {**({"__metadata__": metadata} if metadata else {}), **self.header}

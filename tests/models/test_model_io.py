@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from models import io
+from models import io, safetensors_bytes
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.policy import RoutingPolicy
 
@@ -192,7 +192,7 @@ def rewrite(folder, config):
     (folder / "config.json").write_text(json.dumps(described))
     data = safetensors.torch.save(safetensors.torch.load_file(folder / "model.safetensors"))
     header = {"model": json.dumps(described, sort_keys=True)}
-    (folder / "model.safetensors").write_bytes(io._with_header(data, header))
+    (folder / "model.safetensors").write_bytes(safetensors_bytes.with_header(data, header))
 
 
 @pytest.mark.parametrize(

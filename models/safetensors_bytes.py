@@ -1,0 +1,28 @@
+"""The bytes of safetensors files: a header with the sum of what follows it, and the tensors."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """(header, tensor bytes) of a safetensors file: 8 bytes with the header's length, the header, the tensors."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:start]), data[start:]
+
+
+def with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Safetensors bytes with `metadata` and a sum of the tensors in their header.
+
+    The library's own way of writing metadata changes their order from run to run.
+    """
+    header, body = split(data)
+    header = {"__metadata__": {**metadata, "sha256": sha256(body)}, **header}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
