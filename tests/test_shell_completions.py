@@ -23,7 +23,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
     [
         ("python pipelines/train.py --workload c", ["crypto", "cvrp"]),
         ("accelerate launch pipelines/train.py --workload cvrp data.c", ["data.capacity=", "data.customers="]),
-        ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
+        (
+            "python pipelines/train.py --workload cvrp evaluation.decode=",
+            ["adaptive", "greedy", "multistart", "sampling"],
+        ),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
         ("python pipelines/predict.py --workload bep pro", ["prompt="]),
         (

@@ -48,6 +48,7 @@ ELSEWHERE = {
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
     "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
     "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
+    "python -m exporters web": "tests/exporters/web/test_web_pages.py",
     "python -m exporters freqtrade": "tests/exporters/test_to_freqtrade.py",
     "python -m exporters safetensors runs/cvrp/default --push": "tests/exporters/test_hub.py",
     "python -m exporters safetensors runs/cvrp/default": "tests/exporters/test_to_safetensors.py",

@@ -61,6 +61,7 @@ def serving(words: Sequence[str], folder: Path | None = None) -> Iterator[int]:
     finally:
         process.terminate()
         status = process.wait(60)
+        process.stdout.close()
     assert status in (0, -15, 143), status
 
 
@@ -72,7 +73,9 @@ async def measured(port: int, requests: int, memory: int, changed: int) -> dict[
     questions = {run["name"]: question(run) for run in runs}
     rows, lost = {}, 0
     for name, asked in questions.items():
-        await one(Client(port), asked(0))  # what a first request takes, such as starting threads
+        first = Client(port)
+        await one(first, asked(0))  # what a first request takes, such as starting threads
+        first.close()
         for number in CLIENTS:
             used = await gauge(port, "cpu_seconds_total")
             seconds, statuses, wall = await by_clients(port, number, [asked(i) for i in range(requests)])

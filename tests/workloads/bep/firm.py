@@ -24,7 +24,7 @@ def config(sources, **fields):
         "sources": None if sources is None else str(sources),
         "skip_bad": False,
         "mask": True,
-        "mask_names": False,
+        "mask_names": True,
         "lower_case": False,
         "duplicates": 0.8,
         "validation": 0.1,
