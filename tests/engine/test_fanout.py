@@ -233,6 +233,7 @@ def test_what_a_member_prints_is_in_its_log(ended):
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_members_are_examined_in_processes_of_one_thread_and_come_back_in_order(monkeypatch):
     jobs = {name: torch.tensor([ord(name)]) for name in "dcba"}
     monkeypatch.setattr(fanout, "cores", lambda: 2)

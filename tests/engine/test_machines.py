@@ -72,6 +72,7 @@ def machines(tmp_path_factory):
     return Machines(tmp_path_factory.mktemp("machines"))
 
 
+@pytest.mark.slow
 def test_a_machine_without_the_data_is_refused_with_what_to_do(machines):
     machines.refused("train.py", *WORDS, says=["has not the data", "copy that folder to", "shared disk"])
     first, second = machines.folders

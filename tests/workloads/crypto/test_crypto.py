@@ -85,6 +85,7 @@ def test_what_a_model_came_from_is_written_down(trained):
     assert json.loads((run / "provenance.json").read_text())["data"]["coins"]["AUSDT"]["hash"]
 
 
+@pytest.mark.slow
 def test_a_coin_alone_has_the_weights_it_has_among_others(trained):
     folder, _ = trained
     assert train(folder, "--name", "alone", "--only", "EUSDT", *WORDS).returncode == 0
@@ -222,6 +223,7 @@ def is_member(pid, folder):
         return False
 
 
+@pytest.mark.slow
 def test_evaluated_and_exported_signals_are_the_same(trained):
     folder, _ = trained
     done = stage(folder, "evaluate.py", "--workload", "crypto")
