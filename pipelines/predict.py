@@ -28,9 +28,9 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.arguments import Parser
 from common.errors import UserError
+from common.inputs import Given
 from pipelines import arguments, cli, workloads
 from pipelines.answers import trained, words
-from pipelines.engine.inputs import Given
 
 
 def main() -> None:

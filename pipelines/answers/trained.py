@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from common.batches import batched
 from common.config import checked
 from common.errors import UserError
+from common.inputs import Given, Inputs
 from pipelines import cli, workloads
-from pipelines.engine.inputs import Given, Inputs
 from pipelines.engine.run import Run
 
 if TYPE_CHECKING:

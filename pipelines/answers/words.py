@@ -14,8 +14,8 @@ from typing import IO, Any
 from common import plain_yaml
 from common.config import Section, checked
 from common.errors import UserError
+from common.inputs import Given, Inputs
 from common.keys import as_text, groups
-from pipelines.engine.inputs import Given, Inputs
 
 PIPE = Path("-")
 WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from common.inputs import Inputs
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.inputs import Inputs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

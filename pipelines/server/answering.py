@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from common.config import checked
 from common.errors import UserError
+from common.inputs import Given
 from pipelines.answers.trained import Trained
-from pipelines.engine.inputs import Given
 from pipelines.server.limits import Limits, Refused, too_large
 
 Result = TypeVar("Result")

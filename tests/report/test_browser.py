@@ -124,6 +124,6 @@ def test_the_pointer_tells_the_values_of_curves(shown):
 
 
 def test_a_page_without_what_is_folded_prints_on_few_pages(shown):
-    assert shown.found["light"]["pages"] <= 7
+    assert shown.found["light"]["pages"] <= 6
     if shown.workload == "crypto":
         assert shown.found["light"]["pages"] <= 4

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
+from common.inputs import Inputs
 from common.lazy import lazily
 from models.inputs import TextInput, TextSettings
 from pipelines.engine.config import BaseConfig, LoadedData, Training
-from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from pipelines.engine.inputs import Given, each_file, lines_of
+from common.inputs import Given, each_file, lines_of
 from pipelines.workloads.bep.fields import FIELDS
 
 

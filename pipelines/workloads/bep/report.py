@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
 
 BITS = "bits/character"
+SHOWN = 8  # fields whose suggestions are not folded
 COMPLETIONS = """
 {{ figures }}
 {% for row in rows %}
@@ -27,13 +29,19 @@ COMPLETIONS = """
 {% endfor %}
 """
 SUGGESTIONS = """
-{% for row in rows %}
-{% if row.rank == "1" %}<p><b>{{ row.field }}</b>: <i>{{ row.prompt }}</i></p>{% endif %}
+{% macro of(fields) %}
+{% for field in fields %}
+<p><b>{{ field[0].field }}</b>: <i>{{ field[0].prompt }}</i></p>
+{% for row in field %}
 <p>{{ row.rank }}. {{ row.suggestion }}<br>
 {% if row.document %}{{ row.document }}, {{ row.heading }}, line {{ row.line }}
 {%- else %}written by the model{% endif %};
 likelihood per character {{ row.likelihood }}</p>
 {% endfor %}
+{% endfor %}
+{% endmacro %}
+{{ of(fields[:shown]) }}
+<details><summary>The other fields: {{ fields[shown:] | length }}</summary>{{ of(fields[shown:]) }}</details>
 """
 
 
@@ -48,7 +56,8 @@ def sections(
             parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation.summary)))
         suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
         if suggested is not None:
-            parts.append(("Suggestions for the fields", fragment(SUGGESTIONS, rows=from_csv(suggested))))
+            fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
+            parts.append(("Suggestions for the fields", fragment(SUGGESTIONS, fields=fields, shown=SHOWN)))
         written = evaluation.files.get(f"{evaluation.split}.completions.csv")
         if written is not None:
             parts.append(("Completions of the fields", _completions(evaluation.summary["completions"], written)))

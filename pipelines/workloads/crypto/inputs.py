@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.inputs import Given, each_file
 from models.candles import COLUMNS
-from pipelines.engine.inputs import Given, each_file
 from pipelines.workloads.crypto import candle_files
 from pipelines.workloads.crypto.candles import letters_and_digits
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
+from common.inputs import Inputs
 from common.lazy import lazily
 from models.inputs import RoutingInput, RoutingSettings
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import DECODES
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
-from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.heuristics import HEURISTICS

@@ -7,10 +7,10 @@ from typing import Any
 
 from common.errors import UserError
 from common.files import write_text
+from common.inputs import Given, each_file
 from models.inputs import RoutingInput
 from models.routing.problems import Problem, cost_of
 from models.routing.solve import problem_of
-from pipelines.engine.inputs import Given, each_file
 from pipelines.workloads.cvrp.heuristics import savings
 from pipelines.workloads.cvrp.instance_files import READERS
 from pipelines.workloads.cvrp.instance_files import read as read_instances

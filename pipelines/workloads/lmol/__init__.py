@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
+from common.inputs import Inputs
 from common.lazy import lazily
 from models.inputs import ComparisonSettings, ImagesInput
 from pipelines.engine.config import BaseConfig, LoadedData, Training
-from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from pipelines.engine.inputs import Given, files_in
+from common.inputs import Given, files_in
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:

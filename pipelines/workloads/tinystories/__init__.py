@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
+from common.inputs import Inputs
 from common.lazy import lazily
 from models import rp2040
 from models.inputs import StoryInput, StorySettings
 from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
-from pipelines.engine.inputs import Inputs
 from pipelines.engine.workload import Metric, Workload
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.engine.inputs import Given, each_file, lines_of
+from common.inputs import Given, each_file, lines_of
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
