@@ -20,7 +20,7 @@ from common import prepared
 from common.config import leaves
 from common.errors import MembersFailed, Stopped, UserError
 from pipelines import workloads
-from pipelines.engine import ranks
+from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Config, Run
 from pipelines.engine.workload import Workload

@@ -8,7 +8,6 @@ from pathlib import Path
 from common import keys
 from common.errors import UserError
 from pipelines import arguments, predict, runs, serve, workloads
-from pipelines.answers import trained
 from pipelines.engine.run import Run
 from pipelines.inventory import found
 
@@ -55,7 +54,7 @@ def _words(command: str, workload: str | None, previous: str, last: str) -> Iter
     if not workload:
         return ["--workload"]
     if command == "predict.py":
-        inputs = trained.inputs_of(workload)
+        inputs = workloads.inputs(workload)
         return _of_groups([group for cls in (inputs.settings, inputs.input) for group in keys.groups(cls)], last)
     return _keys(workload, previous, last)
 

@@ -20,7 +20,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from pipelines import arguments, cli, workloads
-from pipelines.engine import fanout, ranks
+from pipelines.distributed import ranks
+from pipelines.members import examination, processes
 
 
 def main() -> None:
@@ -29,13 +30,13 @@ def main() -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
-    if len(list(run.folder.glob("members/*"))) >= fanout.FEWEST:
-        fanout.start_server()  # its imports run beside those below
-    from pipelines.engine import trackers
+    if len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
+        processes.start_server()  # its imports run beside those below
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page, plots
     from pipelines.report.tables import as_text
+    from pipelines.tracking import trackers
 
     accelerator = make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)

@@ -37,7 +37,7 @@ def main() -> None:
     args = parser().parse_intermixed_args()
     if args.help or not args.workload:
         _help(args)
-    inputs = trained.inputs_of(args.workload)
+    inputs = workloads.inputs(args.workload)
     paths, settings, fields = words.sorted_out(args.words, inputs)
     pipe = words.standard_input()
     if not paths and not fields and pipe is None:
@@ -78,7 +78,7 @@ def _help(args: Namespace) -> NoReturn:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}")
     told = parser().format_help().rstrip()
     if args.workload:
-        inputs = trained.inputs_of(args.workload)
+        inputs = workloads.inputs(args.workload)
         told += "\n".join(f"\n\n{head}\n\n{text}" for head, text in words.described(inputs))
     arguments.show(told)
 

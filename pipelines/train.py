@@ -20,10 +20,11 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.errors import UserError
 from pipelines import arguments, cli, workloads
-from pipelines.engine import fanout, ranks
+from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
+from pipelines.members import fanout, processes
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     """Train the run, or the members of a run of many models."""
     cli.announce(f"training {run.workload} into {run.folder}")
     if workload.expand:
-        fanout.start_server()  # its imports run beside those below
+        processes.start_server()  # its imports run beside those below
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)

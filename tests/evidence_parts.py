@@ -238,7 +238,7 @@ PARTS = {
         {"percent": matched(r"engine overhead ([\d.]+)%", at_most=5)},
     ),
     "one-model": Part(
-        ["python tests/engine/one_model.py"],
+        ["python tests/distributed/one_model.py"],
         {"differences": Figure(lambda output: json.loads(output.splitlines()[-1]))},
     ),
     "serve": Part(  # on the runs of `make pictures`, and the model that comes with the project

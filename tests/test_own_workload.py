@@ -143,6 +143,8 @@ def test_its_name_is_enough_in_the_folder_above(tmp_path):
         assert done.returncode == 0, done.stderr
     done = stage(tmp_path / "waves", "prepare.py", "--workload", ".")
     assert "data/waves/" in done.stdout, done.stderr
+    done = stage(tmp_path, "predict.py", "--workload", "waves", "in.jsonl")
+    refused(done, "its models have no predictions", "beside its WORKLOAD there is no INPUTS")
 
 
 def test_a_folder_that_is_no_workload_is_refused(tmp_path):

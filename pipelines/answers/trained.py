@@ -127,7 +127,7 @@ def of_folder(word: str, folder: Path, device: str) -> Trained:
 def _trained(word: str, name: str, folders: Mapping[str, Path], device: str) -> Trained:
     from models import io
 
-    inputs = inputs_of(word)
+    inputs = workloads.inputs(word)
     try:
         models = {member: io.load(folder, device) for member, folder in folders.items()}
     except ValueError as error:
@@ -136,14 +136,6 @@ def _trained(word: str, name: str, folders: Mapping[str, Path], device: str) -> 
         if getattr(model, "input_type", None) is not inputs.input:
             raise UserError(f"{folders[member]}: a model of the family {model.family} is none of the workload {word}")
     return Trained(workloads.name_of(word), name, inputs, models)
-
-
-def inputs_of(word: str) -> Inputs:
-    """Return what a workload says about inputs. Raises UserError for one that says nothing."""
-    inputs = workloads.find(word).inputs
-    if inputs is None:
-        raise UserError(f"--workload {word}: its models have no predictions; its WORKLOAD has no inputs")
-    return inputs
 
 
 def _natural(name: str) -> tuple[str, int]:

@@ -1,1 +1,1 @@
-"""The training path, the same for every workload: configuration, data order, loop, checkpoints, runs, monitoring."""
+"""The training path, the same for every workload: configuration, data order, loop, checkpoints, runs."""

@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_map_only
 from common.averaging import Average
 from common.errors import UserError
 from common.files import digests, explained, fault, folder_at_once, remove_folder, write_json, write_text, write_whole
-from pipelines.engine import ranks
+from pipelines.distributed import ranks
 
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"

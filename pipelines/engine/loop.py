@@ -16,7 +16,8 @@ from common.background import BACKLOG, Background
 from common.errors import Stopped, UserError
 from common.files import digests, explained
 from models import io
-from pipelines.engine import checkpoints, ranks, sharding
+from pipelines.distributed import ranks, sharding
+from pipelines.engine import checkpoints
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run

@@ -10,12 +10,13 @@ from accelerate.utils import ProjectConfiguration
 
 from common import hardware
 from common.files import digests, write_json
-from pipelines.engine import ranks, trackers
+from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.loop import Loop
 from pipelines.engine.run import Run
 from pipelines.engine.update import Progress
 from pipelines.engine.workload import Workload
+from pipelines.tracking import trackers
 
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:

@@ -18,13 +18,13 @@ from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
 from common.signals import StopRequest
-from pipelines.engine import ranks, sharding
+from pipelines.distributed import ranks, sharding
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.monitor import Monitor
 from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, learning_rate, total_steps
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Loss, Task
+from pipelines.tracking.monitor import Monitor
 
 PLAIN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from common.inputs import Inputs
 from pipelines.engine.config import BaseConfig
 
 if TYPE_CHECKING:
@@ -137,4 +136,3 @@ class Workload:
     # (config, folder) -> {name: config} of a run of many models, each an ordinary run below it; {}: the run is of one.
     expand: Callable[..., Mapping[str, BaseConfig]] | None = None
     metric: Metric = Metric()
-    inputs: Inputs | None = None  # what trained models answer; None: their models have no predictions

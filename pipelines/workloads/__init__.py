@@ -6,8 +6,10 @@ import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from common.errors import UserError
+from common.inputs import Inputs
 from pipelines.engine.workload import Workload
 
 FOLDER = Path(__file__).resolve().parent
@@ -35,6 +37,22 @@ def find(word: str) -> Workload:
 
     Raises UserError where there is none.
     """
+    return _package(word).WORKLOAD
+
+
+def inputs(word: str) -> Inputs:
+    """What the models of this workload answer: the INPUTS beside its WORKLOAD.
+
+    Raises UserError where there is no such workload, or its models have no predictions.
+    """
+    found = getattr(_package(word), "INPUTS", None)
+    if not isinstance(found, Inputs):
+        raise UserError(f"--workload {word}: its models have no predictions; beside its WORKLOAD there is no INPUTS")
+    return found
+
+
+def _package(word: str) -> Any:
+    """The imported package of a workload."""
     folder = own_folder(word)
     if folder is not None:
         return _import_own(word, folder)
@@ -42,10 +60,10 @@ def find(word: str) -> Workload:
         near = get_close_matches(word, names(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UserError(f"unknown workload {word!r}{hint} (known: {', '.join(names())}, or the path of your own)")
-    return importlib.import_module(f"{__name__}.{word}").WORKLOAD
+    return importlib.import_module(f"{__name__}.{word}")
 
 
-def _import_own(word: str, folder: Path) -> Workload:
+def _import_own(word: str, folder: Path) -> Any:
     """Import a package from outside this project, under its own name.
 
     Its parent goes to the end of sys.path, which the processes of members and data loaders inherit.
@@ -63,7 +81,7 @@ def _import_own(word: str, folder: Path) -> Workload:
     spec = importlib.util.find_spec(folder.name)
     if spec is None or Path(spec.origin or "").resolve() != file.resolve():
         raise UserError(f"--workload {word}: Python has another package {folder.name}; give your folder another name")
-    workload = getattr(importlib.import_module(folder.name), "WORKLOAD", None)
-    if not isinstance(workload, Workload):
+    package = importlib.import_module(folder.name)
+    if not isinstance(getattr(package, "WORKLOAD", None), Workload):
         raise UserError(f"--workload {word}: {file} defines no WORKLOAD, a pipelines.engine.workload.Workload")
-    return workload
+    return package

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from common.errors import UserError
-from pipelines.answers import trained, words
+from pipelines import workloads
+from pipelines.answers import words
 from tests.stages import ROOT, command, refused, stage
 from tests.workloads.cvrp.files import SMALL
 
@@ -97,13 +98,13 @@ def read(inputs, text):
 
 
 def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
-    found = read(trained.inputs_of("tinystories"), 'Once\n\n{"prompt": "Two", "item": 9}\r\n{"prompt": \n[1]\n')
+    found = read(workloads.inputs("tinystories"), 'Once\n\n{"prompt": "Two", "item": 9}\r\n{"prompt": \n[1]\n')
     assert [each.source for each in found] == ["-:1", "-:3", "-:4", "-:5"]
     assert [each.input for each in found[:2]] == [{"item": 0, "prompt": "Once"}, {"item": 9, "prompt": "Two"}]
     assert "this is not JSON" in found[2].error
     assert "an input must be an object" in found[3].error
     (tmp_path / "a.vrp").write_text(SMALL)
-    good, bad = read(trained.inputs_of("cvrp"), f"{tmp_path}/a.vrp\n{tmp_path}/b.vrp\n")
+    good, bad = read(workloads.inputs("cvrp"), f"{tmp_path}/a.vrp\n{tmp_path}/b.vrp\n")
     assert good.input["name"] == "a"
     assert "there is no such file" in bad.error
 
@@ -111,7 +112,7 @@ def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
 def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").write_text("Once\n")
-    inputs = trained.inputs_of("tinystories")
+    inputs = workloads.inputs("tinystories")
     paths, settings, fields = words.sorted_out(["a=b", "seed=3", "prompt=The plan: 1", "x.txt", "-"], inputs)
     assert ([str(path) for path in paths], settings, fields) == (
         ["a=b", "x.txt", "-"], {"seed": 3}, {"prompt": "The plan: 1"},
@@ -122,7 +123,7 @@ def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch):
 
 
 def test_forms_have_their_fields_and_an_empty_one_its_usual_beginning(tmp_path):
-    inputs = trained.inputs_of("bep")
+    inputs = workloads.inputs("bep")
     (tmp_path / "form.json").write_text(json.dumps({"projectScope": "", "bimObjectives": "To"}))
     (tmp_path / "torn.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
@@ -139,7 +140,7 @@ def test_forms_have_their_fields_and_an_empty_one_its_usual_beginning(tmp_path):
 
 
 def test_images_are_one_ranking_and_those_of_a_folder_another(tmp_path):
-    inputs = trained.inputs_of("lmol")
+    inputs = workloads.inputs("lmol")
     for name in ("a.png", "b.PNG", "note.txt", ".c.png"):
         (tmp_path / name).touch()
     (tmp_path / "empty").mkdir()

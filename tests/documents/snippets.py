@@ -44,7 +44,7 @@ ELSEWHERE = {
     "make firmware": ".ci/run",
     ".ci/run": ".ci/run",
     "accelerate config": "tests/doctor/test_accelerate_config.py",
-    "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/engine/test_machines.py",
+    "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/distributed/test_machines.py",
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
     "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
     "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
@@ -59,9 +59,9 @@ ELSEWHERE = {
     "python tests/server/load.py": "tests/server/test_server.py",
     "python pipelines/ask.py": "tests/workloads/lmol/test_preferences.py",
     "python tests/evidence.py": "tests/test_evidence.py",
-    "python tests/engine/one_model.py": "tests/engine/test_one_model.py",
+    "python tests/distributed/one_model.py": "tests/distributed/test_one_model.py",
     "python -m pytest": ".ci/run",
-    "sbatch": "tests/engine/test_machines.py",
+    "sbatch": "tests/distributed/test_machines.py",
     "source .venv/bin/activate": "Makefile",
 }
 

@@ -8,7 +8,7 @@ from common.errors import UserError
 from pipelines.engine import training
 from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.engine.run import Run
-from tests.engine import members
+from tests.members import toys as members
 
 TRAINING = {"steps": 2, "batch_size": 16, "checkpoint_steps": 2}
 

@@ -165,13 +165,14 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
-    inputs=Inputs(
-        input=TextInput,
-        settings=TextSettings,
-        read=lazily(f"{_package}.inputs:read"),
-        line=lazily(f"{_package}.inputs:line"),
-        completed=lazily(f"{_package}.inputs:completed"),
-        served={"length": 1000, "document": 20_000},
-        about=lazily(f"{_package}.inputs:about"),
-    ),
+)
+
+INPUTS = Inputs(
+    input=TextInput,
+    settings=TextSettings,
+    read=lazily(f"{_package}.inputs:read"),
+    line=lazily(f"{_package}.inputs:line"),
+    completed=lazily(f"{_package}.inputs:completed"),
+    served={"length": 1000, "document": 20_000},
+    about=lazily(f"{_package}.inputs:about"),
 )

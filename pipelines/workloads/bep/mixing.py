@@ -19,7 +19,7 @@ from common.random import derive_key
 from models import chains, io
 from models.char_lstm import END, PAD, Characters
 from models.char_mixture import ADAPTING, FROZEN, CharMixture, CharMixtureConfig, Examples
-from pipelines.engine import ranks
+from pipelines.distributed import ranks
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

@@ -174,10 +174,11 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/log_loss"),
-    inputs=Inputs(
-        input=CandlesInput,
-        settings=SignalSettings,
-        read=lazily(f"{_package}.inputs:read"),
-        about=lazily(f"{_package}.inputs:about"),
-    ),
+)
+
+INPUTS = Inputs(
+    input=CandlesInput,
+    settings=SignalSettings,
+    read=lazily(f"{_package}.inputs:read"),
+    about=lazily(f"{_package}.inputs:about"),
 )

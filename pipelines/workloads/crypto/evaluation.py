@@ -18,8 +18,8 @@ from torch import nn
 
 from common.errors import UserError
 from common.prepared import MANIFEST
-from pipelines.engine import fanout
 from pipelines.engine.workload import Evaluation, MapItems
+from pipelines.members import examination
 from pipelines.workloads.crypto import data, judge, performance, summary
 from pipelines.workloads.crypto.folds import CoinFold, evaluate_fold, important_parts
 from pipelines.workloads.crypto.pages import coin_page
@@ -65,7 +65,7 @@ def evaluate(
         for number, symbol in enumerate(chosen[name].symbols):
             wanted.setdefault(symbol, []).append(Place(name, models[name], chosen[name].fold, number))
     examine = functools.partial(_examine, config, folder, summary.confidence_of(len(wanted)))
-    found = fanout.map_members(examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items)
+    found = examination.map_members(examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items)
     pages, folds = ({symbol: each[part] for symbol, each in found.items()} for part in (0, 1))
 
     for symbol, reached in judge.verdicts(pages).items():

@@ -17,7 +17,7 @@ from common.prepared import MANIFEST
 from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.pooled_experts import EXPERTS, PooledExperts, PooledExpertsConfig
 from models.signals import SignalModel
-from pipelines.engine import ranks
+from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.crypto import data, experts, splits
 from pipelines.workloads.crypto.labels import CLASSES

@@ -236,12 +236,13 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/cost"),
-    inputs=Inputs(
-        input=RoutingInput,
-        settings=RoutingSettings,
-        read=lazily(f"{_package}.inputs:read"),
-        beside=lazily(f"{_package}.inputs:beside"),
-        served={"customers": 200, "samples": 256, "local_search": 64},
-        rivals=lazily(f"{_package}.inputs:rivals"),
-    ),
+)
+
+INPUTS = Inputs(
+    input=RoutingInput,
+    settings=RoutingSettings,
+    read=lazily(f"{_package}.inputs:read"),
+    beside=lazily(f"{_package}.inputs:beside"),
+    served={"customers": 200, "samples": 256, "local_search": 64},
+    rivals=lazily(f"{_package}.inputs:rivals"),
 )

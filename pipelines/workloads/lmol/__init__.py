@@ -263,11 +263,12 @@ WORKLOAD = Workload(
     report=lazily(f"{_package}.report:sections"),
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.
     metric=Metric("val/accuracy", maximise=True),
-    inputs=Inputs(
-        input=ImagesInput,
-        settings=ComparisonSettings,
-        read=lazily(f"{_package}.inputs:read"),
-        served={"images": 64, "comparisons": 256},
-        about=lazily(f"{_package}.inputs:about"),
-    ),
+)
+
+INPUTS = Inputs(
+    input=ImagesInput,
+    settings=ComparisonSettings,
+    read=lazily(f"{_package}.inputs:read"),
+    served={"images": 64, "comparisons": 256},
+    about=lazily(f"{_package}.inputs:about"),
 )

@@ -138,11 +138,12 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
-    inputs=Inputs(
-        input=StoryInput,
-        settings=StorySettings,
-        read=lazily(f"{_package}.inputs:read"),
-        line=lazily(f"{_package}.inputs:line"),
-        served={"length": 1000},
-    ),
+)
+
+INPUTS = Inputs(
+    input=StoryInput,
+    settings=StorySettings,
+    read=lazily(f"{_package}.inputs:read"),
+    line=lazily(f"{_package}.inputs:line"),
+    served={"length": 1000},
 )

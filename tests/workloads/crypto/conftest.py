@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipelines.engine import fanout
+from pipelines.members import examination
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_core():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fanout, "cores", lambda: 1)
+        patch.setattr(examination, "cores", lambda: 1)
         yield

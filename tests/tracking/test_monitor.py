@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from common.durations import clock
-from pipelines.engine import monitor
-from pipelines.engine.monitor import Monitor
+from pipelines.tracking import monitor
+from pipelines.tracking.monitor import Monitor
 
 
 class Watched:

@@ -1,9 +1,6 @@
 """Runs of many models: who trains which member, how each of them ends, and what --resume does again."""
 
-import functools
 import json
-import multiprocessing
-import os
 import shutil
 import signal
 from dataclasses import replace
@@ -11,15 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate import Accelerator
 
 from common.errors import MembersFailed, Stopped, UserError
 from common.files import digests
 from pipelines import cli
-from pipelines.engine import fanout
-from pipelines.engine.batches import mapper
 from pipelines.engine.run import Run
-from tests.engine import members
+from pipelines.members import fanout, processes
+from tests.members import toys as members
 
 TRAINING = {"steps": 4, "batch_size": 16, "checkpoint_steps": 2}
 DEVICE = torch.device("cpu")
@@ -233,37 +228,13 @@ def test_what_a_member_prints_is_in_its_log(ended):
     assert "Traceback" not in log
 
 
-@pytest.mark.slow
-def test_members_are_examined_in_processes_of_one_thread_and_come_back_in_order(monkeypatch):
-    jobs = {name: torch.tensor([ord(name)]) for name in "dcba"}
-    monkeypatch.setattr(fanout, "cores", lambda: 2)
-    examine = functools.partial(members.examined, 3)
-    found = fanout.map_members(examine, jobs, DEVICE, None)
-    assert list(found) == list(jobs)
-    assert {name: each["job"] for name, each in found.items()} == jobs
-    assert all(each["items"] == [0, 3, 6, 9, 12] for each in found.values())
-    assert {each["threads"] for each in found.values()} == {1}
-    assert os.getpid() not in {each["process"] for each in found.values()}
-    with pytest.raises(UserError, match="cannot be examined"):
-        fanout.map_members(examine, {**jobs, "e": "mistake"}, DEVICE, None)
-
-
-def test_one_core_or_few_jobs_need_no_process(monkeypatch):
-    here = mapper(Accelerator(cpu=True))
-    for num, jobs in ((1, dict.fromkeys("abcd", 1)), (2, {"a": 1, "b": 2})):
-        monkeypatch.setattr(fanout, "cores", lambda num=num: num)
-        found = fanout.map_members(functools.partial(members.examined, 3), jobs, DEVICE, here)
-        assert {each["process"] for each in found.values()} == {os.getpid()}
-        assert found["a"]["items"] == [0, 3, 6, 9, 12]
-
-
 @pytest.fixture
 def gpu(monkeypatch):
     """A GPU with `free` bytes, and room for nine processes by the number of cores."""
     fake = SimpleNamespace(type="cuda", free=1000)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (device.free, 1000))
     monkeypatch.setattr(fanout, "cores", lambda: 9)
-    monkeypatch.setattr(fanout, "start_server", lambda: None)
+    monkeypatch.setattr(processes, "start_server", lambda: None)
     return fake
 
 
@@ -297,8 +268,3 @@ def test_cores_limit_the_processes_on_a_cpu_and_on_a_gpu(tmp_path, gpu, monkeypa
         assert pool.at_once == 2
         pool.running = dict.fromkeys("ab")
         assert not pool._has_room()
-
-
-def test_without_a_fork_server_each_member_gets_a_new_interpreter(monkeypatch):
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    assert fanout.start_server().get_start_method() == "spawn"

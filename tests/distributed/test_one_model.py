@@ -12,9 +12,9 @@ from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy, transformer
 
 from common.errors import UserError
 from exporters import to_safetensors
-from pipelines.engine import sharding
+from pipelines.distributed import sharding
 from tests import vlms
-from tests.engine.one_model import CASES, TWIN, drift, run
+from tests.distributed.one_model import CASES, TWIN, drift, run
 
 
 def hold(found, first=1e-6, late=1e-5):

@@ -2,54 +2,39 @@
 
 The process is the same whether its member is alone or one of hundreds, so the weights are too; and what goes wrong
 with one member ends that process only. Members are dealt to the ranks in turn; a rank's processes share its device.
-They are forked from a server that imports for all of them, once. torch is not imported here, so that this import and
-the server's can run side by side. What is to be found out about trained members is spread in the same way, see
-`map_members`.
+torch is not imported here, so that this import can run beside those of the processes' server.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from multiprocessing import connection
-from multiprocessing.context import BaseContext
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
 from common.files import digests, write_json
 from common.machine import cores
-from common.signals import StopRequest, end_with_parent
-from pipelines.engine import ranks
+from common.signals import StopRequest
+from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
-from pipelines.engine.workload import MapItems, Workload
+from pipelines.engine.workload import Workload
+from pipelines.members import processes
 
 if TYPE_CHECKING:
-    import torch
     from accelerate import Accelerator
 
-T = TypeVar("T")
-R = TypeVar("R")
 
-ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the last two are imported late otherwise
-# What a launcher tells its processes about each other; a member's process is on its own.
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
-FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
-EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
 
 @dataclass(frozen=True)
@@ -69,25 +54,6 @@ class Job:
         outcome = run.outcome() or {"state": "not trained"}
         sound = outcome["state"] == "done" and outcome.get("models") == digests(run.best.parent)
         return sound and run.config(type(config)) == config and run.learnt_from(config.content(self.manifest))
-
-
-def start_server() -> BaseContext:
-    """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
-
-    Its imports take seconds, as the caller's own do: call this before them.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
-        return multiprocessing.get_context("spawn")
-    from multiprocessing import forkserver
-
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
-    # It looks for modules where a new interpreter would, and that is not where this project lies.
-    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(ROOT) not in places:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
-    forkserver.ensure_running()
-    return context
 
 
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
@@ -162,7 +128,7 @@ class _Pool:
         self.job, self.device = job, device
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context: Any = start_server()
+        self.context: Any = processes.start_server()
         self.running: dict[str, Any] = {}
         self.began: dict[str, float] = {}  # when each process was started, as records have it
         self.stop = StopRequest()
@@ -172,8 +138,8 @@ class _Pool:
         """Train each member; return the number of the signal that stopped it early, or None."""
         waiting, began, ended = list(names), time.perf_counter(), 0
         if waiting:
-            _say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")
-            _say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
+            processes.say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")
+            processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self._end_all):
                 while self.running or (waiting and not self.stop.number):
@@ -184,7 +150,7 @@ class _Pool:
                         outcome = self._ended(name)
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        _say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
+                        processes.say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()
@@ -235,7 +201,7 @@ def _work(job: Job, member: str, device: str) -> None:
     """Train one member, in its own process."""
     from pipelines.engine.training import make_accelerator, train
 
-    _stand_alone(device)
+    processes.stand_alone(device)
     run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / "train.log").open("a") as log:
@@ -263,77 +229,7 @@ def _work(job: Job, member: str, device: str) -> None:
     sys.exit(status)
 
 
-def _stand_alone(device: str) -> None:
-    """Make this process one that no launcher started, on a device, and that ends with its parent."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    for name in LAUNCHER:
-        os.environ.pop(name, None)
-    if device.startswith("cuda"):
-        os.environ["ACCELERATE_TORCH_DEVICE"] = device
-
-
-def map_members(
-    function: Callable[[T, torch.device, MapItems], R],
-    jobs: Mapping[str, T],
-    device: torch.device,
-    map_items: MapItems,
-) -> dict[str, R]:
-    """Return {name: function(job, device, map_items)} on all ranks, worked out by as many processes as there are cores.
-
-    Each has one thread, so that nothing depends on how many there are; with one core, or few jobs, it is this process
-    and its `map_items`. `function` is importable by name, or a functools.partial of such; like the jobs and what comes
-    of them it can be pickled. An error in any of them is raised here.
-    """
-    if len(jobs) < FEWEST or max(ranks.gather(cores())) == 1:
-        return {name: function(job, device, map_items) for name, job in jobs.items()}
-    mine = list(jobs)[ranks.rank() :: ranks.world()]
-    found: dict[str, R] = {}
-    for part in ranks.gather(ranks.agree(lambda: _examined(function, {name: jobs[name] for name in mine}, device))):
-        found |= part
-    return {name: found[name] for name in jobs}
-
-
-def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], device: torch.device) -> dict[str, R]:
-    at_once = max(1, min(cores(), len(jobs)))
-    if device.type == "cuda":
-        import torch
-
-        at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
-    _say(f"examining {len(jobs)} members, {at_once} at a time")
-    found, began = {}, time.perf_counter()
-    pool = ProcessPoolExecutor(at_once, mp_context=start_server(), initializer=_stand_alone, initargs=(str(device),))
-    try:
-        # Tensors are sent as open files of shared memory, of which hundreds of models have too many. Copies close
-        # theirs when they have been examined; the pool sends one more than it has processes.
-        names: dict[Future[R], str] = {
-            pool.submit(_examine, function, deepcopy(job)): name for name, job in jobs.items()
-        }
-        for future in as_completed(names):
-            found[names[future]] = future.result()
-            left = (time.perf_counter() - began) / len(found) * (len(jobs) - len(found))
-            _say(f"{len(found)}/{len(jobs)} {names[future]}  left {clock(left)}")
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return found
-
-
-def _examine(function: Callable[[T, Any, Any], R], job: T) -> R:
-    """Call `function` in a process of the pool."""
-    import torch
-    from accelerate import Accelerator
-
-    from pipelines.engine.batches import mapper
-
-    torch.set_num_threads(1)
-    accelerator = Accelerator()
-    return function(job, accelerator.device, mapper(accelerator))
-
-
 def _told(outcome: dict[str, Any]) -> str:
     if outcome["state"] != "done":
         return f"{outcome['state']}: {outcome['reason']}"
     return f"done: best {outcome['select']} {outcome['best']:.5g} at step {outcome['best_step']} of {outcome['step']}"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

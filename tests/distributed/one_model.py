@@ -1,7 +1,7 @@
 """How far trainings drift apart that differ only in how they are spread: processes, sharding, micro-batches.
 
-    python tests/engine/one_model.py                 # a table of all cases, and its figures as JSON; half an hour
-    python tests/engine/one_model.py 50 bep cross    # 50 updates of some
+    python tests/distributed/one_model.py                 # a table of all cases, and its figures as JSON; half an hour
+    python tests/distributed/one_model.py 50 bep cross    # 50 updates of some
 
 Each case is a workload with its default settings and noise, at sizes that are soon trained. The difference of gradients
 is the norm of the difference over the norm; that of curves (loss, norm of the gradient) is the largest difference over
@@ -27,7 +27,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from pipelines import arguments, cli, workloads
 from pipelines import train as stage
-from pipelines.engine import ranks
+from pipelines.distributed import ranks
 from tests import forked
 from tests.stages import ROOT
 

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from common.durations import clock
 from common.gpu import figures, read_gpu
-from pipelines.engine import ranks
+from pipelines.distributed import ranks
 from pipelines.engine.run import Run
 
 WIDTH = 80  # columns of a line

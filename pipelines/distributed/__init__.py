@@ -1,0 +1,1 @@
+"""Training by several processes: what ranks decide together, and weights that are split among them."""

@@ -1,0 +1,1 @@
+"""Runs of many models: each member is an ordinary run, in a process of its own."""

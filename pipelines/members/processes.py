@@ -1,0 +1,53 @@
+"""Processes of members: forked from a server that imports for all of them, once.
+
+torch is not imported here, so that this import and the server's can run side by side.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from multiprocessing.context import BaseContext
+from pathlib import Path
+
+from common.signals import end_with_parent
+
+ROOT = Path(__file__).resolve().parents[2]
+PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the last two are imported late otherwise
+# What a launcher tells its processes about each other; a member's process is on its own.
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
+
+
+def start_server() -> BaseContext:
+    """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
+
+    Its imports take seconds, as the caller's own do: call this before them.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    # It looks for modules where a new interpreter would, and that is not where this project lies.
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in places:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
+    forkserver.ensure_running()
+    return context
+
+
+def stand_alone(device: str) -> None:
+    """Make this process one that no launcher started, on a device, and that ends with its parent."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    for name in LAUNCHER:
+        os.environ.pop(name, None)
+    if device.startswith("cuda"):
+        os.environ["ACCELERATE_TORCH_DEVICE"] = device
+
+
+def say(line: str) -> None:
+    """Print a line of progress."""
+    print(line, file=sys.stderr, flush=True)
