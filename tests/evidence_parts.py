@@ -92,7 +92,7 @@ def uniform(customers: int, words: str = "") -> Part:
     return elsewhere("evidence-mixed", f"{sizes} {words}".strip())
 
 
-SOLVERS = "evaluation.reference=[hgs,pyvrp,pyvrp_from_savings]"
+SOLVERS = "evaluation.reference=[sisrs,hgs,pyvrp,pyvrp_from_savings]"
 POLISHED = "evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 PHOTOS = (
