@@ -43,7 +43,7 @@ def folders(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def served(words, limits, hosts=("*",)):
+def served(words, limits, hosts=None):
     """Serve runs in a thread within the block; yield the port."""
     runs = [opening.opened(word, "cpu", limits) for word in words]
     listener = opening.listening("127.0.0.1", 0)
