@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from common.batches import batched
 from common.config import checked
 from common.errors import UserError
 from common.inputs import Given
@@ -19,7 +20,6 @@ from pipelines.answers.trained import Trained
 from pipelines.server.limits import Limits, Refused, too_large
 
 Result = TypeVar("Result")
-AT_ONCE = 64  # inputs that are answered together
 
 
 @dataclass
@@ -143,7 +143,7 @@ class Answering:
         first = self.waiting.popleft()
         chosen, count = [first], len(first.asked)
         for each in list(self.waiting):
-            if each.key == first.key and count + len(each.asked) <= AT_ONCE:
+            if each.key == first.key and count + len(each.asked) <= self.trained.inputs.at_once:
                 self.waiting.remove(each)
                 chosen.append(each)
                 count += len(each.asked)
@@ -151,14 +151,18 @@ class Answering:
         return chosen
 
     async def _answer(self, requests: Sequence[Waiting]) -> None:
-        asked = [each for request in requests for each in request.asked]
+        found: list[dict[str, Any]] = []
         try:
-            answers = iter(await self._in_thread(lambda: self.trained.together(asked, requests[0].settings)))
+            for part in batched((each for request in requests for each in request.asked), self.trained.inputs.at_once):
+                if all(request.answers.done() for request in requests):  # nobody waits any longer
+                    return
+                found += await self._in_thread(functools.partial(self.trained.together, part, requests[0].settings))
         except Exception as error:  # told to those who asked, and the next ones are answered
             for request in requests:
                 if not request.answers.done():
                     request.answers.set_exception(error)
             return
+        answers = iter(found)
         for request in requests:
             own = [next(answers) for _ in request.asked]
             if not request.answers.done():

@@ -14,7 +14,6 @@ from pipelines.answers.trained import Trained
 from pipelines.server import opening
 from pipelines.server.limits import Limits
 from tests.models.test_prediction import stories
-from tests.server.client import Client
 from tests.server.test_server import ask, events, served
 
 PATH, BODY = "/runs/tinystories/small/stream", {"input": {"prompt": "The cat"}}
@@ -96,6 +95,22 @@ def test_a_stream_takes_a_place_and_the_next_one_is_refused_before_it_begins(wor
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         status, refused = ask(port, PATH, BODY)
         assert (status, refused["error"].startswith("1 requests to this run are not answered")) == (429, True)
+
+
+def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
+    def slow(_, asked, settings):
+        computed.extend(asked)
+        time.sleep(0.05)
+        return [{"text": ""} for _ in asked]
+
+    computed = []
+    monkeypatch.setattr(Trained, "together", slow)
+    with served([word], Limits(seconds=0.3), at_once=1) as port:
+        status, found = ask(port, "/runs/tinystories/small/predict", {"inputs": [{"prompt": ""}] * 64})
+        assert (status, found["error"]) == (503, "the answer took more than 0.3 s")
+        number = len(computed)
+        time.sleep(0.2)
+        assert len(computed) <= number + 1 < 64
 
 
 def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word):
