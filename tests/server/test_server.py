@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -43,9 +44,11 @@ def folders(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def served(words, limits, hosts=("*",)):
+def served(words, limits, hosts=None, at_once=None):
     """Serve runs in a thread within the block; yield the port."""
     runs = [opening.opened(word, "cpu", limits) for word in words]
+    for run in runs if at_once else ():
+        run.trained = replace(run.trained, inputs=replace(run.trained.inputs, at_once=at_once))
     listener = opening.listening("127.0.0.1", 0)
     config = uvicorn.Config(app.make(runs, limits, hosts), log_level="warning", access_log=False)
     server = uvicorn.Server(config)

@@ -174,5 +174,6 @@ INPUTS = Inputs(
     line=lazily(f"{_package}.inputs:line"),
     completed=lazily(f"{_package}.inputs:completed"),
     served={"length": 1000, "document": 20_000},
+    at_once=1,
     about=lazily(f"{_package}.inputs:about"),
 )

@@ -249,5 +249,6 @@ INPUTS = Inputs(
     read=lazily(f"{_package}.inputs:read"),
     beside=lazily(f"{_package}.inputs:beside"),
     served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
+    at_once=16,
     rivals=lazily(f"{_package}.inputs:rivals"),
 )
