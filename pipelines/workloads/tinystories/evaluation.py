@@ -137,7 +137,7 @@ def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> T
 
 def _token_nats(model: TinyTransformer, tokens: np.ndarray, stories: HeldOut) -> dict[str, np.ndarray]:
     """Return the nats (n,) of each story's text under n-grams that were fitted to a stream of training tokens."""
-    training, wanted = _sequences(tokens, data.numbers(tokens)), _sequences(stories.tokens, stories.numbers)
+    training, wanted = sequences(tokens, data.numbers(tokens)), sequences(stories.tokens, stories.numbers)
     found = kneser_ney.baselines(training, wanted, model.config.vocabulary)
     # Without the end marker.
     return {name: np.array([each[:-1].sum() for each in nats]) for name, nats in found.items()}
@@ -156,7 +156,7 @@ def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarr
     }
 
 
-def _sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+def sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
     """Cut the stream into its stories, each from its start marker to its end marker."""
     return np.split(tokens, np.flatnonzero(np.diff(numbers)) + 1)
 
