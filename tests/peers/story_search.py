@@ -62,7 +62,7 @@ CANDIDATES = {  # words that come after those of EVERY
     "wider": "model.width=80 model.layers=2 model.hidden=160 model.context=48 model.memory=[4096,16384]",
     "narrower and deeper": "model.width=48 model.layers=4 model.hidden=192 model.memory=[16384,16384]",
     "smaller": "model.width=48 model.layers=3 model.hidden=128 model.memory=[16384,16384]",
-    "256 tokens": "model.vocabulary=256 model.hidden=256",
+    "256 tokens": "model.vocabulary=256 model.hidden=208",
     "1,024 tokens": "model.vocabulary=1024 model.layers=2 model.hidden=128",
 }
 TIMED = 4  # updates by which a candidate's speed is measured

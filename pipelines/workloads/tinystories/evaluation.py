@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 WINDOWS_AT_ONCE = 16
 MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and copied spans look at
-MOST_COUNTED = 5_000_000  # tokens or characters that n-grams are fitted to, which takes some 100 bytes each per order
+# Of training text, its end, that n-grams are fitted to, which takes some 100 bytes each per order.
+MOST_COUNTED = {"tokens": 5_000_000, "characters": 2_000_000}
 OTHER = 0  # a character that the training text does not have
 
 
@@ -62,8 +63,8 @@ def evaluate(
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     stories = HeldOut(data.stories(folder, "held_out"), tokens, data.numbers(tokens))
     training_text = data.ending(folder, "train", MOST_CHARACTERS)
-    by_token = _token_nats(model, training[-MOST_COUNTED:], stories)
-    by_character = _character_nats(training_text[-MOST_COUNTED:], stories.stories)
+    by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
+    by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], stories.stories)
     ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in stories.stories])
     nats = {
         **_network_nats(model, unseen(folder, "held_out", config.sequence, device), stories.numbers, map_items),
@@ -166,7 +167,8 @@ def _bits(nats: np.ndarray, stories: HeldOut) -> float:
 
 
 def _cut(size: int, units: str) -> str:
-    return f" on the last {MOST_COUNTED:,} training {units}" if size > MOST_COUNTED else ""
+    most = MOST_COUNTED[units]
+    return f" on the last {most:,} training {units}" if size > most else ""
 
 
 def _rows(
