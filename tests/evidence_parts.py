@@ -143,6 +143,21 @@ PARTS = {
             for how in ("frozen", "adapting")
         },
     ),
+    "bep-speed": Part(
+        ["python tests/peers/completion_speed.py"],
+        {
+            "characters_per_s": printed("characters_per_s", at_least=900),
+            **{
+                (key := f"{text}, {how}, s"): printed(key, at_most=2)
+                for text in ("plans", "backwards")
+                for how in ("frozen", "adapting")
+            },
+        },
+    ),
+    "bep-canaries": Part(
+        ["python tests/peers/memorisation.py 600"],
+        {kind: printed(kind) for kind in ("LSTM", "mixture", "mixture, min_documents=2")},
+    ),
     "bep-oz": whole(
         "bep/evidence-oz",
         "validation",
