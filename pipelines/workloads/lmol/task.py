@@ -124,6 +124,9 @@ class ComparisonTask(Task):
             f"of {found.theta * found.unit:g}"
         ]
         notes += [f"{self.config.data.source}: {note}" for note in found.facts.get("columns", [])]
+        if refused := found.facts.get("quarantined"):
+            first = ": ".join(next(iter(refused.items())))
+            notes.append(f"{self.config.data.source}: {len(refused)} of {found.facts['listed']} left out; {first}")
         if self.train.encoded is not None:
             size = self.train.encoded.numel() * self.train.encoded.element_size()
             notes.append(f"features of {images:,} images: {size / 2**20:.0f} MiB, computed once, in {seconds:.1f} s")
@@ -143,7 +146,7 @@ class ComparisonTask(Task):
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
-        metrics = {"nats": nats.sum(), "divergence": divergence.sum(), "accuracy": right.float().sum()}
+        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "divergence": divergence.sum()}
         return Loss(value.sum(), len(nats), metrics)
 
     def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -158,7 +161,7 @@ class ComparisonTask(Task):
         off = self.model.score_loss(encoded, batch["known"])
         wrong = (off[first] + off[second]) / 2
         right = logits.argmax(-1) == batch["label"]
-        metrics = {"nats": nats.sum(), "score_loss": wrong.sum(), "accuracy": right.float().sum()}
+        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "score_loss": wrong.sum()}
         return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
