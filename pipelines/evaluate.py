@@ -44,7 +44,9 @@ def main() -> None:
     ranks.on_main(lambda: run.provenance_file.exists() or run.begin(config, accelerator.num_processes, manifest))
 
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
-    evaluations = workload.evaluate(config, models, folder, accelerator.device, mapper(accelerator))
+    evaluations = workload.evaluate(
+        config, models, folder, accelerator.device, mapper(accelerator, what="evaluating, batches")
+    )
 
     def report() -> None:
         known = page.keep(run, evaluations)
