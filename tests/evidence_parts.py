@@ -105,7 +105,7 @@ SERVED = ("tinystories", "bep", "crypto", "lmol")
 RL4CO = "runs/evidence/rl4co/bin/"  # an environment of its own
 FREQTRADE = "runs/evidence/freqtrade/bin/"  # likewise
 PARTS = {
-    "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
+    "cvrp": whole("cvrp/evidence", "test", "hardware.threads=1", cost={"at_most": 6.25}, table={}),
     "e-n22-k4": customers_22("", at_most=382.5),
     "e-n22-k4-polished": customers_22("evaluation.polish_seconds=2", at_most=375),
     "cvrp-mixed": whole("cvrp/evidence-mixed", "test", MIXED, cost={}, table={}),
@@ -170,6 +170,7 @@ PARTS = {
     "lmol": whole(
         "lmol/evidence",
         "test",
+        "hardware.threads=1",
         accuracy={"at_least": 0.95},
         swap_consistency={"at_least": 0.99},
         pearson={"at_least": 0.96},
@@ -181,7 +182,7 @@ PARTS = {
     "lmol-scorer": whole(
         "lmol/evidence-scorer",
         "test",
-        "model.kind=scorer model.base=runs/lmol/evidence/model/best",
+        "model.kind=scorer model.base=runs/lmol/evidence/model/best hardware.threads=1",
         passes_per_image={"at_most": 2},
         pearson_lost={"at_most": 0.005},
         times_faster={},

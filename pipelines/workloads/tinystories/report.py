@@ -29,7 +29,7 @@ def sections(
     """Return the sections as (heading, HTML), this run beside those in the folders next to it as the last one."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
     judged = _compared(found)
-    picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "less is better")
+    picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "lower is better")
     runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
     runs.sort(key=lambda each: each["run"])
     texts = dict.fromkeys(run["trained_on"] for run in runs)
