@@ -79,4 +79,4 @@ def _set_threads(threads: int | None, device: torch.device, say: Callable[[str],
         threads = cores()
     if threads is not None and threads != torch.get_num_threads():
         torch.set_num_threads(threads)
-        say(f"{threads} CPU threads in each process; hardware.threads changes that")
+        say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")
