@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,23 @@ def whole(run: str, split: str, words: str = "", then: Sequence[str] = (), needs
         *then,
     ]
     return Part(commands, {key: evaluated(run, split, key, **bounds[key]) for key in bounds}, run, needs)
+
+
+def coins(run: str, words: str = "", **skill: float) -> Part:
+    """A run of coins, with the nats that each predictor gains on the prior; `skill` bounds how many show some."""
+    part = whole(run, "test", words, skill=skill)
+    pages = ROOT / "runs" / run / "evaluations/test"
+
+    def gains(_: str) -> dict[str, dict[str, float]]:
+        found = {}
+        for page in (json.loads(path.read_text()) for path in sorted(pages.glob("*.json"))):
+            prior, rows = page["figures"]["prior_log_loss"], page["predictors"]
+            found[page["symbol"]] = {
+                row["predictor"]: prior - row["log_loss"] for row in rows if row.get("log_loss") is not None
+            }
+        return found
+
+    return replace(part, figures={**part.figures, "gains": Figure(gains)})
 
 
 def stories(name: str, words: str, then: Sequence[str] = (), needs: str | None = None, **bounds: float) -> Part:
@@ -123,8 +140,8 @@ PARTS = {
         "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
         " evaluation.local_search=0 evaluation.reference=[]",
     ),
-    "crypto": whole("crypto/evidence", "test", skill={"at_least": 8}),
-    "crypto-without-signal": whole("crypto/evidence-none", "test", "data.signal=0", skill={"at_most": 0}),
+    "crypto": coins("crypto/evidence", at_least=8),
+    "crypto-without-signal": coins("crypto/evidence-none", "data.signal=0", at_most=0),
     "bep": whole(
         "bep/evidence",
         "test",
@@ -210,6 +227,10 @@ PARTS = {
     "stories-oz": stories("evidence-oz", OZ_WORDS, needs=OZ, at_most=2.3),  # 5 % fewer than a 5-gram's 2.412
     "stories-search": Part(
         [f"python tests/peers/story_search.py {OZ} 300"], {"together": printed("together")}, needs=OZ
+    ),
+    "shared-base": Part(
+        ["python tests/peers/shared_base.py 6"],
+        {name: printed(name) for name in ("MARKET", "REGIME")},
     ),
     "coins": Part(
         ["python tests/peers/against_plain_loop.py"],

@@ -8,6 +8,7 @@ and the opposite signal turns it.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +20,15 @@ from signals.classifier import Classifier
 
 FOLDER = Path(__file__).parent / "signals"
 SETTINGS = json.loads((FOLDER / "settings.json").read_text())
+
+
+def coin_of(pair):
+    """Return the name of a pair's model: of XRP/USDT:USDT it is XRPUSDTUSDT where that learnt the future's candles."""
+    names = [re.sub("[^A-Z0-9]", "", each.upper()) for each in (pair, pair.split(":")[0])]
+    for name in names:
+        if name in SETTINGS["coins"]:
+            return name
+    raise ValueError(f"there is no model of {names[-1]}; there are {', '.join(SETTINGS['coins'])}")
 
 
 class SignalStrategy(IStrategy):
@@ -37,9 +47,7 @@ class SignalStrategy(IStrategy):
 
     def populate_indicators(self, dataframe, metadata):
         """Add the column `signal`: 1 for LONG, -1 for SHORT, else 0, and `missing` where the exchange had no candle."""
-        coin = metadata["pair"].split(":")[0].replace("/", "")
-        if coin not in SETTINGS["coins"]:
-            raise ValueError(f"there is no model of {coin}; there are {', '.join(SETTINGS['coins'])}")
+        coin = coin_of(metadata["pair"])
         # Freqtrade fills in candles that are missing, without volume and at the last close.
         close = dataframe["close"]
         flat = (dataframe["high"] == dataframe["low"]) & (close == close.shift())

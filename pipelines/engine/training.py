@@ -1,8 +1,10 @@
 """Training one model from a prepared data folder, the same for a run and for each member of one."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import Accelerator
@@ -13,9 +15,11 @@ from common.files import digests, write_json
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.run import Run
-from pipelines.engine.update import Progress
 from pipelines.engine.workload import Workload
 from pipelines.tracking import trackers
+
+if TYPE_CHECKING:
+    from pipelines.engine.update import Progress
 
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:

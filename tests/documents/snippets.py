@@ -47,6 +47,8 @@ ELSEWHERE = {
     "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/distributed/test_machines.py",
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
     "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
+    "accelerate launch pipelines/train.py --workload crypto --name shared": "tests/workloads/crypto/test_crypto.py",
+    "accelerate launch pipelines/train.py --workload crypto --name own": "tests/workloads/crypto/test_crypto.py",
     "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
     "python -m exporters web": "tests/exporters/web/test_web_pages.py",
     "python -m exporters freqtrade": "tests/exporters/test_to_freqtrade.py",

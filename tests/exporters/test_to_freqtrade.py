@@ -101,6 +101,17 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
         strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
 
 
+def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, monkeypatch):
+    exporters.export("freqtrade", many, "best", None)
+    strategy_of(many / "exports" / "freqtrade", monkeypatch)
+    strategy = sys.modules["SignalStrategy"]
+    assert [strategy.coin_of(pair) for pair in ("AAA/USDT", "AAA/USDT:USDT")] == ["AAAUSDT", "AAAUSDT"]
+    # The file AAA_USDT_USDT-5m-futures.feather, as freqtrade names it, is of the coin AAAUSDTUSDT.
+    strategy.SETTINGS["coins"]["AAAUSDTUSDT"] = strategy.SETTINGS["coins"]["AAAUSDT"]
+    assert strategy.coin_of("AAA/USDT:USDT") == "AAAUSDTUSDT"
+    assert strategy.coin_of("AAA/USDT") == "AAAUSDT"
+
+
 def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, monkeypatch):
     exporters.export("freqtrade", many, "best", None)
     strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)

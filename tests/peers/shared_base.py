@@ -91,5 +91,5 @@ def _gain(rows: np.ndarray, rivals: np.ndarray, labels: np.ndarray, times: np.nd
 
 
 if __name__ == "__main__":
-    coins, names, *words = [*sys.argv[1:], *("8", "MARKET,REGIME")[len(sys.argv) - 1 :]]
+    coins, names, *words = [*sys.argv[1:], *("6", "MARKET,REGIME")[len(sys.argv) - 1 :]]
     main(int(coins), names.split(","), words)

@@ -177,7 +177,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
     named = {name: [{key.replace("_", " "): row[key] for key in row} for row in rows[name]] for name in rows}
     tables = Markup("").join(table(named[name], f"{name} of {page['symbol']}") for name in named)
     pictures = [
-        *(svg(draw(page, logged), trimmed=False) for draw in (_calibration, _account, _training)),
+        *(svg(draw(page, logged), trimmed=False) for draw in DRAWN),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
     return fragment(COIN, page=page, pictures=panels(pictures), tables=tables)
@@ -189,7 +189,7 @@ def _day(milliseconds: int) -> str:
 
 def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=PANEL)
-    figure.subplots_adjust(0.15, 0.17, 0.97, 0.9)  # a layout engine takes half the time of a page
+    figure.subplots_adjust(0.16, 0.17, 0.95, 0.9)  # a layout engine takes half the time of a page
     axis = figure.subplots()
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x, fontsize=8)
@@ -235,9 +235,7 @@ def _account(page: Page, logged: Logged) -> Figure:
 
 def _training(page: Page, logged: Logged) -> Figure:
     """Plot the losses that the coin's members logged, one colour each."""
-    figure, axis = _panel(
-        "training; the line is the prior's log loss on the test", "step (updates of the model)", "nats"
-    )
+    figure, axis = _panel("training; the line: prior's log loss, test", "step (updates of the model)", "nats")
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):
@@ -249,3 +247,6 @@ def _training(page: Page, logged: Logged) -> Figure:
         axis.legend(fontsize=8)
     axis.axhline(page["figures"]["prior_log_loss"], color="black", linewidth=0.5)
     return figure
+
+
+DRAWN = (_calibration, _account, _training)  # of each coin

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pipelines.engine.run import Run
 from pipelines.report import markup
 from pipelines.report import page as report
 from pipelines.workloads.crypto.evaluation import evaluate
-from pipelines.workloads.crypto.report import sections
+from pipelines.workloads.crypto.report import DRAWN, sections
 from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -134,3 +135,16 @@ def test_the_whole_page_is_written_from_the_runs_files(run, shown):
     headings = checked(run[3].report.read_text()).headings()
     assert "coins show skill" in headings[0]
     assert headings[1:] == ["Evaluation: test", "Coin by coin", "How it was made", "Configuration"]
+
+
+@pytest.mark.parametrize("end", [1.0003, 40_000.0])
+def test_the_margins_of_a_coins_pictures_hold_all_their_text(run, end):
+    """They are not trimmed, for which each would have to be drawn twice."""
+    page = json.loads(run[2][0].files["test/AAAUSDT.json"])
+    page["equity"]["model"] = np.geomspace(1, end, len(page["equity"]["model"])).tolist()
+    logged = {fold["member"]: run[3].member(fold["member"]).metrics() for fold in page["folds"]}
+    for draw in DRAWN:
+        figure = draw(page, logged)
+        text, whole = figure.get_tightbbox(), figure.bbox_inches
+        assert whole.x0 <= text.x0 < text.x1 <= whole.x1
+        assert whole.y0 <= text.y0 < text.y1 <= whole.y1
