@@ -83,7 +83,13 @@ class RoutingSettings(Section):
         le=1000,
         description="best tours from which a local search goes on, in native code; null: 4, or none without such code",
     )
-    seed: Seed = Field(0, description="random seed of samples and of the local search")
+    ruin_rounds: int = Field(
+        0,
+        ge=0,
+        le=10**7,
+        description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none",
+    )
+    seed: Seed = Field(0, description="random seed of samples and of the searches")
 
     @model_validator(mode="after")
     def _starts_are_used(self) -> "RoutingSettings":

@@ -106,7 +106,7 @@ def test_an_answer_is_what_the_model_predicts(port, folders):
     _, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"local_search": 0}})
     assert found["outputs"] == list(model.predict([SQUARE], local_search=0))
     _, found = ask(port, "/runs/cvrp/small/rivals", {"input": SQUARE, "milliseconds": 5})
-    assert set(found["outputs"]) == {"savings", "PyVRP", "model"}
+    assert set(found["outputs"]) == {"savings", "PyVRP", "ruin and recreate", "model"}
     assert sorted(node for route in found["outputs"]["PyVRP"]["routes"] for node in route) == [1, 2, 3, 4]
 
 
