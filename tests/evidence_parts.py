@@ -270,7 +270,7 @@ PARTS = {
     "serve": Part(
         [
             *(
-                f"test -d runs/{name}/served/model/best || python pipelines/train.py --workload {name} --name served"
+                f"test -d runs/{name}/served || python pipelines/train.py --workload {name} --name served"
                 f" hardware.threads=1 {words}"
                 for name, words in SERVED.items()
             ),
