@@ -123,6 +123,19 @@ def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word):
         assert ask(port, PATH, BODY)[0] == 200
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nhost", b"GET / HTTP/1.1\r\nx: " + b"x" * 70_000])
+def test_headers_that_do_not_end_end_the_connection(word, sent):
+    began = time.monotonic()
+    with served([word], Limits(seconds=0.5 if len(sent) < 100 else 60)) as port:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(sent)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(100)[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 431")
+        assert time.monotonic() - began < 5
+        assert ask(port, "/health")[0] == 200
+
+
 SITES = [
     ({"origin": "http://localhost"}, 200),
     ({"origin": "http://localhost:8000", "host": "localhost:8000"}, 200),
