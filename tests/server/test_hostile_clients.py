@@ -13,8 +13,8 @@ from models import io
 from pipelines.answers.trained import Trained
 from pipelines.server import opening
 from pipelines.server.limits import Limits
-from tests.models.test_prediction import stories
-from tests.server.test_server import ask, events, served
+from tests.models.test_prediction import SQUARE, stories
+from tests.server.test_server import MODELS, ask, events, served
 
 PATH, BODY = "/runs/tinystories/small/stream", {"input": {"prompt": "The cat"}}
 
@@ -134,6 +134,24 @@ def test_headers_that_do_not_end_end_the_connection(word, sent):
                 assert connection.recv(100)[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 431")
         assert time.monotonic() - began < 5
         assert ask(port, "/health")[0] == 200
+
+
+def test_rivals_have_the_time_that_the_model_takes_and_not_what_it_waits(tmp_path, monkeypatch):
+    given, together, allowed = {"input": SQUARE}, Trained.together, []
+    io.save(MODELS["cvrp"](), tmp_path / "small")
+
+    def slow(self, asked, settings):
+        time.sleep(1 if settings else 0)
+        return together(self, asked, {})
+
+    monkeypatch.setattr(Trained, "together", slow)
+    with served([f"cvrp={tmp_path / 'small'}"], Limits()) as port:
+        monkeypatch.setattr("pipelines.workloads.cvrp.inputs.rivals", lambda _, seconds: allowed.append(seconds) or {})
+        busy = {"inputs": [SQUARE], "settings": {"seed": 1}}
+        with begun(port, "/runs/cvrp/small/predict", busy):
+            time.sleep(0.2)
+            assert ask(port, "/runs/cvrp/small/rivals", given)[0] == 200
+    assert allowed[0] < 0.6
 
 
 SITES = [
