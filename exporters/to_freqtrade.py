@@ -6,6 +6,7 @@ exporters/freqtrade/classifier.py, and its features by models/candle_features.py
 
 import io as bytes_io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 
 from common import plain_yaml
 from common.files import write_whole
+from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
@@ -24,6 +26,7 @@ from models.pooled_experts import PooledExperts, dilations
 
 FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
+COIN = re.compile(r"\w[\w.-]{0,99}")  # what can be the name of a file in the folder of a strategy
 FRESH, TOLERANCE = 100, 1e-4  # candle series, and the largest difference of probabilities
 
 
@@ -92,6 +95,11 @@ def _model(folder: Path) -> PooledExperts:
     missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
     if missing or not model.config.timeframe_ms:
         raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
+    wrong = [coin for coin in model.config.coins if not COIN.fullmatch(coin)]
+    if wrong:
+        raise ValueError(
+            f"{folder} has a coin {printable(wrong[0], 100)!r}, which cannot be the name of a file; rename it"
+        )
     return model
 
 

@@ -214,7 +214,8 @@ class CharMixture(CharLSTM):
         return Passages({name: self.characters.signs(each.tolist()) for name, each in self.stored().items()})
 
     @functools.cached_property
-    def _copies(self) -> Spans:
+    def copies(self) -> Spans:
+        """All that counts as copied from the stored documents."""
         return Spans(self.characters.shown(self.passages.text), COPIED)
 
     def copied(self, written: str, piece: str) -> bool:
@@ -222,7 +223,7 @@ class CharMixture(CharLSTM):
         whole = written + piece
         if len(whole) < COPIED or not self.config.documents:
             return False
-        return any(whole[:end][-COPIED:] in self._copies for end in range(len(written) + 1, len(whole) + 1))
+        return any(whole[:end][-COPIED:] in self.copies for end in range(len(written) + 1, len(whole) + 1))
 
     def example(self) -> dict[str, Any]:
         """Return arguments of a deterministic forward pass."""

@@ -28,7 +28,7 @@ def main() -> None:
     cli.announce(f"loading {', '.join(args.runs)}")
     import uvicorn
 
-    from pipelines.server import app, opening
+    from pipelines.server import app, connections, opening
 
     limits = opening.limits(args)
     runs = [opening.opened(word, args.device, limits) for word in args.runs]
@@ -40,6 +40,7 @@ def main() -> None:
         app.make(runs, limits, opening.hosts(args.host, limits.token)),
         log_level="warning",
         access_log=False,
+        http=connections.Connection,
         server_header=False,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=args.seconds,

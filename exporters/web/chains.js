@@ -17,6 +17,18 @@ function hashed(tokens, begin, end, base) {
   return hash;
 }
 
+// The place of a hash among sorted ones, -1 if it is none of them.
+function placeOf(hash, sorted) {
+  const wanted = BigInt.asIntN(64, hash);
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low < sorted.length && sorted[low] == wanted ? low : -1;
+}
+
 class Chains {
   constructor(constants, classes) {
     Object.assign(this, constants);
@@ -74,15 +86,9 @@ class Counts {
 
   // Calls `each` with every token that followed the context, and how often.
   after(key, each) {
-    const { keys, offsets, tokens, counts } = this.stored, wanted = BigInt.asIntN(64, key);
-    let low = 0, high = keys.data.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (keys.data[middle] < wanted) low = middle + 1;
-      else high = middle;
-    }
-    if (low < keys.data.length && keys.data[low] == wanted)
-      for (let i = Number(offsets.data[low]); i < Number(offsets.data[low + 1]); i++) each(tokens.data[i], counts.data[i]);
+    const { keys, offsets, tokens, counts } = this.stored, place = placeOf(key, keys.data);
+    if (place >= 0)
+      for (let i = Number(offsets.data[place]); i < Number(offsets.data[place + 1]); i++) each(tokens.data[i], counts.data[i]);
     this.read.get(key)?.forEach((count, token) => each(token, count));
   }
 

@@ -13,12 +13,19 @@ async function openModel(config, files) {
       throw new Unusable(`a prompt has 1 to ${config.longest_prompt} characters (given ${prompt.length})`);
     const [first, ...others] = encoded(config, text), reader = begin(first);
     reader.skim(others);
-    for (let count = 0; count < length; ) {
-      const token = drawn(reader.ahead(), temperature, random), piece = config.texts[token];
-      if (token == END || count + piece.length > length) return;
+    for (let count = 0, written = []; count < length; ) {
+      const logProbs = Float64Array.from(reader.ahead());
+      let token, piece;
+      do {
+        token = drawn(logProbs, temperature, random);
+        piece = config.texts[token];
+        if (token == END || count + piece.length > length) return;
+        logProbs[token] = -Infinity;  // where another one must be drawn
+      } while (copied(tensors.copies, config.powers, [...written, ...piece], [...piece].length));
       yield piece;
       reader.follow(token);
       count += piece.length;
+      written = [...written, ...piece].slice(-config.powers?.length);
     }
   }
 
@@ -37,6 +44,18 @@ async function openModel(config, files) {
 
 function encoded({ texts, ids, lower_case }, text) {
   return [...(lower_case ? text.toLowerCase() : text)].map(character => ids[character] ?? UNKNOWN);
+}
+
+// Whether one of the last `fresh` characters makes what is written a copy of stored documents, by sorted hashes of all
+// their pieces of as many characters as there are powers. A page without such documents has no hashes.
+function copied(copies, powers, written, fresh) {
+  if (!copies) return false;
+  const codes = written.map(character => BigInt(character.codePointAt(0))), span = powers.length;
+  for (let end = Math.max(codes.length - fresh + 1, span); end <= codes.length; end++) {
+    const hash = powers.reduce((sum, power, i) => sum + codes[end - span + i] * BigInt(power), 0n);
+    if (placeOf(wrap(hash), copies.data) >= 0) return true;
+  }
+  return false;
 }
 
 function drawn(logProbs, temperature, random) {

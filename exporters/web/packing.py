@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -55,9 +55,13 @@ def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
     return {"method": method, "arguments": arguments, "output": output}
 
 
-def _weights(model: Model, leave_out: Sequence[str] = ()) -> bytes:
-    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need."""
-    kept = {name: tensor for name, tensor in model.state_dict().items() if name not in leave_out}
+def _weights(model: Model, changed: Mapping[str, torch.Tensor | None] | None = None) -> bytes:
+    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need.
+
+    Those in `changed` take the place of the model's own; None leaves one out.
+    """
+    tensors: dict[str, torch.Tensor | None] = {**model.state_dict(), **(changed or {})}
+    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
 
 
@@ -153,8 +157,14 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "settings": given,
         "longest_prompt": char_lstm.LONGEST_PROMPT,
     }
-    if mixture:
-        described |= {"classes": cast(CharMixture, model).classes.tolist(), "mixture": _constants()}
+    changed: dict[str, torch.Tensor | None] = {}
+    if isinstance(model, CharMixture):
+        described |= {"classes": model.classes.tolist(), "mixture": _constants()}
+        # Stored documents are not for everyone who gets a page: only hashes of what must not be copied are in it.
+        changed["text"] = None
+        if model.config.documents:
+            described["powers"] = [str(power) for power in model.copies.powers]
+            changed["copies"] = torch.from_numpy(np.sort(model.copies.known.view(np.int64)))
     return Packed(
         heading="Complete a form",
         said="The model goes on with a text, character by character, and learns from what it reads of it.",
@@ -162,7 +172,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
         about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
-        files={WEIGHTS: _weights(model, ("text",))},  # stored documents are not for everyone who gets a page
+        files={WEIGHTS: _weights(model, changed)},
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
             _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output={"text": likely}),

@@ -68,10 +68,7 @@ class Answering:
         """Return the text of an answer piece by piece; who wants no more of it closes it. Raises Refused."""
 
         def begun() -> Iterator[str]:
-            self._checked(settings)
-            asked, error = self.asked(given)
-            if asked is None:
-                raise Refused(422, error)
+            asked = self.usable(given, settings)
             try:
                 return self.trained.pieces(asked, settings)
             except UserError as refused:
@@ -87,6 +84,14 @@ class Answering:
             yield ""
             while (piece := await self._in_thread(lambda: next(pieces, None))) is not None:
                 yield piece
+
+    def usable(self, given: Any, settings: Mapping[str, Any]) -> Any:
+        """Return an input as the models take it. Raises Refused where it or the settings do not fit."""
+        self._checked(settings)
+        asked, error = self.asked(given)
+        if asked is None:
+            raise Refused(422, error)
+        return asked
 
     def asked(self, given: Any) -> tuple[Any, str]:
         """Return an input as the models take it, or None and what is wrong with it."""

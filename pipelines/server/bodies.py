@@ -16,6 +16,7 @@ from pipelines.server.limits import Limits, Refused
 
 Body = TypeVar("Body", bound=Section)
 Object = dict[str, Any]
+MOST_MILLISECONDS = 10_000  # for each of the rivals
 
 
 class Predict(Section):
@@ -37,7 +38,7 @@ class Rivals(Section):
 
     input: Object = Field(description="an input, as the run's workload has it")
     milliseconds: int | None = Field(
-        None, ge=1, le=10_000, description="time for each of the others; null: as long as the model takes"
+        None, ge=1, le=MOST_MILLISECONDS, description="time for each of the others; null: as long as the model takes"
     )
     settings: Object = Field({}, description="settings of the model, as the run's workload has them")
 

@@ -60,7 +60,11 @@ def openapi(runs: Sequence[Answering]) -> dict[str, Any]:
             if action == "predict":
                 fields = {"inputs": {"type": "array", "items": own, "minItems": 1}}
             elif action == "rivals":
-                fields["milliseconds"] = {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000}
+                fields["milliseconds"] = {
+                    "type": ["integer", "null"],
+                    "minimum": 1,
+                    "maximum": bodies.MOST_MILLISECONDS,
+                }
             body = {
                 "type": "object",
                 "required": list(fields)[:1],

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 import types
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -142,3 +143,15 @@ def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
 def test_only_classifiers_of_candles_become_strategies(run, capsys, monkeypatch):
     error = refusal(capsys, monkeypatch, "freqtrade", run)
     assert "family 'routing'; a freqtrade strategy is made of pooled_experts alone" in error
+
+
+@pytest.mark.parametrize("coin", ["../../elsewhere", "/tmp/elsewhere", ".", "", "a\nb"])
+def test_a_coin_whose_name_leads_out_of_the_folder_is_refused(many, tmp_path, capsys, monkeypatch, coin):
+    folder = many / "members/AAAUSDT/model/best"
+    model = io.load(folder)
+    (scaler,) = model.config.scalers.values()
+    model.config = replace(model.config, coins=(coin,), scalers={coin: scaler})
+    io.save(model, folder)
+    said = refusal(capsys, monkeypatch, "freqtrade", many, "--out", tmp_path / "deep" / "out")
+    assert "cannot be the name of a file" in said
+    assert not (tmp_path / "deep").exists()

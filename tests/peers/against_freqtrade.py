@@ -35,7 +35,7 @@ DIGITS, CLOSE = 6, 1e-6  # of prices; difference of ratios and returns that is r
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("python", help="interpreter of an environment with freqtrade")
+    parser.add_argument("python", type=Path, help="interpreter of an environment with freqtrade")
     parser.add_argument("run", type=Path, help="an evaluated run of crypto")
     parser.add_argument("coin", help="one of its coins, such as AAAUSDT")
     args = parser.parse_args()
@@ -46,7 +46,7 @@ def main() -> None:
         out = Path(folder) / "strategy"
         print(exporters.export("freqtrade", args.run, "best", out))
         candles, rows, result = ours(config, args.run, args.coin)
-        theirs = freqtrades(args.python, config, candles, rows, out, Path(folder))
+        theirs = freqtrades(args.python.absolute(), config, candles, rows, out, Path(folder))
     print(json.dumps(compared(candles, rows, result, theirs)))
 
 
@@ -86,7 +86,7 @@ def backtested(
 
 
 def freqtrades(
-    python: str, config: Config, known: Candles, rows: np.ndarray, strategy: Path, folder: Path
+    python: Path, config: Config, known: Candles, rows: np.ndarray, strategy: Path, folder: Path
 ) -> pd.DataFrame:
     """Return the trades of freqtrade's backtest of the exported strategy on the coin's candles, from the first row."""
     base, candles = known.symbol.removesuffix("USDT"), known.rows(slice(0, rows[-1] + 1))

@@ -13,8 +13,8 @@ from models import io
 from pipelines.answers.trained import Trained
 from pipelines.server import opening
 from pipelines.server.limits import Limits
-from tests.models.test_prediction import stories
-from tests.server.test_server import ask, events, served
+from tests.models.test_prediction import SQUARE, stories
+from tests.server.test_server import MODELS, ask, events, served
 
 PATH, BODY = "/runs/tinystories/small/stream", {"input": {"prompt": "The cat"}}
 
@@ -121,6 +121,37 @@ def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word):
         assert (found[0], "are not answered yet; try later" in found[1]["error"]) == (429, True)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
         assert ask(port, PATH, BODY)[0] == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nhost", b"GET / HTTP/1.1\r\nx: " + b"x" * 70_000])
+def test_headers_that_do_not_end_end_the_connection(word, sent):
+    began = time.monotonic()
+    with served([word], Limits(seconds=0.5 if len(sent) < 100 else 60)) as port:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(sent)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(100)[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 431")
+        assert time.monotonic() - began < 5
+        assert ask(port, "/health")[0] == 200
+
+
+def test_rivals_have_the_time_that_the_model_takes_and_not_what_it_waits(tmp_path, monkeypatch):
+    given, together, allowed = {"input": SQUARE}, Trained.together, []
+    io.save(MODELS["cvrp"](), tmp_path / "small")
+
+    def slow(self, asked, settings):
+        time.sleep(1 if settings else 0)
+        return together(self, asked, {})
+
+    monkeypatch.setattr(Trained, "together", slow)
+    with served([f"cvrp={tmp_path / 'small'}"], Limits()) as port:
+        monkeypatch.setattr("pipelines.workloads.cvrp.inputs.rivals", lambda _, seconds: allowed.append(seconds) or {})
+        busy = {"inputs": [SQUARE], "settings": {"seed": 1}}
+        with begun(port, "/runs/cvrp/small/predict", busy):
+            time.sleep(0.2)
+            assert ask(port, "/runs/cvrp/small/rivals", given)[0] == 200
+    assert allowed[0] < 0.6
 
 
 SITES = [

@@ -14,6 +14,7 @@ import uvicorn
 from common.errors import UserError
 from models import io
 from pipelines.server import app, opening
+from pipelines.server.connections import Connection
 from pipelines.server.limits import Limits
 from tests.models.comparator.test_interface import brightness
 from tests.models.routing.policies import make_policy
@@ -50,7 +51,8 @@ def served(words, limits, hosts=None, at_once=None):
     for run in runs if at_once else ():
         run.trained = replace(run.trained, inputs=replace(run.trained.inputs, at_once=at_once))
     listener = opening.listening("127.0.0.1", 0)
-    config = uvicorn.Config(app.make(runs, limits, hosts), log_level="warning", access_log=False)
+    made = app.make(runs, limits, hosts)
+    config = uvicorn.Config(made, log_level="warning", http=Connection, timeout_keep_alive=limits.seconds)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

@@ -28,15 +28,17 @@ SHORT_STEP = 900_000  # ms
 
 
 def documents() -> CharMixture:
-    """A mixture of an LSTM with counts of TEXT."""
+    """A mixture of an LSTM with counts of TEXT, which it also stores."""
     torch.manual_seed(0)
     characters = Characters(LETTERS)
     tokens = np.array([2, *characters.encode(TEXT)])
     keys = chains.contexts(tokens, chains.classes_of(characters.texts))[1:, : chains.STORED]
     counts = chains.count(keys, tokens[1:], chains.counted(keys, tokens[1:]))
     sizes = {**PRESETS["default"], "width": 24, "embedding": 8, "layers": 2, "vocabulary": LETTERS}
-    model = CharMixture(CharMixtureConfig(**sizes, rows=len(counts.keys), entries=len(counts.tokens))).eval()
+    sizes |= {"rows": len(counts.keys), "entries": len(counts.tokens), "documents": {"roles.md": len(tokens) - 1}}
+    model = CharMixture(CharMixtureConfig(**sizes)).eval()
     model.count(counts)
+    model.text.copy_(torch.from_numpy(tokens[1:]))
     for table in model.weights():
         table.uniform_(0, 0.3)
     return model
