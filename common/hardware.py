@@ -55,7 +55,8 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
         say("without a CUDA device hardware.memory_fraction has no effect")
     if hardware.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
-    torch.use_deterministic_algorithms(hardware.deterministic)
+    if torch.are_deterministic_algorithms_enabled() != hardware.deterministic:  # setting it imports half of a compiler
+        torch.use_deterministic_algorithms(hardware.deterministic)
 
 
 def apply_to(model: nn.Module, hardware: Hardware) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.machine import cores
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
 from pipelines.members import examination, processes
@@ -30,7 +31,7 @@ def main() -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
-    if len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
+    if cores() > 1 and len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
         processes.start_server()  # its imports run beside those below
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator

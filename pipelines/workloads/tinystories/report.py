@@ -67,9 +67,10 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
         f"{rival['predictor']}, which needs {shown(rival[BITS])}."
     )
     second = (
-        f"{summary['n']:,} stories, on which the best model was also picked. Integers instead of float32 cost "
-        f"{summary['int8_cost_percent']:.2g} %. An RP2040 tells about {summary['estimated_tokens_per_s']:.0f} tokens/s "
-        f"(an estimate) from {summary['sram_bytes'] / 1024:.0f} KiB of its memory."
+        f"{summary['n']:,} stories, which neither trained the model nor picked the best one. Integers instead of "
+        f"float32 cost {summary['int8_cost_percent']:.2g} %. An RP2040 tells about "
+        f"{summary['estimated_tokens_per_s']:.0f} tokens/s (an estimate) from {summary['sram_bytes'] / 1024:.0f} KiB "
+        "of its memory."
     )
     return answer(found.outcome, first, second)
 
