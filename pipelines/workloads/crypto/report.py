@@ -136,6 +136,7 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel(what, fontsize=8)
     axis.tick_params(which="both", labelsize=8)
+    axis.locator_params(axis="x", nbins=5)  # small differences have long labels
     axis.grid(axis="x", alpha=0.5)
     axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
     axis.set_ylim(len(pages) - 0.5, -0.5)
