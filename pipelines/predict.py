@@ -49,7 +49,8 @@ def main() -> None:
     told = _text(model, given, settings) if args.stream else _lines(model, given, settings, at_once)
     errors = [error for error in told if error]
     if errors:
-        print(f"{len(errors)} inputs were not used, or not in full; the first, {errors[0]}", file=sys.stderr)
+        many = f"{len(errors)} inputs" if len(errors) > 1 else "1 input"
+        print(f"{many} could not be used, or not in full; the first, {errors[0]}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -37,12 +37,12 @@ def main(arguments: Sequence[str], parts: Mapping[str, Part] = PARTS, path: Path
     args = parser.parse_args(arguments)
     if unknown := [name for name in args.parts if name not in parts]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
-    failed = False
+    failed, known = False, json.loads(path.read_text()) if path.exists() else {}
     for name, part in parts.items():
         if args.parts and name not in args.parts:
             continue
         if args.list:
-            print(f"{name}:", *part.commands, sep="\n  ")
+            print(f"{name}, {_when(known.get(name))}:", *part.commands, sep="\n  ")
         elif part.needs and not (ROOT / part.needs).exists():
             print(f"{name}: left out, there is no {part.needs}", flush=True)
         else:
@@ -53,6 +53,13 @@ def main(arguments: Sequence[str], parts: Mapping[str, Part] = PARTS, path: Path
     return int(failed)
 
 
+def _when(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return "not measured"
+    cpu = f", {entry['cpu_seconds'] / 60:.1f} CPU-minutes" if "cpu_seconds" in entry else ""
+    return f"measured on {entry['date']}, {entry['seconds'] / 60:.1f} minutes{cpu}"
+
+
 def measure(name: str, part: Part) -> dict[str, Any]:
     """Run the commands of a part until one fails, read its figures, and return its entry."""
     if part.run:
@@ -61,7 +68,7 @@ def measure(name: str, part: Part) -> dict[str, Any]:
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     about = provenance(1, {})
-    figures, faults, seconds = {}, [], []
+    figures, faults, seconds, before = {}, [], [], os.times()
     with log.open("w") as output:
         for command in part.commands:
             print(f"{name}: {command}", flush=True)
@@ -73,6 +80,8 @@ def measure(name: str, part: Part) -> dict[str, Any]:
             if done.returncode:
                 faults = [f"exit status {done.returncode} of {command}", *log.read_text().splitlines()[-10:]]
                 break
+    now = os.times()
+    cpu = now.children_user + now.children_system - before.children_user - before.children_system
     for key, figure in {} if faults else part.figures.items():
         try:
             value = figure.read(log.read_text())
@@ -89,6 +98,7 @@ def measure(name: str, part: Part) -> dict[str, Any]:
         "figures": figures,
         **({"failed": faults} if faults else {}),
         "seconds": round(sum(seconds), 1),
+        "cpu_seconds": round(cpu, 1),
         "seconds_of_commands": seconds,
         "device": ", ".join(about["devices"]),
         "commit": about["commit"],

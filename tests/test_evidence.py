@@ -1,6 +1,7 @@
 """The mechanism of tests/evidence.py, on parts of a moment; and that the commands of the true ones can be run."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -97,9 +98,18 @@ def test_an_unknown_part_is_refused_with_the_known_ones(measured, capsys):
     assert "no part print; there are prints" in capsys.readouterr().err
 
 
+def test_the_list_says_when_a_part_was_measured_and_how_long_it_took(measured, capsys):
+    measured({"prints": PRINTS}, "prints")
+    capsys.readouterr()
+    measured({"prints": PRINTS}, "--list")
+    assert re.match(
+        r"prints, measured on \d{4}-\d\d-\d\d, 0.0 minutes, 0.0 CPU-minutes:\n  echo", capsys.readouterr().out
+    )
+
+
 def test_the_parts_are_listed_without_being_run(measured, capsys):
     assert measured({"prints": PRINTS}, "--list") == (0, {})
-    assert "prints:\n  echo" in capsys.readouterr().out
+    assert "prints, not measured:\n  echo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -37,7 +37,7 @@ def test_a_bad_line_among_a_thousand_is_named_and_the_others_are_answered(tmp_pa
     assert [each["source"] for each in found] == [f"many.jsonl:{number + 1}" for number in range(1000)]
     assert [number for number, each in enumerate(found) if "routes" not in each] == [416]
     assert "this is not JSON" in found[416]["error"]
-    assert "1 inputs were not used, or not in full; the first, many.jsonl:417: this is not JSON" in done.stderr
+    assert "1 input could not be used, or not in full; the first, many.jsonl:417: this is not JSON" in done.stderr
 
 
 def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_path):

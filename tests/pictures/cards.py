@@ -34,17 +34,17 @@ def story(run: Path) -> str:
 
 
 def plan(run: Path) -> str:
-    """Draw some fields of a form: what the user wrote in one weight, the model's completions in the other."""
-    rows = from_csv((run / "evaluations/test.completions.csv").read_text())
-    lowest = min(float(row["temperature"]) for row in rows)
-    chosen = {row["field"]: row for row in rows if float(row["temperature"]) == lowest and row["field"] in FORM}
+    """Draw some fields of a form: what the user wrote in one weight, in the other what the model suggests first."""
+    rows = from_csv((run / "evaluations/test.suggestions.csv").read_text())
+    chosen = {row["field"]: row for row in rows if row["rank"] == "1"}
     width, top, fields = 760, 14, []
     for name in FORM:
         row = chosen[name]
-        lines = _wrapped(row["prompt"], row["completion"], 88)
-        fields.append({"name": name, "top": top, "height": 16 + 20 * len(lines), "lines": lines})
+        lines = _wrapped(row["prompt"], row["suggestion"], 88)
+        source = f"{row['document']}, line {row['line']}" if row["document"] else "written by the model"
+        fields.append({"name": name, "source": source, "top": top, "height": 16 + 20 * len(lines), "lines": lines})
         top += 24 + 16 + 20 * len(lines) + 8
-    told = "; ".join(f"{row['prompt']}{row['completion']}" for row in chosen.values())
+    told = "; ".join(f"{chosen[name]['prompt']}{chosen[name]['suggestion']}" for name in FORM)
     body = template("form.svg", fields=fields, width=width)
     return document(width, top + 8, f"A form whose fields a model completed: {told}", body)
 

@@ -88,9 +88,9 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     gained = f"All coins together gain {_gain(together['log_loss'])} nats on the prior. " if together else ""
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
     second = (
-        f"{gained}Each interval holds the truth with {100 * summary['interval_confidence']:.4g} %. Were there no "
-        f"skill at all, any of these coins would show some with a chance of {chance}. Returns are no "
-        f"evidence: they rank nothing here.{' The candles are simulated.' if summary['simulated'] else ''}"
+        f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
+        f"the chance that any of these coins showed some would be {chance}. Returns rank nothing here, as they are no "
+        f"evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
     )
     heading = f"{skilled} of {len(pages)} coins show skill"
     if leaks:
@@ -136,6 +136,7 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel(what, fontsize=8)
     axis.tick_params(which="both", labelsize=8)
+    axis.locator_params(axis="x", nbins=5)  # small differences have long labels
     axis.grid(axis="x", alpha=0.5)
     axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
     axis.set_ylim(len(pages) - 0.5, -0.5)

@@ -130,7 +130,7 @@ class ComparisonTask(Task):
         aside = found.facts.get("quarantined", {})
         notes += [f"set aside: {name}: {reason}" for name, reason in list(aside.items())[:NAMED]]
         if len(aside) > NAMED:
-            notes.append(f"set aside: {len(aside):,} images in all, which quarantined in {folder}/manifest.json lists")
+            notes.append(f"set aside: {len(aside):,} images in all; {folder}/manifest.json lists them as quarantined")
         if self.train.encoded is not None:
             size = self.train.encoded.numel() * self.train.encoded.element_size()
             notes.append(f"features of {images:,} images: {size / 2**20:.0f} MiB, computed once, in {seconds:.1f} s")
