@@ -150,7 +150,7 @@ class ComparisonTask(Task):
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
-        metrics = {"nats": nats.sum(), "divergence": divergence.sum(), "accuracy": right.float().sum()}
+        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "divergence": divergence.sum()}
         return Loss(value.sum(), len(nats), metrics)
 
     def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -165,7 +165,7 @@ class ComparisonTask(Task):
         off = self.model.score_loss(encoded, batch["known"])
         wrong = (off[first] + off[second]) / 2
         right = logits.argmax(-1) == batch["label"]
-        metrics = {"nats": nats.sum(), "score_loss": wrong.sum(), "accuracy": right.float().sum()}
+        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "score_loss": wrong.sum()}
         return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
