@@ -123,8 +123,9 @@ def fit_scale(
     answers = _in_both_orders(log_odds)(references[first], references[second])
     davidson = fit(answers, known[first] - known[second])
     left_out = _placing(davidson, log_odds, references, known, theta, budget)(references)
-    reliable = reliability.fit(prior, *left_out, known)
-    return Scale(davidson, reliability.quantiles(known) if prior is None else prior, reliable)
+    own = reliability.quantiles(known)
+    given = None if prior is None or torch.equal(prior, own) else prior
+    return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
 
 
 def _checked(references: Tensor, reference_scores: Tensor, budget: int) -> tuple[Tensor, Tensor]:

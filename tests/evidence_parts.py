@@ -193,7 +193,7 @@ PARTS = {
     "lmol-preferences": Part(
         ["python tests/peers/preferred_pairs.py"],
         {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
-        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=30)},
+        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
     ),
     "stories": stories(
         "evidence",
