@@ -122,9 +122,10 @@ def fit_scale(
     first, second = _some_pairs(len(references), len(references) * budget, seed)
     answers = _in_both_orders(log_odds)(references[first], references[second])
     davidson = fit(answers, known[first] - known[second])
-    prior = reliability.quantiles(known) if prior is None else prior
     left_out = _placing(davidson, log_odds, references, known, theta, budget)(references)
-    return Scale(davidson, prior, reliability.fit(prior, *left_out, known))
+    own = reliability.quantiles(known)
+    given = None if prior is None or torch.equal(prior, own) else prior
+    return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
 
 
 def _checked(references: Tensor, reference_scores: Tensor, budget: int) -> tuple[Tensor, Tensor]:

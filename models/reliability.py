@@ -81,20 +81,24 @@ class Reliability:
         return mean, (weights * spread).sum(1)
 
 
-def fit(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
+def fit(prior: Tensor | None, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
     """Measure reliability on images (M,) of known score, and the factor by which their intervals hold.
 
-    The interval of each image is made from a fit to others, those of the other folds.
+    The interval of each image is made from a fit to others, those of the other folds. So is the prior if it is None,
+    where the known scores are all there is to make it of: an image's own score in it would narrow its interval.
     """
-    fold = torch.arange(len(known)) % FOLDS
+    fold = torch.empty(len(known), dtype=torch.long)
+    fold[known.argsort(stable=True)] = torch.arange(len(known)) % FOLDS  # each has all kinds of scores
     mean, error = torch.empty_like(known), torch.empty_like(known)
     for each in range(min(FOLDS, len(known))):
         inside = fold == each
         rest = ~inside if int((~inside).sum()) > 2 else torch.ones_like(inside)
-        regression = _likeliest(prior, estimates[rest], information[rest], known[rest])
-        mean[inside], error[inside] = regression.scores(prior, estimates[inside], information[inside])
+        others = quantiles(known[rest]) if prior is None else prior
+        regression = _likeliest(others, estimates[rest], information[rest], known[rest])
+        mean[inside], error[inside] = regression.scores(others, estimates[inside], information[inside])
     factor = max(NARROWEST, calibrated(error, mean, known))
-    return replace(_likeliest(prior, estimates, information, known), factor=factor)
+    whole = quantiles(known) if prior is None else prior
+    return replace(_likeliest(whole, estimates, information, known), factor=factor)
 
 
 def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:

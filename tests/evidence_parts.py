@@ -219,7 +219,18 @@ PARTS = {
     "lmol-preferences": Part(
         ["python tests/peers/preferred_pairs.py"],
         {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
-        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=30)},
+        | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
+    ),
+    "lmol-memory": Part(
+        ["python tests/peers/training_memory.py"],
+        {
+            f"{how} checkpointing": printed(f"{how} checkpointing", at_least=0.85, at_most=1.15)
+            for how in ("with", "without")
+        },
+    ),
+    "lmol-scorer-speed": Part(
+        ["python tests/peers/scorer_speed.py"],
+        {key: printed(key) for kind in ("siamese", "cross") for key in (f"{kind}, 100 images", f"{kind}, 1000 images")},
     ),
     "stories": stories(
         "evidence",

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_PIXELS = 4096  # a side
+LONGEST_SIDE = 4096  # pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +19,8 @@ class Question:
     references: int = 0  # R: training images with known scores, against which other images are placed
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= MOST_PIXELS:
-            raise ValueError(f"size is {self.size}; it must be 1 to {MOST_PIXELS} pixels a side")
+        if not 1 <= self.size <= LONGEST_SIDE:
+            raise ValueError(f"size is {self.size}; it must be 1 to {LONGEST_SIDE} pixels a side")
         if self.theta < 0 or self.references < 0 or not 0 < self.unit < math.inf:
             raise ValueError(
                 f"theta is {self.theta}, references {self.references}, unit {self.unit}; the first two must not be "

@@ -1,11 +1,13 @@
 """The siamese comparators: a convolutional encoder, or a frozen vision tower, and an antisymmetric head."""
 
 import dataclasses
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common import noise
 from models.comparator.config import ComparatorConfig
 from models.comparator.interface import Comparator, pixels
 from models.vision_tower import Tower, layers_of, leave_out
@@ -63,6 +65,19 @@ class TowerSiamese(Siamese):
         self.tower = tower
         self._no_split_modules = layers_of(tower.network)
         leave_out(self, "tower")
+
+    def forward(
+        self,
+        images: Tensor | None,
+        first: Tensor,
+        second: Tensor,
+        encoded: Tensor | None = None,
+        numbers: Tensor | None = None,
+        with_encodings: bool = False,
+    ) -> Any:
+        """Return what any comparator does; the encoder's dropout falls on images, also where moments are given."""
+        with noise.rows(numbers):
+            return super().forward(images, first, second, encoded, numbers, with_encodings)
 
     def encode(self, images: Tensor) -> Tensor:
         """Return moments (U, 2 V) of the features of images (U, C, S, S)."""

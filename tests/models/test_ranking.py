@@ -47,9 +47,8 @@ def test_planted_scores_are_found_and_the_intervals_hold(how):
         assert torch.corrcoef(torch.stack([found, known[:200]]))[0, 1] > 0.97
         ratios.append((found - known[:200]) / errors)
     ratios = torch.cat(ratios)
-    # The prior knows the left-out references' own scores, so the intervals are a little narrow.
-    assert 0.88 < float((ratios.abs() < 1.96).double().mean()) < 0.98
-    assert 0.85 < float(ratios.square().mean().sqrt()) < 1.25
+    assert 0.9 < float((ratios.abs() < 1.96).double().mean()) < 0.98
+    assert 0.85 < float(ratios.square().mean().sqrt()) < 1.15
 
 
 def test_errors_hidden_by_references_known_too_well_are_measured_on_other_images():
@@ -212,7 +211,8 @@ def test_a_comparator_that_knows_nothing_says_so():
     known, _ = planted(30, 40)
     found, errors = place(known, lambda a, b: torch.zeros(len(a), 3), 30)
     assert (found - known[30:].mean()).abs().max() < 0.01
-    assert errors.min() > 0.75 * known[30:].std()  # 95 % of even scores lie nearer than 1.96 deviations
+    # 95 % of even scores lie nearer than 1.645 deviations, 0.84 of what an error of one deviation would reach.
+    assert errors.min() > 0.8 * known[30:].std()
 
 
 @pytest.mark.parametrize(

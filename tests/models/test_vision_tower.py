@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from common import noise
 from models import efficientnet, io
 from models.comparator import build
 from models.comparator.interface import Comparator
@@ -249,6 +250,22 @@ def test_a_tower_is_the_same_whatever_the_random_state(bases):
     other = Tower(bases["siglip"])
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert one.revision == other.revision
+
+
+def test_dropout_of_a_siamese_over_a_tower_is_a_function_of_the_image(bases):
+    model, images = disturb(make(bases["clip"], kind="siamese")).train(), pictures(5)
+    noise.by_item(model)
+    encoded, numbers = model.encode_all(images), torch.tensor([7, 3, 12, 5, 9])
+    answers = []
+    for rows in (torch.arange(5), torch.tensor([4, 1, 0])):  # more images than pairs, and as many
+        noise.begin(0, 0, torch.arange(3))
+        ends = torch.tensor([[0, 1], [4, 0], [1, 4]]) if len(rows) == 5 else torch.tensor([[2, 1], [0, 2], [1, 0]])
+        answers.append(model(None, *ends.T, encoded=encoded[rows], numbers=numbers[rows]))
+        noise.end()
+    torch.testing.assert_close(*answers)
+    assert not torch.allclose(
+        answers[0], model.eval()(None, *torch.tensor([[0, 1], [4, 0], [1, 4]]).T, encoded=encoded)
+    )
 
 
 @pytest.mark.parametrize("kind", FEW)

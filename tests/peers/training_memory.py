@@ -1,14 +1,16 @@
 """The memory told before training LLaVA-1.5-7B's sizes, against what a pass takes on a CPU.
 
-    python tests/peers/training_memory.py [LAYERS ...]
+    python tests/peers/training_memory.py [LAYERS MORE_LAYERS]
 
 A language model of the real width and so many layers makes one forward and one backward pass of a pair, in both orders,
 with and without gradient checkpointing. Its peak of resident memory over the weights is read from Linux; what the line
-before training tells is found with shapes alone. The last line is JSON: the bytes of each, and what both say of 32
-layers, on which each further layer takes as much.
+before training tells is found with shapes alone. Both are continued to 32 layers, of which each takes as much. The last
+line is JSON: what is told over what is taken.
 """
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -53,25 +55,29 @@ def of(layers, checkpointing):
     return told, resident("VmHWM") - before
 
 
-def main(*layers):
-    few, more = layers or (1, 2)
+def alone(layers, checkpointing):
+    """What `of` returns in a process of its own, whose freed memory goes back to the system at once."""
+    words = [sys.executable, __file__, "--one", str(layers), str(int(checkpointing))]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True, env=environment).stdout)
+
+
+def main(few=1, more=2):
     found = {}
     for checkpointing in (False, True):
-        (told, taken), (told_more, taken_more) = (of(count, checkpointing) for count in (few, more))
-        whole = [
-            some + (LAYERS - few) * (rest - some) / (more - few)
-            for some, rest in ((told, told_more), (taken, taken_more))
-        ]
+        some, rest = alone(few, checkpointing), alone(more, checkpointing)
+        told, taken = (a + (LAYERS - few) * (b - a) / (more - few) for a, b in zip(some, rest, strict=True))
         name = "with checkpointing" if checkpointing else "without checkpointing"
-        found[name] = {
-            f"told, {few} and {more} layers": [told, told_more],
-            f"taken, {few} and {more} layers": [taken, taken_more],
-            f"told and taken, {LAYERS} layers": whole,
-            "told_over_taken": whole[0] / whole[1],
-        }
-        print(name, found[name], flush=True)
-    print(json.dumps({name: each["told_over_taken"] for name, each in found.items()}))
+        print(
+            f"{name}: told and taken of {few} layers {some}, {more} {rest}; {LAYERS} [{told:.0f}, {taken:.0f}]",
+            flush=True,
+        )
+        found[name] = told / taken
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(of(*map(int, sys.argv[2:]))))
+    else:
+        main(*map(int, sys.argv[1:]))
