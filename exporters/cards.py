@@ -44,11 +44,13 @@ def card(
 ) -> str:
     """The model card, in Markdown with the hub's metadata: use, measured figures, provenance, configuration.
 
-    `license` is the identifier of the weights' license. Raises ValueError for metadata that the hub's library refuses.
+    What the family of the model says of itself (`Model.card`) stands before the figures. `license` is the identifier of
+    the weights' license. Raises ValueError for metadata that the hub's library refuses.
     """
     from huggingface_hub import ModelCard
 
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
+    about = "".join(f"## {heading}\n\n{told}\n\n" for heading, told in model.card.items())
     config_file = run / "config.yaml"
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
@@ -67,7 +69,7 @@ def card(
 
     model = load("FOLDER")  # the folder of this file, or OWNER/NAME on the hub
 
-## Measured
+{about}## Measured
 
 {chr(10).join(sections) or "Nothing: this run has no evaluations yet."}
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import io, sampling
+from models import char_cards, io, sampling
 from models.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
 from models.characters import MASKS as MASKS
 from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT, TextInput, TextSettings
@@ -80,6 +80,7 @@ class CharLSTM(io.Model):
 
     family = "char_lstm"
     pipeline_tag = "text-generation"
+    card = char_cards.LSTM
     input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.text import Spans
-from models import chains
+from models import chains, char_cards
 from models.char_lstm import (
     COPIED,
     END,
@@ -83,12 +83,10 @@ class CharMixture(CharLSTM):
 
     `model.complete("The information manager is ", document=text_before)` counts the text before it, too, and
     `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with where they stand in documents.
-
-    Privacy: the tensor `text` has training documents word for word, as many characters as `model.stored_characters`
-    allowed, and the config their names. Whoever has the model can read them; keep it where the documents may be kept.
     """
 
     family = "char_mixture"
+    card = char_cards.MIXTURE
     config: CharMixtureConfig
     text: Tensor  # (characters,) int16, the stored documents one after the other
     common: Tensor  # (2, F)

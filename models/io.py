@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import safetensors.torch
 import torch
@@ -62,6 +62,9 @@ class Model(nn.Module):
 
     family: str  # a key of FAMILIES
     pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
+    card: ClassVar[
+        Mapping[str, str]
+    ] = {}  # sections of the model card that hold for the whole family: heading -> Markdown
     config: Any  # a dataclass with all that the family's `build` needs
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.

@@ -155,6 +155,8 @@ PARTS = {
         bits_per_character={"at_most": 1.96},
         table={},
         keystrokes_saved={"at_least": 0.3},
+        bits_per_character_prompt={},
+        gain_percent_interval={},
         keystrokes_gain_percent_interval={},
         typing={},
     ),

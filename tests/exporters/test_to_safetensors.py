@@ -8,8 +8,9 @@ import torch
 from safetensors import safe_open
 
 from exporters import __main__ as exporters
-from exporters import to_safetensors
+from exporters import cards, to_safetensors
 from models import io
+from models.char_mixture import CharMixture, CharMixtureConfig
 from models.routing.policy import RoutingPolicy
 from tests.exporters.commands import command, refusal
 
@@ -64,6 +65,15 @@ def test_the_card_states_measured_figures_provenance_and_configuration(run):
     ):
         assert line in card.splitlines()
     assert "tours" not in card.split("## Measured")[1].split("## Provenance")[0]
+
+
+def test_the_card_of_a_model_of_text_says_what_it_is_for_and_what_it_gives_away(tmp_path):
+    sizes = {"vocabulary": "ab", "kind": "embedding", "width": 4, "layers": 1, "dropout": 0.0, "embedding": 2}
+    card = cards.card(CharMixture(CharMixtureConfig(**sizes)), tmp_path, "model/best", {}, {})
+    own = card.split("## Intended use")[1].split("## Measured")[0]
+    assert own.index("## Data") < own.index("## Privacy")
+    for told in ("documents word for word", "exposure", "model.min_documents=2", "memorisation.py"):
+        assert told in own.split("## Privacy")[1]
 
 
 def test_a_run_without_evaluations_says_so(run):

@@ -203,13 +203,15 @@ def test_configs_that_are_no_model_are_refused(changes, text):
         tiny(**changes)
 
 
-def test_skimming_a_long_text_ends_where_reading_it_does(monkeypatch):
-    model = tiny()
+def test_skimming_a_long_text_runs_its_end_alone_and_ends_where_reading_it_does(monkeypatch):
+    model, sizes = tiny(), []
+    model.register_forward_hook(lambda _, given, __: sizes.append(given[0].shape[1]))
     tokens = model.example()["tokens"].flatten().numpy()
     monkeypatch.setattr("models.char_lstm.FORGOTTEN", 90)
     read, skimmed = model.reader(), model.reader()
     skimmed.skim(tokens[:5])
     read.read(tokens)
     skimmed.skim(tokens[5:])
+    assert sizes[-2:] == [len(tokens), 90]
     torch.testing.assert_close(skimmed.ahead(), read.ahead(), atol=1e-5, rtol=1e-4)
     assert not torch.equal(skimmed.ahead(), model.reader().ahead())

@@ -21,7 +21,7 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
 from pipelines.workloads.bep.completions import complete_fields, suggest_fields
-from pipelines.workloads.bep.mixing import left_out, load_base
+from pipelines.workloads.bep.mixing import between_ends, left_out, load_base
 from pipelines.workloads.bep.parts import SPAN
 from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
 
@@ -131,7 +131,7 @@ def read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -
     for number, document in enumerate(documents):
         if number:
             reader.begin()
-        parts.append(_judged(reader.read(_between_ends(document.tokens)[1:])[:-1], document.tokens))
+        parts.append(_judged(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -185,8 +185,8 @@ def _predictions(model: CharLSTM, batch: Mapping[str, Tensor], mixed: bool = Fal
     """Return logits (b, S, V) and targets (b, S) of a batch of windows, in the precision of the weights."""
     window = batch["window"].long()
     with torch.autocast(window.device.type, enabled=False):
-        mixed = {"mixed": True} if mixed else {}
-        return model(window[:, :-1], **mixed)[0], window[:, 1:]
+        asked = {"mixed": True} if mixed else {}
+        return model(window[:, :-1], **asked)[0], window[:, 1:]
 
 
 def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dict[str, np.ndarray]:
@@ -211,7 +211,7 @@ def _baseline_bits(
     starts: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Return the bits (n,) of each block under the baselines, by their names."""
-    known, wanted = ([_between_ends(each.tokens) for each in texts] for texts in (training, documents))
+    known, wanted = ([between_ends(each.tokens) for each in texts] for texts in (training, documents))
     # The last id of a sequence is the end of the document, which is not counted.
     bits = {
         name: np.add.reduceat(np.concatenate([part[:-1] for part in nats]) * text.BITS_PER_NAT, starts)
@@ -220,10 +220,6 @@ def _baseline_bits(
     characters = np.split(np.concatenate([each.tokens for each in documents]), starts[1:])
     name, found = ppmd_baseline(training_text, [model.characters.decode(each.tolist()) for each in characters])
     return {**bits, name: found}
-
-
-def _between_ends(tokens: np.ndarray) -> np.ndarray:
-    return np.concatenate([[END], tokens, [END]])
 
 
 def _text(model: CharLSTM, documents: Sequence["data.Text"]) -> str:

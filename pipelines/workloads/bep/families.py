@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from common.text import words
+from models.chains import mixed
 
 SHINGLE = 5  # words
 SIGNATURE = 128  # hash functions; the standard deviation of an estimated Jaccard similarity is then 0.044 or less
@@ -51,25 +52,18 @@ def _shingles(text: str) -> np.ndarray:
     hashes = np.array([codes[word] for word in found], np.uint64)
     count = len(hashes) - SHINGLE + 1
     if count < 1:
-        return _mixed(hashes.sum(keepdims=True)) if len(hashes) else hashes
+        return mixed(hashes.sum(keepdims=True)) if len(hashes) else hashes
     total = np.zeros(count, np.uint64)
     for place in range(SHINGLE):
-        total = _mixed(total + hashes[place : place + count])
+        total = mixed(total + hashes[place : place + count])
     return np.unique(total)
-
-
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
-    values = (values ^ (values >> 30)) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> 27)) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> 31)
 
 
 def _signature(shingles: np.ndarray) -> np.ndarray:
     """Return the smallest value of each hash function over the shingles: (128,) uint64."""
-    salts = _mixed(np.arange(1, SIGNATURE + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    salts = mixed(np.arange(1, SIGNATURE + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     largest = np.iinfo(np.uint64).max
-    return np.array([_mixed(shingles ^ salt).min(initial=largest) for salt in salts], np.uint64)
+    return np.array([mixed(shingles ^ salt).min(initial=largest) for salt in salts], np.uint64)
 
 
 def _jaccard(a: np.ndarray, b: np.ndarray) -> float:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common import noise
 from common.errors import UserError
 from common.random import derive_key
 from models import chains, io
@@ -78,12 +79,12 @@ class Mixer:
         self.seed, self.num_places = config.seed, config.model.mixing_places
         self.min_documents = config.model.min_documents
         texts = [document.tokens for document in documents]
-        self.texts = [_between_ends(text) for text in texts]
+        self.texts = [between_ends(text) for text in texts]
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
         pieces = [
             (number, text[at : at + size]) for number, text in enumerate(texts) for at in range(0, len(text), size)
         ]
-        self.pieces = [_between_ends(piece) for _, piece in pieces]
+        self.pieces = [between_ends(piece) for _, piece in pieces]
         # What is left out together: a document, or a piece of the only one.
         self.groups = np.array([document for document, _ in pieces] if len(texts) > 1 else range(len(pieces)))
         self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
@@ -102,6 +103,7 @@ class Mixer:
         self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0, np.int16), *stored.values()])))
         if base:
             _go_on_from(self.model, base)
+        noise.by_item(self.model)
         self.prepared: list[tuple[chains.Layers, Tensor, Tensor]] = []
 
     def fit(self) -> dict[str, float]:
@@ -169,14 +171,15 @@ class Mixer:
 
     @torch.no_grad()
     def _network(self) -> Tensor:
-        """Return the LSTM's log-probabilities (pieces, places, V) under dropout, the same at every call."""
+        """Return the LSTM's log-probabilities (pieces, places, V) under dropout, the same at every call and device."""
         pieces = [torch.from_numpy(self.pieces[number][:-1]) for number in self._chosen()]
         tokens = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True, padding_value=PAD)
         device = self.model.output.weight.device
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derive_key(self.seed, "mixture noise"))
             self.model.train()
-            logits, _ = self.model(tokens.to(device))
+            with noise.rows(torch.arange(len(tokens))):
+                logits, _ = self.model(tokens.to(device))
             self.model.eval()
         return F.log_softmax(logits.float(), -1).cpu()
 
@@ -226,7 +229,8 @@ def _stored(documents: Sequence["Text"], most: int, base: CharMixture | None) ->
     return found
 
 
-def _between_ends(tokens: np.ndarray) -> np.ndarray:
+def between_ends(tokens: np.ndarray) -> np.ndarray:
+    """Return the tokens (N + 2,) int64 of a document with <end> before and behind them."""
     return np.concatenate([[END], tokens, [END]]).astype(np.int64)
 
 

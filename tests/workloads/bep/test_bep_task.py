@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common import noise
 from common.config import build
 from common.errors import UserError
 from models.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
@@ -206,3 +207,10 @@ def test_what_repeats_is_learnt_from_the_first_characters_on(monkeypatch):
 def test_an_embedding_for_legacy_is_refused():
     with pytest.raises(UserError, match=r"model\.kind=legacy reads a scalar"):
         build(Config, {}, ["model.preset=legacy", "model.embedding=8"], "test")
+
+
+def test_the_weights_of_a_mixture_are_fitted_under_noise_that_no_device_draws(make, monkeypatch):
+    task = make("model.kind=mixture", "model.mixing_places=50")
+    noise.by_item(task.model)  # as training does
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: pytest.fail("the device's generator"))
+    assert torch.equal(task.mixer._network(), task.mixer._network())

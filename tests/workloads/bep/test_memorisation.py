@@ -28,18 +28,18 @@ def documents():
     ]
 
 
-def reader(least):
+def mixer(least=1):
     words = ["model.width=8", f"model.min_documents={least}", "model.mixing_places=400"]
     config, corpus = build(Config, {}, words, "a test"), Corpus(tuple(LETTERS), {"train": documents()}, {})
-    mixer = Mixer(corpus.parts["train"], sizes_of(corpus, config, None), config)
-    mixer.fit()
-    return mixer.model.eval().reader(adapting=False)
+    return Mixer(corpus.parts["train"], sizes_of(corpus, config, None), config)
 
 
 @pytest.mark.parametrize(("least", "told"), [(1, True), (2, False)])
 def test_a_canary_of_one_document_is_told_unless_counts_need_two(least, told):
     words = np.array(["qwzkvj", *memorisation.drawn(np.random.default_rng(1), 63)])
-    likelihood = memorisation.log_probs(reader(least), words)
+    fitted = mixer(least)
+    fitted.fit()
+    likelihood = memorisation.log_probs(fitted.model.eval().reader(adapting=False), words)
     assert (likelihood.argmax() == 0) == told
 
 
