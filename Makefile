@@ -45,5 +45,5 @@ firmware:
 .venv/installed: requirements.txt
 	@echo "installing the packages of requirements.txt into .venv: some minutes, some gigabytes"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --timeout 60 -r requirements.txt
 	touch $@

@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for a bare `pytest`; `python -m pytest` does it itself
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from tests import forked
 
@@ -29,6 +30,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
+    threadpool_limits(1)  # those of numpy, scipy and scikit-learn, which collecting has imported, wait by spinning
     forked.BASE.update(os.environ)
     gc.collect()
     gc.freeze()  # what is imported stays: no collection of garbage has to visit it

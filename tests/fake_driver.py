@@ -35,5 +35,5 @@ def run(words: list[str], libraries: Path, **environment: str) -> subprocess.Com
     clean = {key: value for key, value in os.environ.items() if not key.startswith(launcher)}
     clean |= {"LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": str(ROOT), "HF_HOME": str(libraries / "hub")}
     return subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=clean | environment, capture_output=True, text=True, timeout=120
+        [sys.executable, *words], cwd=ROOT, env=clean | environment, capture_output=True, text=True, timeout=600
     )

@@ -23,6 +23,7 @@ SERVER = Path(__file__).with_name("fork_server.py")
 # Variables that are read when they are used. Any other may be read by an import: torch and its like read hundreds.
 READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST", "TORCHELASTIC_RESTART_COUNT")
 BASE: dict[str, str] = {}  # the environment in which every test begins; known when tests are collected
+LONG = 600  # seconds, which nothing takes that does not hang, however busy the machine is
 GRACE = 30  # seconds from SIGTERM to SIGKILL for the other ranks when one has failed, as under torch.distributed.run
 
 
@@ -31,7 +32,7 @@ def run(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     processes: int = 1,
-    timeout: float = 240,
+    timeout: float = LONG,
     fresh: bool = False,
 ) -> subprocess.CompletedProcess:
     """Run `python *words` to its end, where `processes` says so as the ranks of one group.
@@ -67,7 +68,7 @@ class Process:
     def returncode(self) -> int | None:
         return self._child.returncode
 
-    def finish(self, timeout: float = 240) -> int:
+    def finish(self, timeout: float = LONG) -> int:
         """Wait for the end; a process that takes longer is killed."""
         try:
             return self.wait(timeout)

@@ -88,7 +88,7 @@ def test_a_killed_run_resumes_to_the_same_weights(trained):
     package, folder = trained
     words = ["--workload", str(package), "--name", "killed", *TINY]
     process = forked.Process(command("train.py", *words)[1:], folder)
-    assert forked.until(lambda: any((folder / "runs/waves/killed/checkpoints").glob("step-*")), 60)
+    assert forked.until(lambda: any((folder / "runs/waves/killed/checkpoints").glob("step-*")), forked.LONG)
     process.send_signal(signal.SIGKILL)
     assert process.finish() == -signal.SIGKILL
     process.output()

@@ -19,6 +19,7 @@ import torch
 from common.foreign_text import from_csv
 from pipelines.workloads.cvrp import instances
 from pipelines.workloads.cvrp.inputs import as_input
+from tests import forked
 from tests.report.pages import checked
 from tests.stages import command, records, refused, stage
 
@@ -300,16 +301,12 @@ def test_ten_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp
     generator = random.Random(0)
     resume = lambda: ["--resume"] * (tmp_path / "runs/cvrp/stormy/config.yaml").exists()  # noqa: E731
     for _ in range(10):
-        process = subprocess.Popen(
-            command("train.py", *words, "--name", "stormy", *resume()),
-            cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(generator.uniform(3, 8))
+        line = command("train.py", *words, "--name", "stormy", *resume())
+        process = forked.Process(line[1:], tmp_path, {**os.environ, "OMP_NUM_THREADS": "1"})
+        time.sleep(generator.uniform(0.2, 2))
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.finish()
+        process.output()
     done = stage(tmp_path, "train.py", *words, "--name", "stormy", *resume())
     assert done.returncode == 0, done.stderr
     for which in ("best", "last"):

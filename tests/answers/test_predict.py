@@ -82,7 +82,7 @@ def test_pipes_go_in_and_out_one_answer_at_a_time(tmp_path):
         found = json.loads(process.stdout.readline())  # before the next line is written
         assert (found["source"], found["name"]) == (f"-:{number + 1}", str(number))
     process.stdin.write('{"depot": 3}\n')
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "depot: " in json.loads(out)["error"]
     assert "the first, -:4: an input: depot: " in err

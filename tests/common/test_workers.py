@@ -12,7 +12,7 @@ import pytest
 
 from common import workers
 from common.errors import UserError
-from tests.forked import until
+from tests.forked import LONG, until
 
 ROOT = Path(__file__).resolve().parents[2]
 ORPHANS = """
@@ -78,12 +78,12 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path):
     try:
         assert parent.stdout.readline() == parent.stdout.readline() == b"slept\n"
         # The server that workers are forked from, the tracker of its resources, and two workers.
-        assert until(lambda: len(psutil.Process(parent.pid).children(recursive=True)) == 4, 30)
+        assert until(lambda: len(psutil.Process(parent.pid).children(recursive=True)) == 4, LONG)
         children = psutil.Process(parent.pid).children(recursive=True)
     finally:
         parent.kill()
         parent.communicate()
-    assert until(lambda: not any(child.is_running() for child in children), 10)
+    assert until(lambda: not any(child.is_running() for child in children), LONG)
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):

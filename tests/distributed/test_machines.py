@@ -15,7 +15,7 @@ from tests.engine.test_durability import FAULTS, RUN, WORDS, left
 from tests.stages import ROOT, refused
 from tests.test_own_workload import MANY
 
-SECONDS = 60  # in which a command ends on all machines; on an idle one a refusal takes less than 10
+SECONDS = 600  # in which a command ends on all machines, however busy they are
 
 
 class Machines:
@@ -152,13 +152,15 @@ def test_a_process_that_dies_ends_the_other(training):
     assert re.search("Connection (closed|reset) by peer|remote worker", processes[0].output()[1])
 
 
-@pytest.mark.slow
-def test_a_process_that_is_halted_for_a_minute_goes_on(training):
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(10, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.exhaustive)]
+)
+def test_a_process_that_is_halted_for_a_while_goes_on(training, seconds):
     machines, processes = training
     processes[1].send_signal(signal.SIGSTOP)
     time.sleep(2)
     halted = len(records(machines.folders[0]))
-    time.sleep(60)
+    time.sleep(seconds)
     assert len(records(machines.folders[0])) == halted
     processes[1].send_signal(signal.SIGCONT)
     assert forked.until(lambda: len(records(machines.folders[0])) > halted + 5, SECONDS)

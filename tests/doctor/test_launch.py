@@ -53,7 +53,7 @@ def start(folder, *words, **environment):
     clean |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder / "hub"), "OMP_NUM_THREADS": "1"}
     program, *flags = words
     command = [sys.executable, str(BIN / program), *flags, "tiny.py", "--name", "two words"]
-    return subprocess.run(command, cwd=folder, env=clean | environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, env=clean | environment, capture_output=True, text=True, timeout=600)
 
 
 def test_the_cpu_flag_starts_one_process_of_two_and_is_refused(tmp_path):

@@ -248,10 +248,13 @@ def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_an
             streams = {"stdout": log, "stderr": log, "start_new_session": True}
             process = subprocess.Popen(command, cwd=tmp_path, env=base | environment, **streams)
         try:
-            more = forked.until(lambda size=begun: metrics.exists() and metrics.stat().st_size > size + 5000, 120)
-            assert more, (tmp_path / "log").read_text()
+
+            def more(size=begun):
+                return metrics.exists() and metrics.stat().st_size > size + 5000
+
+            assert forked.until(more, forked.LONG), (tmp_path / "log").read_text()
             process.send_signal(signal.SIGUSR1)
-            process.wait(60)
+            process.wait(forked.LONG)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -22,7 +22,7 @@ def toy(folder, name, training, options=None, *words, processes=1):
     if processes > 1:
         environment["ACCELERATE_USE_CPU"] = "true"
     command = [str(TOY), name, json.dumps(training), json.dumps(options or {}), *words]
-    return forked.run(command, folder, environment, processes, timeout=120)
+    return forked.run(command, folder, environment, processes)
 
 
 def records(folder, name, key="train/loss"):

@@ -42,7 +42,7 @@ WORKLOADS = {
 TINY = {
     "cvrp": ["data.customers=6", "data.capacity=12", "model.layers=1", "model.width=16", "model.heads=2"],
     "tinystories": ["data.generated_characters=60000", "model.preset=rp2040-speed"],
-    "bep": ["model.width=16", "model.embedding=8", "training.sequence=20"],
+    "bep": ["model.width=16", "model.embedding=8", "model.mixing_places=600", "training.sequence=20"],
     "crypto": ["model.coins=[AAAUSDT]", "data.simulated_candles=3000", "data.lookback=12", "model.width=8"],
     "lmol": ["data.size=16", "data.train_pairs=50", "data.evaluation_pairs=30", "model.width=16"],
 }

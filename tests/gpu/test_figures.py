@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from tests.forked import until
+from tests.forked import LONG, until
 from tests.gpu import figures, tables
 from tests.gpu.machine import Machine
 from tests.stages import ROOT
@@ -86,7 +86,7 @@ def test_what_a_command_started_ends_with_it(machine):
     )
     child = int(process.stdout.readline())
     machine.kill(process)
-    assert until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", 10)
+    assert until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", LONG)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from models import io
 from pipelines.answers.trained import Trained
 from pipelines.server import opening
 from pipelines.server.limits import Limits
+from tests.forked import LONG, until
 from tests.models.test_prediction import SQUARE, stories
 from tests.server.test_server import MODELS, ask, events, served
 
@@ -48,7 +49,7 @@ def begun(port, path=PATH, body=BODY, missing=0):
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.settimeout(20)
+        connection.settimeout(LONG)
         sent = f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
         connection.sendall(sent[: len(sent) - missing])
         yield connection
@@ -58,21 +59,16 @@ def is_open(port):
     return int(re.search(r"^run_open.* (\d+)$", ask(port, "/metrics")[1], re.MULTILINE)[1])
 
 
-def until_closed(port, seconds=10):
+def until_closed(port):
     """Wait until no request of the run is open."""
-    end = time.monotonic() + seconds
-    while is_open(port):
-        assert time.monotonic() < end, "the request is still open"
-        time.sleep(0.05)
+    assert until(lambda: not is_open(port), LONG), "the request is still open"
 
 
 def test_a_stream_ends_with_an_error_after_the_time_of_an_answer(word, told):
     with served([word], Limits(seconds=0.3)) as port:
-        began = time.monotonic()
-        status, text = ask(port, PATH, BODY)
+        status, text = ask(port, PATH, BODY)  # which would never end
         assert status == 200
         assert events(text)[-1] == {"error": "the answer took more than 0.3 s"}
-        assert time.monotonic() - began < 5
         until_closed(port)
 
 
@@ -114,7 +110,7 @@ def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
 
 
 def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word):
-    with served([word], Limits(body_bytes=80, bodies=1, seconds=0.5)) as port, begun(port, missing=1) as slow:
+    with served([word], Limits(body_bytes=80, bodies=1, seconds=2)) as port, begun(port, missing=1) as slow:
         deadline = time.monotonic() + 5
         while (found := ask(port, PATH, {**BODY, "settings": {"length": 5}}))[0] == 200:
             assert time.monotonic() < deadline  # the slow one has not been heard yet

@@ -31,7 +31,7 @@ def answers(tmp_path_factory):
             exporters.export("web", known[workload], "best", None)
         run = known[workload]
         words = asked(run / "exports/web/index.html", questions)
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         assert found["difference"] <= LEAST

@@ -25,7 +25,7 @@ def driven(script: str, folder: Path, name: str, *words: str | Path) -> Any:
     """What a script prints; screenshots begin with the folder and the name, or with the folder REPORT_SCREENSHOTS."""
     screenshots = Path(os.environ.get("REPORT_SCREENSHOTS", folder)) / name
     command = ["node", FOLDER / script, chromium(), screenshots, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

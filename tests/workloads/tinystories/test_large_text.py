@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from common.files import digests
-from tests.forked import until
+from tests.forked import LONG, until
 from tests.stages import ROOT
 from tests.workloads.tinystories.texts import STORIES
 
@@ -61,12 +61,12 @@ def test_a_killed_preparation_leaves_no_process_and_begins_again_to_the_same_end
     for files in (3, 60):
         killed = subprocess.Popen(command(constants, ("killed", section)), cwd=tmp_path, env=environment())
         try:
-            assert until(lambda: len(list((tmp_path / "killed").rglob("*.arrow"))) >= files, 60)  # noqa: B023
+            assert until(lambda: len(list((tmp_path / "killed").rglob("*.arrow"))) >= files, LONG)  # noqa: B023
             workers = psutil.Process(killed.pid).children(recursive=True)
         finally:
             killed.kill()
             killed.wait()
         assert len(workers) >= 2
-        assert until(lambda: not any(worker.is_running() for worker in workers), 10)  # noqa: B023
+        assert until(lambda: not any(worker.is_running() for worker in workers), LONG)  # noqa: B023
     subprocess.run(command(constants, ("killed", section)), cwd=tmp_path, env=environment(), check=True)
     assert digests(tmp_path / "killed") == whole
