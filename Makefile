@@ -9,6 +9,9 @@ RESUME = $(if $(wildcard runs/cvrp/$(NAME)/config.yaml),--resume)
 # Of `make evidence`: the parts to measure, all if empty; `.venv/bin/python tests/evidence.py --list` shows them.
 PARTS :=
 
+# Each of the many processes of tests would compile the same modules anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: run test lint docs evidence pictures firmware
 
 run: .venv/installed

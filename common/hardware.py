@@ -55,7 +55,8 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
         say("without a CUDA device hardware.memory_fraction has no effect")
     if hardware.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
-    torch.use_deterministic_algorithms(hardware.deterministic)
+    if torch.are_deterministic_algorithms_enabled() != hardware.deterministic:  # setting it imports half of a compiler
+        torch.use_deterministic_algorithms(hardware.deterministic)
 
 
 def apply_to(model: nn.Module, hardware: Hardware) -> None:
@@ -78,4 +79,4 @@ def _set_threads(threads: int | None, device: torch.device, say: Callable[[str],
         threads = cores()
     if threads is not None and threads != torch.get_num_threads():
         torch.set_num_threads(threads)
-        say(f"{threads} CPU threads in each process; hardware.threads changes that")
+        say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")

@@ -40,6 +40,7 @@ class Inputs:
     beside: Callable[[Path, Mapping[str, Any], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
+    at_once: int = 64  # inputs that a server answers together; as few as make an answer cheap, as others wait meanwhile
     about: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None  # models -> facts that a page of theirs needs
     rivals: Callable[[Any, float], Mapping[str, Any]] | None = None  # (input, seconds) -> {method: its answer}
 

@@ -36,6 +36,17 @@ def _available_cores() -> int:
     return os.cpu_count() or 1  # macOS and Windows: every core of the machine
 
 
+def yield_while_waiting() -> None:
+    """On a machine with more work than cores, let threads that wait for one another sleep. Call it before torch loads.
+
+    OpenMP's threads spin while they wait. On a busy machine each spins through the time that the others need, and a
+    step takes many times as long; on an idle one sleeping costs some speed. No result depends on it.
+    """
+    busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.25 * _available_cores()
+    if busy and "GOMP_SPINCOUNT" not in os.environ:
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def processor() -> str:
     """Return the name of the CPU, with the number of its cores where the system tells it (Linux)."""
     try:

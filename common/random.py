@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 GAMMA = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's increment, as a signed number
+MASK = 2**64 - 1
 BITS = 23  # of a float32's mantissa: every multiple of 2**-23 below 1 is exact, and none rounds up to 1
 
 
@@ -32,6 +33,11 @@ def derive_key(seed: int, *parts: int | str) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
+def first_uniform(key: int, item: int) -> float:
+    """Return the first number of an item's row, as `uniform` does; for one number, tensors take 30 times as long."""
+    return (_mixed(_mixed(_mixed(item) + key) + GAMMA) >> 64 - BITS) * 2.0**-BITS
+
+
 def uniform(key: int, items: Tensor, count: int) -> Tensor:
     """Return (B, count) float32 in [0, 1 - 2**-23] for items (B,) int64, on the items' device.
 
@@ -46,6 +52,14 @@ def random_bits(key: int, items: Tensor, count: int) -> Tensor:
     rows = _mix(_mix(items.long().clone()).add_(key))
     columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)
     return _mix(rows[:, None] + columns)
+
+
+def _mixed(bits: int) -> int:
+    """Apply SplitMix64's finaliser to a number modulo 2^64."""
+    bits &= MASK
+    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & MASK
+    return bits ^ (bits >> 31)
 
 
 def _mix(bits: Tensor) -> Tensor:

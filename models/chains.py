@@ -22,9 +22,7 @@ ORDERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 20)  # contexts of the first chain: so man
 WORDS = 3  # of the second: the current word with none, one and two words before it, from order 1 on
 SECTION_ORDERS = (3, 5)  # of the third: so many tokens, and the current word, below the same heading; from order 3 on
 OWN_ORDERS = (1, 2, 3, 4, 5, 6)  # of the fourth: so many tokens, in the same document
-STORED = (
-    len(ORDERS) + WORDS + len(SECTION_ORDERS) + 1
-)  # contexts of training text; the fourth chain is of what was read
+STORED = len(ORDERS) + WORDS + len(SECTION_ORDERS) + 1  # contexts of training text: without the fourth chain
 CONTEXTS = STORED + len(OWN_ORDERS)
 CHAINS = tuple(
     range(begin, end) for begin, end in itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))
@@ -32,25 +30,30 @@ CHAINS = tuple(
 BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
 UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
 _BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
-_BEFORE = np.array([each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])])
+_BEFORE = [each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])]
+_SECTION_PLACES, _OWN_PLACES = (np.searchsorted(ORDERS, orders) for orders in (SECTION_ORDERS, OWN_ORDERS))
 WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
 LONGEST_HEADING = 80  # characters
 # What a count is lowered by: of 1, 2 and more. Those of characters hardly differ from text to text.
 DISCOUNTS, OWN_DISCOUNTS = (0.88, 1.1, 1.3), (0.8, 1.0, 1.2)
+_LOWERED = np.diff(np.array([DISCOUNTS] * STORED + [OWN_DISCOUNTS] * len(OWN_ORDERS), np.float32), prepend=0).T
 TOTALS, KINDS = (1.5, 2.5, 4.5, 8.5, 20.5), (1.5, 2.5, 4.5)  # borders between states of a context
+_TOTALS, _KINDS = np.array(TOTALS), np.array(KINDS)
 STATES = 1 + (len(TOTALS) + 1) * (len(KINDS) + 1)  # 0: never seen
 REACH = 128  # tokens that contexts but for headings reach back, if words are no longer than in a language
 AT_ONCE = 4096  # powers of the hash are made in multiples of so many
 TAGS = np.arange(1, CONTEXTS + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)  # keep contexts of a kind apart
 LEAST = 1e-7  # of a probability that the last chain begins with
+_SHIFTS = tuple(np.uint64(places) for places in (30, 27, 31))
+_FACTORS = tuple(np.uint64(factor) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 BASE = 0x9E3779B97F4A7C15  # of a rolling hash, odd, so that its powers can be inverted modulo 2^64
 
 
 def mixed(values: np.ndarray) -> np.ndarray:
     """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
+    values = (values ^ (values >> _SHIFTS[1])) * _FACTORS[1]
+    return values ^ (values >> _SHIFTS[2])
 
 
 @functools.lru_cache(maxsize=4)
@@ -110,10 +113,10 @@ def keys_of(
     hashes = [word]
     for number in range(1, WORDS):
         hashes.append(mixed(hashes[-1] + np.uint64(number)) ^ before[:, number - 1])
-    below = [*(pieces[:, ORDERS.index(order)] for order in SECTION_ORDERS), hashes[1]]
-    sectioned = mixed(np.stack(below, 1) + sections[:, None])
-    own = pieces[:, [ORDERS.index(order) for order in OWN_ORDERS]] + np.uint64((document + 1) * BASE & (1 << 64) - 1)
-    return mixed(np.concatenate([pieces, np.stack(hashes, 1), sectioned, own], 1) ^ TAGS).view(np.int64)
+    words = [each[:, None] for each in hashes]
+    sectioned = mixed(np.concatenate([pieces[:, _SECTION_PLACES], words[1]], 1) + sections[:, None])
+    own = pieces[:, _OWN_PLACES] + np.uint64((document + 1) * BASE & (1 << 64) - 1)
+    return mixed(np.concatenate([pieces, *words, sectioned, own], 1) ^ TAGS).view(np.int64)
 
 
 def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.ndarray:
@@ -197,13 +200,31 @@ def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) 
         new = np.ones(len(keys), bool)
         for level in reversed(levels):
             found[:, level] = new
-            pairs = mixed(keys[:, level].view(np.uint64) + (tokens + 1).astype(np.uint64) * np.uint64(BASE))
             first = np.zeros(len(keys), bool)
-            first[np.unique(pairs, return_index=True)[1]] = True
-            for counts in known:
-                first &= ~counts.has(keys[:, level], tokens)
+            first[np.unique(_pairs(keys[:, level], tokens), return_index=True)[1]] = True
             new = new & first
+            for counts in known:
+                left = np.flatnonzero(new)  # few are left for short contexts, which are followed by many tokens
+                new[left] = ~counts.has(keys[left, level], tokens[left])
     return found
+
+
+def shared(keys: np.ndarray, tokens: np.ndarray, documents: np.ndarray, least: int) -> np.ndarray:
+    """Return (N, K) bool: which pairs of a context and a token at least so many of the `documents` (N,) have."""
+    found = np.zeros(keys.shape, bool)
+    for level in range(keys.shape[1]):
+        pairs = _pairs(keys[:, level], tokens)
+        order = np.lexsort((documents, pairs))
+        begins = np.diff(pairs[order], prepend=pairs[order[:1]] - np.uint64(1)) != 0
+        other = begins | (np.diff(documents[order], prepend=documents[order[:1]]) != 0)
+        several = np.add.reduceat(other, np.flatnonzero(begins)) >= least
+        found[order, level] = several[np.cumsum(begins) - 1]
+    return found
+
+
+def _pairs(keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Return a hash (N,) of each context with the token that follows it."""
+    return mixed(keys.view(np.uint64) + (tokens + 1).astype(np.uint64) * np.uint64(BASE))
 
 
 def count(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> Counts:
@@ -270,13 +291,12 @@ def layers(
     if chosen is not None:
         for level in range(depth):
             found[:, level] += _counted_before(keys[:, level], tokens, chosen[:, level], num_tokens)[rows]
-    total, kinds = found.sum(2), np.count_nonzero(found, 2)
-    once, twice, more = np.array([DISCOUNTS] * STORED + [OWN_DISCOUNTS] * len(OWN_ORDERS), np.float32)[:depth].T
-    lowered = (
-        (found > 0) * once[:, None] + (found > 1) * (twice - once)[:, None] + (found > 2) * (more - twice)[:, None]
-    )
+    once, twice, more = _LOWERED[:, :depth, None]
+    seen = found > 0
+    lowered = seen * once + (found > 1) * twice + (found > 2) * more
+    total, kinds = found.sum(2), seen.sum(2)
     divisor = np.maximum(total, 1)
-    states = 1 + np.searchsorted(TOTALS, total) * (len(KINDS) + 1) + np.searchsorted(KINDS, kinds)
+    states = 1 + np.searchsorted(_TOTALS, total) * (len(KINDS) + 1) + np.searchsorted(_KINDS, kinds)
     return Layers(
         (found - lowered) / divisor[..., None],
         np.where(total > 0, lowered.sum(2) / divisor, np.float32(1)),
@@ -291,16 +311,24 @@ def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
     with the `network`'s, log-probabilities (N, V).
     """
     num, depth, num_tokens = found.own.shape
-    before = _BEFORE[:depth]
-    before = np.where(before < 0, depth - 1 - before, before)
-    after = np.empty((depth + 2, num, num_tokens), np.float32)
-    after[depth] = 1 / num_tokens
-    after[depth + 1] = np.exp(network, dtype=np.float32) + np.float32(LEAST)
-    for level in range(depth):
-        np.multiply(after[before[level]], found.share[:, level, None], out=after[level])
-        after[level] += found.own[:, level]
+    seen = np.flatnonzero(found.states.any(0)).tolist()  # at others, nothing changes
+    rows, begins = {UNIFORM: 0, NETWORK: 1}, []
+    after = np.empty((2 + len(seen), num, num_tokens), np.float32)
+    after[0] = 1 / num_tokens
+    after[1] = np.exp(network, dtype=np.float32) + np.float32(LEAST)
+    own, share = found.own.transpose(1, 0, 2), found.share.T[:, :, None]
+    for row, level in enumerate(seen, 2):
+        before = _BEFORE[level]
+        while before not in rows:
+            before = _BEFORE[before]
+        rows[level] = row
+        begins.append(rows[before])
+        sharper = np.multiply(after[begins[-1]], share[level], out=after[row])
+        sharper += own[level]
     logs = np.log(after, out=after)
-    return (logs[:depth] - logs[before]).transpose(1, 0, 2)
+    changes = np.zeros((num, depth, num_tokens), np.float32)
+    changes[:, seen] = (logs[2:] - logs[begins]).transpose(1, 0, 2)
+    return changes
 
 
 def _counted_before(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray, num_tokens: int) -> np.ndarray:

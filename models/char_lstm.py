@@ -29,6 +29,7 @@ PRESETS = {
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
 }
 COPIED = 50  # characters from which a piece of training text counts as copied
+FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
 
 State = tuple[Tensor, Tensor]
 
@@ -257,8 +258,11 @@ class Reader:
         return torch.cat([expected, self._run(tokens)[:-1]])
 
     def skim(self, tokens: np.ndarray) -> None:
-        """Read without asking for predictions."""
-        self.read(tokens)
+        """Read without asking for predictions: of many tokens only the last, since the state forgets the others."""
+        if len(tokens) > FORGOTTEN:
+            self.state = torch.zeros_like(self.state)
+        if len(tokens):
+            self._run(tokens[-FORGOTTEN:])
 
     def ahead(self) -> Tensor:
         """Return the log-probabilities (V,) of the next token."""

@@ -44,6 +44,8 @@ TABLES = (LENGTHS[0] * (len(ENTROPIES) + 1), LENGTHS[1] * LENGTHS[2] * LENGTHS[3
 _PLACES = np.concatenate([np.arange(1, len(levels) + 1) for levels in chains.CHAINS])  # of contexts in their chain
 _STRIDES = np.array([LENGTHS[2] * LENGTHS[3], LENGTHS[3], 1])
 _NUMBERS = np.arange(FEATURES)
+_CHAIN_BEGINS = np.array([levels.start for levels in chains.CHAINS])
+_BORDERS, _FINE_BORDERS = np.array(ENTROPIES), np.array(FINE_ENTROPIES)
 PRIOR, PRIOR_PRECISION, PRECISION = 0.3, 1.0, 40.0  # of normal priors: on common weights; on the tables, around 0
 ITERATIONS = 40  # of L-BFGS
 
@@ -150,13 +152,13 @@ class CharMixture(CharLSTM):
     def _window(self, tokens: Tensor, network: Tensor) -> Tensor:
         keys = chains.contexts(np.append(tokens.numpy(), END), self.classes)[1:, : chains.STORED]
         found = chains.layers(keys, tokens.numpy(), len(self.characters), [self.counted()], None)
-        return self.mixture(network, found, FROZEN)
+        return self.mixture(network, found, self.tables(FROZEN))
 
-    def mixture(self, network: Tensor, found: chains.Layers, which: int) -> Tensor:
-        """Return log-probabilities (N, V) by a set of weights; `network` (N, V) is the LSTM's, on the CPU."""
+    @staticmethod
+    def mixture(network: Tensor, found: chains.Layers, tables: Sequence[np.ndarray]) -> Tensor:
+        """Return log-probabilities (N, V) by one set of `tables`; `network` (N, V) is the LSTM's, on the CPU."""
         own = network.detach().numpy()
-        features, rows = _features(own, found), _selected(own, found.states)
-        weights = _weights(rows, [table[which].cpu().numpy() for table in self.weights()])
+        features, weights = _features(own, found), _weights(_selected(own, found.states), tables)
         logits = np.matmul(weights[:, None], features)[:, 0]
         logits -= logits.max(1, keepdims=True)
         return torch.from_numpy(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
@@ -164,6 +166,10 @@ class CharMixture(CharLSTM):
     def weights(self) -> list[Tensor]:
         """Return the tables of weights, each for a model that stays as it is and for one that adapts."""
         return [self.common, self.by_length, self.by_lengths, self.by_state]
+
+    def tables(self, which: int) -> list[np.ndarray]:
+        """Return one set of weights, as `mixture` takes it."""
+        return [table[which].cpu().numpy() for table in self.weights()]
 
     def fit(self, frozen: Examples, adapting: Examples) -> dict[str, float]:
         """Fit both sets of weights; return the nats per token of each."""
@@ -228,9 +234,9 @@ def _selected(network: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.n
     entropy = -(np.exp(network) * np.maximum(network, LEAST)).sum(1)
     found = np.zeros((len(states), chains.CONTEXTS), np.int64)  # 0 where the chain was not looked up
     np.multiply(states > 0, _PLACES[: states.shape[1]], out=found[:, : states.shape[1]])
-    lengths = np.maximum.reduceat(found, [levels.start for levels in chains.CHAINS], 1)
-    first = lengths[:, 0] * (len(ENTROPIES) + 1) + np.searchsorted(ENTROPIES, entropy)
-    own = np.searchsorted(FINE_ENTROPIES, entropy)[:, None]
+    lengths = np.maximum.reduceat(found, _CHAIN_BEGINS, 1)
+    first = lengths[:, 0] * (len(ENTROPIES) + 1) + np.searchsorted(_BORDERS, entropy)
+    own = np.searchsorted(_FINE_BORDERS, entropy)[:, None]
     return first, lengths[:, 1:] @ _STRIDES, np.concatenate([own, states], 1)
 
 

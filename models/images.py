@@ -1,16 +1,21 @@
 """Untrusted image files, decoded within bounds into small squares of pixels or refused with the reason."""
 
+import functools
 import io
 import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 
 from common.workers import progress
 
 # Formats whose header states the size before anything is decoded. Some others, such as EPS, start programs.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+# AVIF and HEIC share a container (ISO/IEC 23008-12), whose first box lists what it holds.
+AVIF_BRANDS = frozenset((b"avif", b"avis"))
+HEIC_BRANDS = frozenset((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"))
+LONGEST_LIST = 256  # bytes of that box
 SMALLEST_SIDE = 8  # pixels; a smaller image shows nothing that could be ranked
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
 BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency, which convert to RGB directly
@@ -36,14 +41,15 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
         # These warnings concern metadata that is not used; damaged pixels raise errors.
         warnings.simplefilter("ignore")
         try:
-            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
+            file = io.BytesIO(source) if isinstance(source, bytes) else source
+            with Image.open(file, formats=_formats(source)) as image:
                 _check_size(image, maximum_pixels)
                 animated = bool(getattr(image, "is_animated", False))
                 image.load()
                 upright = ImageOps.exif_transpose(_rgb(image))
                 square = ImageOps.fit(upright, (size, size), Image.Resampling.LANCZOS)
         except Image.UnidentifiedImageError:
-            raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}") from None
+            raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:
             raise ValueError(f"too large: more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from None
         except Refused as refused:
@@ -57,6 +63,39 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
 
 class Refused(ValueError):
     """An image that is intact but cannot be used."""
+
+
+def _formats(source: Path | bytes) -> tuple[str, ...]:
+    """Return the formats, as Pillow names them, that an image may be of; Refused if what decodes them is missing."""
+    if isinstance(source, bytes):
+        head = source[:LONGEST_LIST]
+    else:
+        with source.open("rb") as file:
+            head = file.read(LONGEST_LIST)
+    if head[4:8] != b"ftyp":
+        return FORMATS
+    end = min(len(head), int.from_bytes(head[:4]))
+    brands = {head[place : place + 4] for place in (8, *range(16, end, 4))}
+    if brands & AVIF_BRANDS:
+        if not features.check("avif"):
+            raise Refused("an AVIF image, for which Pillow is too old; `pip install --upgrade pillow`, 11.3 or later")
+        return ("AVIF",)
+    if brands & HEIC_BRANDS:
+        if not _reads_heic():
+            raise Refused("a HEIC image, for which a package is missing; `pip install pillow-heif`")
+        return ("HEIF",)
+    return FORMATS
+
+
+@functools.cache
+def _reads_heic() -> bool:
+    """Teach Pillow to read HEIC; False if the package for it is not installed."""
+    try:
+        import pillow_heif
+    except ImportError:
+        return False
+    pillow_heif.register_heif_opener()
+    return True
 
 
 def _check_size(image: Image.Image, maximum_pixels: int) -> None:

@@ -83,7 +83,13 @@ class RoutingSettings(Section):
         le=1000,
         description="best tours from which a local search goes on, in native code; null: 4, or none without such code",
     )
-    seed: Seed = Field(0, description="random seed of samples and of the local search")
+    ruin_rounds: int = Field(
+        0,
+        ge=0,
+        le=10**7,
+        description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none",
+    )
+    seed: Seed = Field(0, description="random seed of samples and of the searches")
 
     @model_validator(mode="after")
     def _starts_are_used(self) -> "RoutingSettings":
@@ -112,6 +118,21 @@ class StorySettings(Sampling, defaults={"top_k": 40}):
 
     length: int = Field(200, ge=1, le=10_000, description="largest number of tokens after the prompt")
     temperature: float = Field(0.8, ge=0, le=100, description="sampling temperature; 0: the likeliest token")
+    arithmetic: Literal["float", "integer"] = Field(
+        "float",
+        description="float: by the trained weights; integer: as a chip with this model tells it, token by token",
+    )
+
+    @model_validator(mode="after")
+    def _the_chip_has_it(self) -> "StorySettings":
+        if self.arithmetic == "integer" and (
+            self.top_p < 1 or not (self.temperature == 0 or 0.05 <= self.temperature <= 10)
+        ):
+            raise ValueError(
+                f"top_p={self.top_p:g} and temperature={self.temperature:g} need arithmetic=float: "
+                "the chip's top_p is 1, and its temperature 0 or 0.05 to 10"
+            )
+        return self
 
 
 class TextInput(Input):

@@ -17,9 +17,9 @@ class Steps:
     def __init__(self, model: "CharLSTM"):
         weights, layers = dict(model.lstm.named_parameters()), range(model.lstm.num_layers)
         tokens = torch.arange(len(model.characters), device=model.output.weight.device)
-        of_tokens = model.channels(tokens) @ weights["weight_ih_l0"].T  # (V, 4 H)
-        self.inputs = [_cpu(each) for each in (of_tokens, *(weights[f"weight_ih_l{n}"].T for n in layers[1:]))]
-        self.biases = [_cpu(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]) for n in layers]
+        biases = [_cpu(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]) for n in layers]
+        self.of_tokens = _cpu(model.channels(tokens) @ weights["weight_ih_l0"].T) + biases[0]  # (V, 4 H)
+        self.further = [(biases[n], _cpu(weights[f"weight_ih_l{n}"].T)) for n in layers[1:]]  # of the other layers
         self.recurrent = [_cpu(weights[f"weight_hh_l{n}"].T) for n in layers]
         self.output, self.bias = _cpu(model.output.weight.T), _cpu(model.output.bias)
         self.padding = len(model.characters) - len(self.bias)  # special tokens that have the constant logit 0
@@ -27,14 +27,18 @@ class Steps:
     @torch.no_grad()
     def __call__(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities (B, V) after a token (B,) more, and the state (2, L, B, H) after it."""
-        x, after = self.inputs[0][tokens], torch.empty_like(state)
-        for layer, (recurrent, bias) in enumerate(zip(self.recurrent, self.biases, strict=True)):
-            inputs = x if layer == 0 else x @ self.inputs[layer]
-            enter, forget, candidate, leave = torch.addmm(inputs + bias, state[0, layer], recurrent).chunk(4, 1)
-            after[1, layer] = forget.sigmoid() * state[1, layer] + enter.sigmoid() * candidate.tanh()
-            after[0, layer] = x = leave.sigmoid() * after[1, layer].tanh()
-        logits = F.pad(torch.addmm(self.bias, x, self.output), (self.padding, 0))
-        return F.log_softmax(logits, -1), after
+        x = inputs = self.of_tokens[tokens]
+        after = torch.empty_like(state)
+        for layer, recurrent in enumerate(self.recurrent):
+            if layer:
+                bias, weight = self.further[layer - 1]
+                inputs = torch.addmm(bias, x, weight)
+            enter, forget, candidate, leave = torch.addmm(inputs, state[0, layer], recurrent).chunk(4, 1)
+            cell = forget.sigmoid() * state[1, layer] + enter.sigmoid() * candidate.tanh()
+            x = leave.sigmoid() * cell.tanh()
+            after[1, layer], after[0, layer] = cell, x
+        logits = torch.addmm(self.bias, x, self.output)
+        return F.log_softmax(F.pad(logits, (self.padding, 0)) if self.padding else logits, -1), after
 
 
 def _cpu(values: Tensor) -> Tensor:

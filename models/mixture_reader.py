@@ -14,7 +14,8 @@ from models.char_lstm import END, Reader, Standing
 if TYPE_CHECKING:
     from models.char_mixture import CharMixture
 
-AT_ONCE = 4000  # tokens that are read in one piece, which takes some 40 kB each
+AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
+COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
 MOST_RECENT = 8  # counts of pieces that were read, before they are added up
 
 
@@ -25,7 +26,7 @@ class MixtureReader(Reader):
 
     def __init__(self, model: "CharMixture", first: int = END, adapting: bool = True):
         self.adapting, self.document = adapting, -1
-        self.known = model.counted()
+        self.known, self.tables = model.counted(), model.tables(int(adapting))
         self.recent: list[chains.Counts] = []
         super().__init__(model, first)
 
@@ -43,13 +44,18 @@ class MixtureReader(Reader):
 
     def read(self, tokens: np.ndarray) -> Tensor:
         """Return the log-probabilities (N, V) of the token at each place, where `tokens` (N,) then turn out to be."""
-        pieces = [self._read(tokens[at : at + AT_ONCE], predict=True) for at in range(0, len(tokens), AT_ONCE)]
+        pieces = [self._read(tokens[at : at + AT_ONCE]) for at in range(0, len(tokens), AT_ONCE)]
         return torch.cat(pieces) if pieces else torch.zeros(0, len(self.model.characters))
 
     def skim(self, tokens: np.ndarray) -> None:
         """Read without predicting, which is faster."""
-        for at in range(0, len(tokens), AT_ONCE):
-            self._read(tokens[at : at + AT_ONCE], predict=False)
+        super().skim(tokens)
+        for at in range(0, len(tokens), COUNTED_AT_ONCE):
+            piece = tokens[at : at + COUNTED_AT_ONCE]
+            if self.adapting:
+                keys = self._keys(piece)
+                self._count(keys, piece, chains.counted(keys, piece, self._counts()))
+            self._pass(piece)
 
     def ahead(self) -> Tensor:
         """Return the log-probabilities (V,) of the next token."""
@@ -84,22 +90,22 @@ class MixtureReader(Reader):
         if len(self.recent) > 1:
             self.recent = [chains.added(self.recent)]
         found = chains.layers(keys, np.zeros(len(keys), np.int64), network.shape[1], self._counts(), None)
-        return self.model.mixture(network, found, int(self.adapting))
+        return self.model.mixture(network, found, self.tables)
 
-    def _read(self, tokens: np.ndarray, predict: bool) -> Tensor:
+    def _read(self, tokens: np.ndarray) -> Tensor:
         keys, counts = self._keys(tokens), self._counts()
-        network = super().read(tokens)
         chosen = chains.counted(keys, tokens, counts) if self.adapting else None
-        mixed = network
-        if predict:
-            found = chains.layers(keys, tokens, len(self.model.characters), counts, chosen)
-            mixed = self.model.mixture(network, found, int(self.adapting))
+        found = chains.layers(keys, tokens, len(self.model.characters), counts, chosen)
+        mixed = self.model.mixture(super().read(tokens), found, self.tables)
         if chosen is not None:
-            self.recent.append(chains.count(keys, tokens, chosen))
-            if len(self.recent) > MOST_RECENT:
-                self.recent = [chains.added(self.recent)]
+            self._count(keys, tokens, chosen)
         self._pass(tokens)
         return mixed
+
+    def _count(self, keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> None:
+        self.recent.append(chains.count(keys, tokens, chosen))
+        if len(self.recent) > MOST_RECENT:
+            self.recent = [chains.added(self.recent)]
 
     def _counts(self) -> list[chains.Counts]:
         return [self.known, *self.recent]

@@ -216,8 +216,13 @@ def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tenso
 
 def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and variance, both (...), of a variable that is 1 for first, -1 for second and 0 for similar."""
-    first, second, _ = davidson.probabilities(differences).unbind(dim=-1)
-    return first - second, first + second - (first - second).square()
+    half = davidson.discrimination / 2 * differences
+    size = half.abs()
+    # Three exponentials relative to the larger of the first two, which is faster than a softmax of three columns.
+    less, similar = (-2 * size).exp(), (davidson.tie - size).exp()
+    total = 1 + less + similar
+    mean = half.sign() * (1 - less) / total
+    return mean, (1 + less) / total - mean.square()
 
 
 def _placing(

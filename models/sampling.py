@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.random import derive_key, uniform
+from common.random import derive_key, first_uniform, uniform
 from models.inputs import StorySettings, TextSettings
 
 
@@ -38,12 +38,16 @@ def choose(
     probabilities = ordered.softmax(-1)
     if top_k:
         probabilities[:, top_k:] = 0
-    # A token stays if those before it have not reached the share yet, so at least one stays.
-    before = probabilities.cumsum(-1) - probabilities
-    probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
+    if top_p < 1:
+        # A token stays if those before it have not reached the share yet, so at least one stays.
+        before = probabilities.cumsum(-1) - probabilities
+        probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
     cumulative = probabilities.cumsum(-1)
-    items = torch.arange(len(logits)) if items is None else items.cpu()
-    draw = uniform(derive_key(seed, "sampling", number), items, 1).double()  # (B, 1)
+    key = derive_key(seed, "sampling", number)
+    if items is None and len(logits) == 1:
+        draw = torch.tensor([[first_uniform(key, 0)]], dtype=torch.float64)  # (B, 1)
+    else:
+        draw = uniform(key, torch.arange(len(logits)) if items is None else items.cpu(), 1).double()
     place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
     return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)
 

@@ -12,7 +12,7 @@ Shapes: B sequences, S positions, D width, H heads, V vocabulary, C context.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -107,13 +107,13 @@ class TinyTransformer(Model):
         """
         known = [self.tokenizer.encode(prompt).ids for prompt in prompts]
         choice = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        told = self._told(known, list(range(len(known))), max_tokens, choice)
+        told = _gathered(known, self._steps(known, list(range(len(known))), max_tokens, choice))
         return [self.tokenizer.decode([*ids, *more]) for ids, more in zip(known, told, strict=True)]
 
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Any]]:
         """Return what follows each prompt; see `sampling.answer`."""
         known = [self.tokenizer.encode(given.prompt).ids for given in prepared]
-        told = self._told(known, [given.item for given in prepared], settings.length, _choice(settings))
+        told = _gathered(known, self._steps_by(known, [given.item for given in prepared], settings))
         found = []
         for given, more in zip(prepared, told, strict=True):
             whole = self.tokenizer.decode(more)
@@ -127,20 +127,25 @@ class TinyTransformer(Model):
         Raises ValueError for an input or settings that cannot be used, when called.
         """
         story, chosen = asked(self, given, settings)
-        steps = self._steps([self.tokenizer.encode(story.prompt).ids], [story.item], chosen.length, _choice(chosen))
+        steps = self._steps_by([self.tokenizer.encode(story.prompt).ids], [story.item], chosen)
         pieces = _pieces(self.tokenizer, (tokens[0] for tokens in steps))
         return sampling.until(pieces, chosen.stop) if chosen.stop else pieces
 
-    def _told(
-        self, known: Sequence[list[int]], items: Sequence[int], most: int, choice: Mapping[str, Any]
-    ) -> list[list[int]]:
-        """Return the tokens that follow each prompt."""
-        told: list[list[int]] = [[] for _ in known]
-        for tokens in self._steps(known, items, most, choice):
-            for story, token in zip(told, tokens, strict=True):
-                if token != END:
-                    story.append(token)
-        return told
+    def _steps_by(
+        self, known: Sequence[list[int]], items: Sequence[int], settings: StorySettings
+    ) -> Iterator[Sequence[int]]:
+        """Yield the next token of every story, END from its end on."""
+        if settings.arithmetic == "float":
+            choice = settings.model_dump(include={"temperature", "top_k", "top_p", "seed"})
+            return self._steps(known, items, settings.length, choice)
+        from models.integer_transformer import Sampler, quantize  # which imports this file
+
+        model, temperature = quantize(self), round(256 * settings.temperature)
+        told = []
+        for ids, item in zip(known, items, strict=True):
+            choose = Sampler(model, temperature, settings.top_k, settings.seed + item) if temperature else None
+            told.append(model.decode(ids, settings.length, choose))
+        return itertools.zip_longest(*told, fillvalue=END)
 
     @torch.no_grad()
     def _steps(
@@ -261,9 +266,14 @@ def make_tokenizer(described: Mapping[str, Any]) -> Any:
     return tokenizer
 
 
-def _choice(settings: StorySettings) -> dict[str, Any]:
-    """Return the arguments of `sampling.choose`."""
-    return settings.model_dump(include={"temperature", "top_k", "top_p", "seed"})
+def _gathered(known: Sequence[list[int]], steps: Iterable[Sequence[int]]) -> list[list[int]]:
+    """Return the tokens that follow each prompt."""
+    told: list[list[int]] = [[] for _ in known]
+    for tokens in steps:
+        for story, token in zip(told, tokens, strict=True):
+            if token != END:
+                story.append(token)
+    return told
 
 
 def _pieces(tokenizer: Any, tokens: Iterator[int]) -> Iterator[str]:

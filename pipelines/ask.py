@@ -10,23 +10,25 @@ ask again. A ranking has 95 % intervals. A --model, a comparator trained on such
 people are heard; without one, how alike images look does.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.arguments import Parser
 from pipelines import cli
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="folder of images, or CSV of answers about them")
-    parser.add_argument("--model", type=Path, help="folder of a trained comparator, such as runs/lmol/mine/model/best")
-    parser.add_argument("--pairs", type=int, default=100, help="how many pairs to ask about next")
-    parser.add_argument("--next", type=Path, help="CSV to write these pairs to")
-    parser.add_argument("--ranking", type=Path, help="CSV to write the ranking to")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the pairs that are considered")
+    parser = Parser(prog="python pipelines/ask.py", description=__doc__)
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers about them")
+    parser.add_argument(
+        "--model", metavar="FOLDER", type=Path, help="folder of a trained comparator, such as runs/lmol/mine/model/best"
+    )
+    parser.add_argument("--pairs", type=int, default=100, metavar="N", help="how many pairs to ask about next; 100")
+    parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
+    parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the pairs that are considered; 0")
     args = parser.parse_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")

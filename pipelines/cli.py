@@ -19,6 +19,7 @@ from common import config as configs
 from common import prepared
 from common.config import leaves
 from common.errors import MembersFailed, Stopped, UserError
+from common.machine import yield_while_waiting
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -38,6 +39,7 @@ GROWING = ("training.steps", "training.epochs")
 def run_main(main: Callable[[], None]) -> None:
     """Call `main`; exit with 2 and a message for a mistake that the user can fix, 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
+    yield_while_waiting()
     try:
         main()
     except UserError as error:

@@ -7,18 +7,19 @@ It writes evaluations/<split>.json, files with a row per example, report.html.
         evaluation.instances=my_instances.npz
     python pipelines/evaluate.py --workload cvrp --name savings \\
         model.kind=savings
-
     python pipelines/evaluate.py --workload cvrp --name cvrp-20
 
-A model that needs no training is evaluated under any new --name; one that comes with the project (models/pretrained)
-under its own.
+A model that needs no training is evaluated under any new --name; one that
+comes with the project (models/pretrained) under its own.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.machine import cores
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
 from pipelines.members import examination, processes
@@ -30,7 +31,7 @@ def main() -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
-    if len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
+    if cores() > 1 and len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
         processes.start_server()  # its imports run beside those below
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
@@ -44,17 +45,22 @@ def main() -> None:
     ranks.on_main(lambda: run.provenance_file.exists() or run.begin(config, accelerator.num_processes, manifest))
 
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
-    evaluations = workload.evaluate(config, models, folder, accelerator.device, mapper(accelerator))
+    evaluations = workload.evaluate(
+        config, models, folder, accelerator.device, mapper(accelerator, what="evaluating, batches")
+    )
 
     def report() -> None:
         known = page.keep(run, evaluations)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for evaluation in evaluations:
             if evaluation.member is None:
-                print(as_text(evaluation))
+                print(as_text(evaluation, width))
         with plots.collected(bool(config.tracking.log_with)) as pictures:
             page.write(run, known, workload.report(config, models, known, run))
         tables = {each.split: each.table for each in evaluations if each.table and each.member is None}
         trackers.show(accelerator, config, run, tables, pictures)
+        if run.verdict_file.exists():
+            print(f"\nverdict: {run.verdict_file.read_text().strip()}")
         print(f"report: {run.report}")
 
     ranks.on_main(report)

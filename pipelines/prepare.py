@@ -14,14 +14,27 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common.config import leaves
 from pipelines import arguments, cli, workloads
 
+MOST = 5  # elements of a list that are shown
+
 
 def main() -> None:
     args = arguments.parse(__doc__, lambda args, workload, run: cli.fresh_config(args, workload))
     workload = workloads.find(args.workload)
     folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)
-    for key, value in leaves({k: v for k, v in manifest.items() if k not in ("sha256", "inputs")}):
-        print(f"{key:28} {value}")
-    print(f"{'folder':28} {folder}")
+    # What was found; --print-config has the settings, the manifest has all.
+    facts = leaves({key: value for key, value in manifest.items() if key not in ("sha256", "inputs", "data")})
+    shown = {key: value for key, value in facts if value not in (None, "", [], {})}
+    width = max(map(len, shown), default=0)
+    for key, value in shown.items():
+        print(f"{key:{width}}  {_short(value)}")
+    print(f"\nprepared: {folder}, with more in manifest.json")
+
+
+def _short(value: object) -> str:
+    """Return a value as text; of a long list, its first elements and how many there are."""
+    if isinstance(value, list) and len(value) > MOST:
+        return f"{', '.join(map(str, value[:MOST]))}, ... ({len(value)} in all)"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
     host, port = listener.getsockname()[:2]
     print(f"http://{f'[{host}]' if ':' in host else host}:{port}/ answers with {', '.join(args.runs)}", flush=True)
     config = uvicorn.Config(
-        app.make(runs, limits, opening.hosts(args.host)),
+        app.make(runs, limits, opening.hosts(args.host, limits.token)),
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -16,6 +16,7 @@ def pytest_configure(config):
     """Set up the processes that run tests; the one that hands them out to workers runs none."""
     if config.getoption("numprocesses", None):
         return
+    gc.disable()  # until tests are collected: hardly anything of what imports make is garbage
     import hypothesis
     import torch
 
@@ -29,7 +30,9 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     forked.BASE.update(os.environ)
+    gc.collect()
     gc.freeze()  # what is imported stays: no collection of garbage has to visit it
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -64,6 +64,7 @@ def whole(run: str, split: str, words: str = "", then: Sequence[str] = (), needs
 def stories(name: str, words: str, then: Sequence[str] = (), needs: str | None = None, **bounds: float) -> Part:
     """Stories trained with `words`; `bounds` are those of the exported model's bits per character."""
     keys = {"bits_per_character": {}, "int8_bits_per_character": bounds, "int8_cost_percent": {"at_most": 1}}
+    keys |= {"strongest_frozen": {}, "frozen_gain": {}, "frozen_gain_interval": {}}
     return whole(f"tinystories/{name}", "held_out", words, then, needs, **keys, table={})
 
 
@@ -92,7 +93,7 @@ def uniform(customers: int, words: str = "") -> Part:
     return elsewhere("evidence-mixed", f"{sizes} {words}".strip())
 
 
-SOLVERS = "evaluation.reference=[hgs,pyvrp,pyvrp_from_savings]"
+SOLVERS = "evaluation.reference=[sisrs,hgs,pyvrp,pyvrp_from_savings]"
 POLISHED = "evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 PHOTOS = (
@@ -104,7 +105,7 @@ SERVED = ("tinystories", "bep", "crypto", "lmol")
 RL4CO = "runs/evidence/rl4co/bin/"  # an environment of its own
 FREQTRADE = "runs/evidence/freqtrade/bin/"  # likewise
 PARTS = {
-    "cvrp": whole("cvrp/evidence", "test", cost={"at_most": 6.25}, table={}),
+    "cvrp": whole("cvrp/evidence", "test", "hardware.threads=1", cost={"at_most": 6.25}, table={}),
     "e-n22-k4": customers_22("", at_most=382.5),
     "e-n22-k4-polished": customers_22("evaluation.polish_seconds=2", at_most=375),
     "cvrp-mixed": whole("cvrp/evidence-mixed", "test", MIXED, cost={}, table={}),
@@ -142,6 +143,21 @@ PARTS = {
             for how in ("frozen", "adapting")
         },
     ),
+    "bep-speed": Part(
+        ["python tests/peers/completion_speed.py"],
+        {
+            "characters_per_s": printed("characters_per_s", at_least=900),
+            **{
+                (key := f"{text}, {how}, s"): printed(key, at_most=2)
+                for text in ("plans", "backwards")
+                for how in ("frozen", "adapting")
+            },
+        },
+    ),
+    "bep-canaries": Part(
+        ["python tests/peers/memorisation.py 600"],
+        {kind: printed(kind) for kind in ("LSTM", "mixture", "mixture, min_documents=2")},
+    ),
     "bep-oz": whole(
         "bep/evidence-oz",
         "validation",
@@ -154,6 +170,7 @@ PARTS = {
     "lmol": whole(
         "lmol/evidence",
         "test",
+        "hardware.threads=1",
         accuracy={"at_least": 0.95},
         swap_consistency={"at_least": 0.99},
         pearson={"at_least": 0.96},
@@ -165,7 +182,7 @@ PARTS = {
     "lmol-scorer": whole(
         "lmol/evidence-scorer",
         "test",
-        "model.kind=scorer model.base=runs/lmol/evidence/model/best",
+        "model.kind=scorer model.base=runs/lmol/evidence/model/best hardware.threads=1",
         passes_per_image={"at_most": 2},
         pearson_lost={"at_most": 0.005},
         times_faster={},
@@ -191,6 +208,9 @@ PARTS = {
     "stories-optimized": stories("evidence-optimized", "model.preset=rp2040-optimized training.epochs=8", at_most=2.1),
     "stories-quality": stories("evidence-quality", "model.preset=rp2040-quality training.epochs=5", at_most=1.7),
     "stories-oz": stories("evidence-oz", OZ_WORDS, needs=OZ, at_most=2.3),  # 5 % fewer than a 5-gram's 2.412
+    "stories-search": Part(
+        [f"python tests/peers/story_search.py {OZ} 300"], {"together": printed("together")}, needs=OZ
+    ),
     "coins": Part(
         ["python tests/peers/against_plain_loop.py"],
         {key: printed(key) for key in ("one command", "plain loop")}

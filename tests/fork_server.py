@@ -32,11 +32,13 @@ LATE = ("torch._dynamo",)  # a slow import that Accelerate leaves until it is us
 def main() -> None:
     standard_path = sys.path[1:]
     sys.path[0] = str(ROOT)
+    gc.disable()  # hardly anything of what imports make is garbage
     preload()
     assert len(os.listdir("/proc/self/task")) == 1, "a fork would lose a thread"
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the children
     gc.collect()
     gc.freeze()  # what children do not visit they share
+    gc.enable()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     signal.signal(signal.SIGINT, interrupt)
     leave(lambda: execute(request, standard_path))

@@ -21,7 +21,7 @@ from typing import TextIO
 
 SERVER = Path(__file__).with_name("fork_server.py")
 # Variables that are read when they are used. Any other may be read by an import: torch and its like read hundreds.
-READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST")
+READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST", "TORCHELASTIC_RESTART_COUNT")
 BASE: dict[str, str] = {}  # the environment in which every test begins; known when tests are collected
 GRACE = 30  # seconds from SIGTERM to SIGKILL for the other ranks when one has failed, as under torch.distributed.run
 

@@ -31,9 +31,9 @@ CASES = {
         *("training.epochs=null", "training.batch_size=8", "evaluation.samples=2", "evaluation.sample_tokens=20"),
     ],
     "bep": [
-        *("data.sources=documents", "model.width=16", "model.embedding=8", "training.sequence=20"),
-        *("training.epochs=null", "training.batch_size=8"),
-        *("evaluation.characters=4", "evaluation.starts=8", "evaluation.temperatures=[0.5]"),
+        *("data.sources=documents", "model.width=16", "model.embedding=8", "model.mixing_places=600"),
+        *("training.sequence=20", "training.epochs=null", "training.batch_size=8"),
+        *("evaluation.characters=4", "evaluation.starts=8", "evaluation.typed=60", "evaluation.temperatures=[0.5]"),
     ],
     "crypto": [
         *("data.symbols=[AAAUSDT]", "data.simulated_candles=3000", "data.lookback=12", "model.coins=[AAAUSDT]"),

@@ -1,6 +1,7 @@
 """A workload outside this project, found by its folder: every stage works on it and no file here knows of it."""
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_prepare_shows_the_data_and_its_folder(trained):
     package, folder = trained
     done = stage(folder, "prepare.py", "--workload", str(package), *TINY)
     assert done.returncode == 0, done.stderr
-    assert "examples.held_out            40" in done.stdout
+    assert re.search(r"^examples.held_out +40$", done.stdout, re.MULTILINE)
     assert len(list((folder / "data/waves").iterdir())) == 1  # training had prepared it
 
 

@@ -55,7 +55,7 @@ def runs(tmp_path, monkeypatch):
 def test_the_table_fits_80_columns_and_says_how_each_run_is(runs):
     table = found.table(found.find())
     assert max(map(len, table.splitlines())) <= 80
-    assert table.startswith("cvrp: best val/cost, less is better\n")
+    assert table.startswith("cvrp: best val/cost, lower is better\n")
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
     assert rows["one"][:4] == ["done", "30", "6.5", "worse"]
     assert rows["two"][:3] == ["stopped", "10", "8"]

@@ -79,7 +79,7 @@ function routesPanel(place, backend, about) {
   place.append(
     element("div", { class: "row" },
       labelled("vehicle's capacity", capacity),
-      ...(about.milliseconds ? [labelled("milliseconds for PyVRP", milliseconds)] : []),
+      ...(about.milliseconds ? [labelled("milliseconds for each solver", milliseconds)] : []),
       labelled("customers", count),
       button("Place at random", scatter, { class: "main" }),
       button("Clear", () => { customers = []; changed("no customers"); })),

@@ -25,9 +25,9 @@ class Settings:
     def pack(self) -> bytes:
         """The page of FORMAT.md; ValueError, with what is allowed, for what the board does not take."""
         prompt = self.prompt.encode()
-        temperature = round(256 * self.temperature)
+        greedy, sampled = self.temperature == 0, 0.05 <= self.temperature <= 10
         for name, given, good, allowed in (
-            ("temperature", self.temperature, temperature == 0 or 13 <= temperature <= 2560, "0 or 0.05 to 10"),
+            ("temperature", self.temperature, greedy or sampled, "0 or 0.05 to 10"),
             ("top_k", self.top_k, 0 <= self.top_k <= MOST_TOP_K, f"0 to {MOST_TOP_K}"),
             ("sample_tokens", self.tokens, 1 <= self.tokens <= MOST_TOKENS, f"1 to {MOST_TOKENS}"),
             ("prompts[0]", self.prompt, len(prompt) <= MOST_PROMPT, f"up to {MOST_PROMPT} bytes"),
@@ -37,7 +37,10 @@ class Settings:
                     f"evaluation.{name}={given} does not fit the board, which takes {allowed}; change it in the run's "
                     "config.yaml"
                 )
-        page = struct.pack("<HHIIBxxx", temperature, self.top_k, self.tokens, self.seed, len(prompt)) + prompt
+        page = (
+            struct.pack("<HHIIBxxx", round(256 * self.temperature), self.top_k, self.tokens, self.seed, len(prompt))
+            + prompt
+        )
         page = page.ljust(PAGE - 8, b"\0")
         return b"TTS1" + struct.pack("<I", crc32(page)) + page
 

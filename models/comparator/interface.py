@@ -18,7 +18,10 @@ from models.io import write_whole
 from models.ranking import SWAPPED
 from models.reliability import QUANTILES, Reliability
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
+ENDINGS = (
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".avif", ".heic", ".heif"),
+    *(".jp2", ".jxl", ".psd", ".svg"),  # images too, which are set aside by their names rather than passed over
+)
 DESCRIPTION = "comparator.json"
 FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
 MOST_PIXELS = 50_000_000  # of an image file

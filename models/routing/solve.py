@@ -48,15 +48,22 @@ def solve(policy: Solver, locs: Any, demand: Any, capacity: int, **settings: Any
 
 
 def solve_all(
-    policy: Solver, asked: Sequence[Asked], *, local_search: int | None = None, seed: int = 0, **settings: Any
+    policy: Solver,
+    asked: Sequence[Asked],
+    *,
+    local_search: int | None = None,
+    ruin_rounds: int = 0,
+    seed: int = 0,
+    **settings: Any,
 ) -> list[tuple[Routes, float]]:
     """Return routes and their cost for each problem; `settings` are those of `search`.
 
-    Raises ValueError for settings that do not fit, a local search where there is no native code, and a policy whose
-    weights are not finite numbers.
+    Raises ValueError for settings that do not fit, a local search or ruins where there is no native code, and a policy
+    whose weights are not finite numbers.
     """
-    if local_search and (reason := native.unavailable()):
-        raise ValueError(f"local_search is {local_search}, but this machine has no native code: {reason}; set it to 0")
+    for name, given in (("local_search", local_search), ("ruin_rounds", ruin_rounds)):
+        if given and (reason := native.unavailable()):
+            raise ValueError(f"{name} is {given}, but this machine has no native code: {reason}; set it to 0")
     count = (0 if native.unavailable() else LOCAL_SEARCH) if local_search is None else local_search
     device = next(policy.parameters()).device
     by_size: dict[int, list[int]] = defaultdict(list)
@@ -68,7 +75,9 @@ def solve_all(
         for rows in (places[first : first + size] for first in range(0, len(places), size)):
             problems = [asked[place].problem for place in rows]
             items = torch.tensor([asked[place].item for place in rows])
-            tours = best_tours(policy, problems, to_instances(problems, device), items, count, seed, **settings)
+            tours = best_tours(
+                policy, problems, to_instances(problems, device), items, count, ruin_rounds, seed, **settings
+            )
             for place, problem, tour in zip(rows, problems, tours, strict=True):
                 found[place] = _visited(problem, routes_of(tour))
     return [found[place] for place in range(len(asked))]
@@ -85,31 +94,54 @@ def best_tours(
     instances: Instances,
     items: Tensor,
     local_search: int,
+    ruin_rounds: int,
     seed: int,
     **settings: Any,
 ) -> Tensor:
     """Return the best tours (B, T) of a search, or of a local search from the best `local_search` ones if it is not 0.
 
-    `instances` are the B problems as the policy takes them, `items` (B,) the numbers of their random draws.
+    From each goes on a search of so many `ruin_rounds`. `instances` are the B problems as the policy takes them,
+    `items` (B,) the numbers of their random draws.
     """
     actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
-    if not local_search:
-        return actions[:, 0]
-    longest = 2 * problems[0].customers
-    return improved(problems, items, local_search, seed, padded(actions, longest))
+    best = actions[:, 0]
+    if local_search:
+        best = improved(problems, items, local_search, seed, padded(actions, 2 * problems[0].customers))
+    return ruined(problems, items, seed, best, rounds=ruin_rounds) if ruin_rounds else best
 
 
 def improved(
     problems: Sequence[Problem], items: Tensor, num_tours: int, seed: int, tours: Tensor | None = None
 ) -> Tensor:
     """Return the tours (B, T) of a local search in the problems' own metric, from `tours` (B, S, T) or random ones."""
-    return native.improve(
+    seeds = random_bits(derive_key(seed, "cvrp", "local search"), items.cpu(), 1)[:, 0]
+    return native.improve(*_measured(problems), seeds, num_tours, None if tours is None else tours.cpu())
+
+
+def ruined(
+    problems: Sequence[Problem],
+    items: Tensor,
+    seed: int,
+    tours: Tensor | None = None,
+    *,
+    rounds: int = 0,
+    seconds: float = 0,
+) -> Tensor:
+    """Return the tours (B, T) of ruin and recreate in the problems' own metric, from `tours` (B, T) or random ones.
+
+    The budget is `rounds`, or `seconds` of CPU time for each problem.
+    """
+    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), items.cpu(), 1)[:, 0]
+    given = None if tours is None else padded(tours.cpu(), 2 * problems[0].customers)
+    return native.ruin_and_recreate(*_measured(problems), seeds, given, rounds=rounds, seconds=seconds)
+
+
+def _measured(problems: Sequence[Problem]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return distances (B, N, N), demands (B, N) and capacities (B,) in float64."""
+    return (
         torch.from_numpy(np.stack([distances(problem) for problem in problems])),
         torch.from_numpy(np.stack([problem.demand for problem in problems])).double(),
         torch.tensor([problem.capacity for problem in problems], dtype=torch.float64),
-        random_bits(derive_key(seed, "cvrp", "local search"), items.cpu(), 1)[:, 0],
-        num_tours,
-        None if tours is None else tours.cpu(),
     )
 
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from common.errors import UserError
 from common.random import derive_key
+from common.workers import progress
 from pipelines.engine.workload import MapItems, Source
 
 
@@ -125,9 +126,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, Exception) and should_reduce_batch_size(error)
 
 
-def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
+def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:
     """Return a function that maps over the items of a finite source with all processes of the accelerator.
 
+    `what` names the work where its progress is to be shown.
     Where memory runs out, a batch is halved until it fits, and later batches are as small. Sharded models ask for the
     same number of calls on all ranks, so there the lack of memory is raised.
     """
@@ -161,7 +163,10 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64) -> MapItems:
             found = [results(part, send_to_device(source.batch(part), device)) for part in items.split(fits)]
             return {name: torch.cat([part[name] for part in found]) for name in found[0]}
 
-        for items, batch in stream(source, plan, accelerator.device):
+        batches = stream(source, plan, accelerator.device)
+        if what and accelerator.is_main_process:
+            batches = progress(batches, len(starts), what)
+        for items, batch in batches:
             found = results(items, batch)
             for name, values in found.items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())

@@ -12,7 +12,6 @@ from common import hardware
 from common.files import digests, write_json
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.loop import Loop
 from pipelines.engine.run import Run
 from pipelines.engine.update import Progress
 from pipelines.engine.workload import Workload
@@ -41,6 +40,8 @@ def train(
 
     A run that began with other `content` of its data begins anew.
     """
+    from pipelines.engine.loop import Loop  # late, as its imports take most of a second and an evaluation needs none
+
     hardware.apply(config.hardware, accelerator.device, accelerator.print)
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))

@@ -148,7 +148,8 @@ def table(runs: Sequence[Found]) -> str:
         metric = rows[0].metric
         lines += [
             "",
-            workload + (f": best {metric.name}, {'more' if metric.maximise else 'less'} is better" if metric else ""),
+            workload
+            + (f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""),
         ]
         lines.append(ROW.format("run", "state", "step", "best", "verdict", "when", "size"))
         lines += [_row(found) for found in rows]

@@ -15,7 +15,7 @@ from pathlib import Path
 from common.signals import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = ("pipelines.engine.training", "datasets", "torch._dynamo")  # the last two are imported late otherwise
+PRELOADED = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "torch._dynamo")  # late otherwise
 # What a launcher tells its processes about each other; a member's process is on its own.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 

@@ -131,11 +131,12 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
     return svg(drawn, f"{figure}, {better}: {told}")
 
 
-def svg(figure: Figure, label: str | None = None) -> Markup:
+def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Markup:
     """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included.
 
     `label` says in words what is seen; without one, the axes and the ends of their lines are told. Axes, texts and the
-    colours that matplotlib takes by itself, also by the names tab:blue to tab:cyan, are those of the page.
+    colours that matplotlib takes by itself, also by the names tab:blue to tab:cyan, are those of the page. A figure
+    whose own margins hold all its text need not be `trimmed`, for which it is drawn twice.
     """
     _take_text_as_it_is(figure)
     label = label or _description(figure)
@@ -143,7 +144,8 @@ def svg(figure: Figure, label: str | None = None) -> Markup:
     with matplotlib.rc_context({"svg.fonttype": "none", "path.simplify": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
-        figure.savefig(buffer, format="svg", bbox_inches="tight", pad_inches=0.02, metadata=NO_METADATA)
+        box = "tight" if trimmed else None
+        figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
     if (pictures := _collected.get()) is not None:
         words = re.sub(r"[^\w.,;()-]+", " ", label)
         pictures[f"{len(pictures):02} {words[:60]}"] = _raster(figure)

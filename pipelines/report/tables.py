@@ -1,6 +1,7 @@
 """Tables of rows: as HTML for the page, as text for a terminal."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from markupsafe import Markup
@@ -28,19 +29,26 @@ MATRIX = """
 """
 
 
-def as_text(evaluation: Evaluation) -> str:
-    """Return the evaluation's table for a terminal, or its summary where it has no table."""
-    rows = list(evaluation.table) or [dict(evaluation.summary)]
-    columns, cells = _cells(rows)
-    lines = [columns, *cells]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    texts = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]
-    return "\n".join([f"\n{printable(evaluation.split)}:", texts[0], "-" * len(texts[0]), *texts[1:]])
+def as_text(evaluation: Evaluation, width: int | None = None) -> str:
+    """Return the evaluation's table for a terminal, or its summary where it has no table.
+
+    Columns that `width` does not hold follow below the others, with the names of the rows repeated.
+    """
+    columns, cells = _cells(list(evaluation.table) or [dict(evaluation.summary)])
+    padded = [_padded(column) for column in zip(columns, *cells, strict=True)]
+    padded[0] = [cell.strip().ljust(len(cell)) for cell in padded[0]]
+    lines = []
+    while padded:
+        ends = accumulate(len(column[0]) + 2 for column in padded)
+        fitting = len(padded) if width is None else max(2, sum(end - 2 <= width for end in ends))
+        head, *rows = ("  ".join(line) for line in zip(*padded[:fitting], strict=True))
+        lines += [head, "-" * len(head), *rows, ""]
+        padded = [padded[0], *padded[fitting:]] if len(padded) > fitting else []
+    return "\n".join([f"\n{printable(evaluation.split)}:", *lines[:-1]])
+
+
+def _padded(cells: Sequence[str]) -> list[str]:
+    return [cell.rjust(max(map(len, cells))) for cell in cells]
 
 
 def table(rows: Sequence[Mapping[str, Any]], label: str = "table") -> Markup:

@@ -7,11 +7,12 @@ import contextlib
 import functools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from common.batches import batched
 from common.config import checked
 from common.errors import UserError
 from common.inputs import Given
@@ -19,7 +20,6 @@ from pipelines.answers.trained import Trained
 from pipelines.server.limits import Limits, Refused, too_large
 
 Result = TypeVar("Result")
-AT_ONCE = 64  # inputs that are answered together
 
 
 @dataclass
@@ -64,21 +64,28 @@ class Answering:
         answers = iter(await self._in_turn(usable, settings) if usable else [])
         return [next(answers) if asked is not None else {"error": error} for asked, error in found]
 
-    async def pieces(self, given: Any, settings: Mapping[str, Any]) -> AsyncIterator[str]:
-        """Return the text of an answer piece by piece. Raises Refused, before the first piece."""
-        self._checked(settings)
-        asked, error = self.asked(given)
-        if asked is None:
-            raise Refused(422, error)
-        try:
-            pieces = self.trained.pieces(asked, settings)
-        except UserError as refused:
-            raise Refused(422, str(refused)) from refused
-        return self._streamed(pieces)
+    async def pieces(self, given: Any, settings: Mapping[str, Any]) -> AsyncGenerator[str]:
+        """Return the text of an answer piece by piece; who wants no more of it closes it. Raises Refused."""
 
-    async def _streamed(self, pieces: Iterator[str]) -> AsyncIterator[str]:
+        def begun() -> Iterator[str]:
+            self._checked(settings)
+            asked, error = self.asked(given)
+            if asked is None:
+                raise Refused(422, error)
+            try:
+                return self.trained.pieces(asked, settings)
+            except UserError as refused:
+                raise Refused(422, str(refused)) from refused
+
+        streamed = self._streamed(await asyncio.to_thread(begun))
+        await anext(streamed)  # counted from here on, or refused while that can still be told
+        return streamed
+
+    async def _streamed(self, pieces: Iterator[str]) -> AsyncGenerator[str]:
+        """Yield nothing, and then the pieces."""
         with self._counted():
-            while (piece := await self.run(lambda: next(pieces, None))) is not None:
+            yield ""
+            while (piece := await self._in_thread(lambda: next(pieces, None))) is not None:
                 yield piece
 
     def asked(self, given: Any) -> tuple[Any, str]:
@@ -136,7 +143,7 @@ class Answering:
         first = self.waiting.popleft()
         chosen, count = [first], len(first.asked)
         for each in list(self.waiting):
-            if each.key == first.key and count + len(each.asked) <= AT_ONCE:
+            if each.key == first.key and count + len(each.asked) <= self.trained.inputs.at_once:
                 self.waiting.remove(each)
                 chosen.append(each)
                 count += len(each.asked)
@@ -144,22 +151,33 @@ class Answering:
         return chosen
 
     async def _answer(self, requests: Sequence[Waiting]) -> None:
-        asked = [each for request in requests for each in request.asked]
+        found: list[dict[str, Any]] = []
         try:
-            answers = iter(await self.run(lambda: self.trained.together(asked, requests[0].settings)))
+            for part in batched((each for request in requests for each in request.asked), self.trained.inputs.at_once):
+                if all(request.answers.done() for request in requests):  # nobody waits any longer
+                    return
+                found += await self._in_thread(functools.partial(self.trained.together, part, requests[0].settings))
         except Exception as error:  # told to those who asked, and the next ones are answered
             for request in requests:
                 if not request.answers.done():
                     request.answers.set_exception(error)
             return
+        answers = iter(found)
         for request in requests:
             own = [next(answers) for _ in request.asked]
             if not request.answers.done():
                 request.answers.set_result(own)
 
     async def run(self, function: Callable[[], Result]) -> Result:
-        """Call a function in the thread, after what is there before it."""
-        return await asyncio.get_running_loop().run_in_executor(self.thread, function)
+        """Call a function after what waits for the models already. Raises Refused where that takes too long."""
+        with self._counted():
+            try:
+                return await asyncio.wait_for(self._in_thread(function), self.limits.seconds)
+            except TimeoutError:
+                raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
+
+    def _in_thread(self, function: Callable[[], Result]) -> asyncio.Future[Result]:
+        return asyncio.get_running_loop().run_in_executor(self.thread, function)
 
     def close(self) -> None:
         """End the thread, after what it is doing."""

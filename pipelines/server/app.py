@@ -12,7 +12,6 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
@@ -24,13 +23,13 @@ from pipelines.server.answering import Answering
 from pipelines.server.guard import Guard
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.metrics import Metrics
-from pipelines.server.sent import Answer, events, to_json
+from pipelines.server.sent import Answer, Events, to_json
 
 PAGE = Path(__file__).resolve().parent / "page"
 
 
-def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] = ("*",)) -> Starlette:
-    """Return the application that answers for `runs`; requests must name one of the `hosts`."""
+def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None = None) -> Starlette:
+    """Return the application that answers for `runs`; requests name one of the `hosts`, if given, or an address."""
     server = Server({run.name: run for run in runs}, limits)
     routes = [
         Route("/health", server.health),
@@ -47,10 +46,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] = ("*",
     shared = StaticFiles(directory=browser.FOLDER)
     routes += [Route(f"/{path.name}", shared) for path in sorted(browser.FOLDER.glob("*.[cj]s*"))]
     routes.append(Mount("/", StaticFiles(directory=PAGE, html=True)))
-    middleware = [
-        Middleware(Guard, limits=limits, metrics=server.metrics),
-        Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
-    ]
+    middleware = [Middleware(Guard, limits=limits, metrics=server.metrics, hosts=hosts)]
     told = {HTTPException: lambda request, error: Answer({"error": error.detail}, error.status_code, error.headers)}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=told, lifespan=server.lifespan)
 
@@ -99,7 +95,7 @@ class Server:
         run = self._run(request)
         body = await bodies.read(request, bodies.Stream, self.limits)
         pieces = await run.pieces(body.input, body.settings)
-        return events(({"text": piece} async for piece in pieces), to_json({"done": True}))
+        return Events(pieces, lambda piece: {"text": piece}, to_json({"done": True}), self.limits.seconds)
 
     async def rivals(self, request: Request) -> Response:
         """Answer an input by the model and by other methods."""

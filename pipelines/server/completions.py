@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from starlette.routing import Route
 from pipelines.server import bodies
 from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits, Refused
-from pipelines.server.sent import Answer, events
+from pipelines.server.sent import Answer, Events
 
 SUGGESTED = 3  # continuations of a field, beside the completion
 
@@ -83,17 +83,14 @@ class Completions:
         about["model"] = body.model
         if body.stream:
             pieces = await run.pieces({"prompt": prompts[0]}, settings)
-            return events(self._chunks(pieces, about), b"[DONE]")
+            return Events(pieces, lambda text: {**about, "choices": [_choice(0, text)]}, b"[DONE]", self.limits.seconds)
         answers = await run.answers([{"prompt": prompt, "item": i} for i, prompt in enumerate(prompts)], settings)
         wrong = [answer["error"] for answer in answers if "error" in answer]
         if wrong:
             raise Refused(422, wrong[0])
-        choices = [
-            {"index": index, "text": answer["text"], "finish_reason": answer["finish"], "logprobs": None}
-            for index, answer in enumerate(answers)
-        ]
+        choices = [_choice(index, answer["text"], answer["finish"]) for index, answer in enumerate(answers)]
         return Answer({**about, "choices": choices})
 
-    async def _chunks(self, pieces: AsyncIterator[str], about: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        async for piece in pieces:
-            yield {**about, "choices": [{"index": 0, "text": piece, "finish_reason": None, "logprobs": None}]}
+
+def _choice(index: int, text: str, finish: str | None = None) -> dict[str, Any]:
+    return {"index": index, "text": text, "finish_reason": finish, "logprobs": None}

@@ -1,11 +1,18 @@
-"""What stands before every request: the token, and counting; refusals and errors become short answers in JSON."""
+"""What stands before every request: who may ask, how much may be sent, and counting.
+
+Refusals and errors become short answers in JSON.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import ipaddress
 import sys
 import time
 import traceback
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,6 +23,7 @@ from pipelines.server.sent import Answer
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
     b"content-security-policy": b"default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     b"frame-ancestors 'none'",
 }
@@ -23,16 +31,17 @@ OPEN = ("/health", "/docs", "/openapi.json")  # without a token, as are the file
 
 
 class Guard:
-    """Middleware around the whole application."""
+    """Middleware around the whole application; requests must name one of the `hosts`, if given, or an address."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics):
-        self.app, self.limits, self.metrics = app, limits, metrics
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, hosts: Collection[str] | None):
+        self.app, self.limits, self.metrics, self.hosts = app, limits, metrics, hosts
+        self.held = 0  # bytes of bodies of requests that are not answered yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 0
+        began, status, held = time.perf_counter(), 0, 0
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -42,7 +51,10 @@ class Guard:
             await send(message)
 
         try:
-            self._check(scope)
+            headers = dict(scope["headers"])
+            self._check_site(headers)
+            self._check_token(scope, headers)
+            held = self._hold(headers)
             await self.app(scope, receive, sent)
         except Refused as refused:
             retry = {"retry-after": "1"} if refused.status == 429 else {}
@@ -53,14 +65,58 @@ class Guard:
                 raise
             await Answer({"error": "the server failed; its log says why"}, 500)(scope, receive, sent)
         finally:
+            self.held -= held
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.count(route, status, time.perf_counter() - began)
 
-    def _check(self, scope: Scope) -> None:
+    def _check_site(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raise Refused for a request that a page of another site sends, or one whose name was made to lead here.
+
+        A page can send only what it was loaded from as origin, and a name is only its owner's (DNS rebinding). Where a
+        token is asked for, which no other page has, it alone decides.
+        """
+        asked, origin = headers.get(b"host", b"").lower(), headers.get(b"origin")
+        if self.hosts is not None and not self._is_own(_name(asked)):
+            raise Refused(400, f"host {_shown(asked)} is no name of this server; ask {' or '.join(self.hosts)}")
+        if self.limits.token is None and origin is not None and origin.lower().partition(b"://")[2] != asked:
+            raise Refused(403, f"pages of other sites are not answered (origin {_shown(origin)})")
+
+    def _is_own(self, name: str) -> bool:
+        """Return whether a name is one of the server's own, or an address, which nobody can make lead elsewhere."""
+        with contextlib.suppress(ValueError):
+            return bool(ipaddress.ip_address(name))
+        return name in (self.hosts or ())
+
+    def _check_token(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Raise Refused for a request that lacks the token where one is needed."""
         is_file = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(("/runs", "/v1", "/metrics"))
         if self.limits.token is None or is_file or scope["path"] in OPEN:
             return
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        if not hmac.compare_digest(given, f"Bearer {self.limits.token}".encode()):
+        if not hmac.compare_digest(headers.get(b"authorization", b""), f"Bearer {self.limits.token}".encode()):
             raise Refused(401, "this server asks for a token: authorization: Bearer TOKEN")
+
+    def _hold(self, headers: Mapping[bytes, bytes]) -> int:
+        """Return the bytes of a body, which are held from now on. Raises Refused where that is too much.
+
+        Once it is read, a body takes some twenty times as much memory, and hundreds of requests may wait at once.
+        """
+        told, most = headers.get(b"content-length", b""), self.limits.body_bytes
+        size = int(told) if told.isdigit() else most if b"transfer-encoding" in headers else 0
+        if size > most:
+            raise Refused(413, f"the body has more than {most} bytes")
+        if self.held + size > most * self.limits.bodies:
+            raise Refused(429, f"bodies of {self.held} bytes are not answered yet; try later")
+        self.held += size
+        return size
+
+
+def _name(host: bytes) -> str:
+    """Return what a Host header names, without the port; nothing where it cannot be read."""
+    try:
+        return urlsplit(f"//{host.decode('ascii')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:100].decode("latin-1"))

@@ -11,7 +11,8 @@ from typing import Any
 class Limits:
     """Bounds on requests."""
 
-    body_bytes: int = 8 * 2**20
+    body_bytes: int = 8 * 2**20  # of a request
+    bodies: int = 8  # of that size, together, of requests that are not answered yet
     inputs: int = 64  # of a request
     waiting: int = 256  # requests to one run that are not answered yet
     seconds: float = 60.0  # for the body to arrive, and for an answer

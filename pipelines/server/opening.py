@@ -15,8 +15,6 @@ from pipelines.engine.run import Run
 from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits
 
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
-
 
 def opened(word: str, device: str | None, limits: Limits) -> Answering:
     """Load the run that a word names. Raises UserError where there is none."""
@@ -66,9 +64,15 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def hosts(host: str) -> list[str]:
-    """Return the names under which the server may be asked: a local one is not to be reached by another site's name."""
-    return list(LOCAL) if is_local(host) else ["*"]
+def hosts(host: str, token: str | None) -> list[str] | None:
+    """Return the names, beside addresses, by which the server may be asked; None: by any.
+
+    Anybody can make a name of their own lead to this machine, and a page of that name ask it what it asks itself.
+    """
+    if is_local(host):
+        return ["localhost"]
+    own = socket.gethostname().lower()
+    return None if token else sorted({"localhost", host.lower(), own, f"{own}.local", socket.getfqdn().lower()})
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -38,7 +38,7 @@ class Monitor:
         """Start timing; training goes on from `step`."""
         self.first_step = step
         self.began = self.interval_began = time.perf_counter()
-        self.say(f"each line has means since the line before; all figures are in\n{self.run.metrics_file}")
+        self.say(f"lines show means since the line before; all figures go to\n{self.run.metrics_file}")
         if self.accelerator.is_main_process and sys.stderr.isatty():
             form = "{n_fmt}/{total_fmt} {bar:10} {remaining} left  {desc}"
             self.bar = tqdm(total=self.steps, initial=step, bar_format=form, ncols=_columns())

@@ -55,6 +55,17 @@ def test_hardware_threads_of_a_core_count_once_among_the_physical_ones(monkeypat
     assert machine.physical_cores() == 4
 
 
+@pytest.mark.parametrize(
+    ("load", "given", "policy"), [(2.2, {}, None), (3, {}, "passive"), (3, {"OMP_WAIT_POLICY": "active"}, "active")]
+)
+def test_threads_that_wait_sleep_on_a_busy_machine_unless_the_user_says_otherwise(monkeypatch, load, given, policy):
+    allow(monkeypatch, 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
+    monkeypatch.setattr(os, "environ", dict(given))
+    machine.yield_while_waiting()
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
+
+
 def test_the_processor_has_a_name():
     assert machine.processor()
 

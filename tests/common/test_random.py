@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from common.random import derive_key, uniform
+from common.random import derive_key, first_uniform, uniform
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 KEY = derive_key(1, "test")
@@ -119,3 +119,9 @@ def test_no_two_streams_share_a_key():
 def test_derive_key_refuses_what_is_neither_int_nor_str(part):
     with pytest.raises(TypeError, match="derive_key takes int and str, got"):
         derive_key(0, part)
+
+
+@given(INT64, INT64)
+@settings(deadline=None)
+def test_the_first_number_without_tensors_is_the_same(key, item):
+    assert first_uniform(key, item) == reference(key, item, 1)

@@ -80,7 +80,7 @@ def test_a_machine_without_the_data_is_refused_with_what_to_do(machines):
     assert not (second / "runs").exists()
     shutil.copytree(first / "data", second / "data")
     ((_, _, said), _) = machines.done("train.py", *WORDS)
-    assert "batch 8 = 2 process(es)" in said
+    assert "batch of 8: 2 processes x" in said
     assert not (second / "runs").exists()
     machines.refused("train.py", *WORDS, says=["exists: continue it with --resume"])
 

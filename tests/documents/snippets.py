@@ -22,7 +22,7 @@ SHORT = {
     "tinystories": "data.generated_characters=60000 model.preset=rp2040-speed model.context=12 model.hidden=16 "
     f"training.sequence=32 {STEPS}",
     "crypto": f"data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
-    "bep": f"model.width=16 model.embedding=8 training.sequence=20 {STEPS}",
+    "bep": f"model.width=16 model.embedding=8 model.mixing_places=600 training.sequence=20 {STEPS}",
     "lmol": f"data.size=16 data.train_pairs=60 data.evaluation_pairs=40 model.width=16 {STEPS}",
     "waves": f"data.examples=200 {STEPS}",
 }
@@ -30,7 +30,7 @@ SHORT_EVALUATION = {
     "cvrp": "evaluation.reference_seconds=[0.001]",
     "tinystories": "evaluation.samples=2 evaluation.sample_tokens=20",
     "crypto": "evaluation.repetitions=100",
-    "bep": "evaluation.characters=40 evaluation.starts=8",
+    "bep": "evaluation.characters=20 evaluation.starts=8 evaluation.typed=60 evaluation.temperatures=[0.5]",
     "lmol": "evaluation.comparisons=8",
     "waves": "",
 }

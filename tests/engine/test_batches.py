@@ -6,6 +6,7 @@ from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common import workers
 from pipelines.engine.batches import Order, Resident, mapper, stream
 from pipelines.engine.update import smaller
 
@@ -84,6 +85,15 @@ def test_mapping_goes_on_with_smaller_batches_where_memory_runs_out():
         assert torch.equal(found["x"], 2 * torch.arange(21))
         assert asked[:3] == [10, 5, 3]
         assert max(asked[3:]) == 3  # what does not fit is not tried again
+
+
+def test_mapping_shows_its_progress_only_where_it_has_a_name(monkeypatch, capsys):
+    monkeypatch.setattr(workers, "SECONDS", 0)
+    source = Resident({"x": torch.arange(4)}, torch.device("cpu"))
+    mapper(Accelerator(cpu=True))(source, lambda batch: batch, batch_size=2)
+    assert capsys.readouterr().err == ""
+    mapper(Accelerator(cpu=True), what="evaluating")(source, lambda batch: batch, batch_size=2)
+    assert capsys.readouterr().err == "evaluating: 1 of 2  left 0:00\nevaluating: 2 of 2  left 0:00\n"
 
 
 def test_one_item_that_does_not_fit_and_other_errors_are_raised():

@@ -201,3 +201,15 @@ def test_arguments_out_of_range_are_refused_at_once(arguments, text):
 def test_configs_that_are_no_model_are_refused(changes, text):
     with pytest.raises(ValueError, match=text):
         tiny(**changes)
+
+
+def test_skimming_a_long_text_ends_where_reading_it_does(monkeypatch):
+    model = tiny()
+    tokens = model.example()["tokens"].flatten().numpy()
+    monkeypatch.setattr("models.char_lstm.FORGOTTEN", 90)
+    read, skimmed = model.reader(), model.reader()
+    skimmed.skim(tokens[:5])
+    read.read(tokens)
+    skimmed.skim(tokens[5:])
+    torch.testing.assert_close(skimmed.ahead(), read.ahead(), atol=1e-5, rtol=1e-4)
+    assert not torch.equal(skimmed.ahead(), model.reader().ahead())

@@ -69,6 +69,23 @@ def test_the_counts_of_the_first_chain_are_their_definition(text):
             assert {token: int(row[token]) for token in np.flatnonzero(row)} == dict(context)
 
 
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.text(LETTERS, min_size=1, max_size=30), min_size=1, max_size=4), st.integers(1, 3))
+def test_pairs_of_several_documents_are_those_that_so_many_have(texts, least):
+    whole = [tokens_of(text) for text in texts]
+    keys = np.concatenate([chains.contexts(tokens, CLASSES)[1:, : chains.STORED] for tokens in whole])
+    tokens = np.concatenate([each[1:] for each in whole])
+    documents = np.repeat(np.arange(len(texts)), [len(each) - 1 for each in whole])
+    owners = defaultdict(set)
+    for row, level in np.ndindex(keys.shape):
+        owners[level, keys[row, level], tokens[row]].add(documents[row])
+    expected = [
+        [len(owners[level, key, token]) >= least for level, key in enumerate(row)]
+        for row, token in zip(keys, tokens, strict=True)
+    ]
+    assert chains.shared(keys, tokens, documents, least).tolist() == expected
+
+
 def test_contexts_are_alike_where_what_they_stand_for_is():
     one, other = (chains.contexts(tokens_of(text), CLASSES)[-1] for text in ("# ab\nd cab bad.", "# ab\nc cab bad."))
     words = range(len(chains.ORDERS), len(chains.ORDERS) + chains.WORDS)

@@ -1,6 +1,7 @@
 """`predict` of every kind of model: answers in order, errors in place, and the same answer wherever an input stands."""
 
 import base64
+import contextlib
 import io
 import itertools
 
@@ -8,7 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from exporters.rp2040 import inference, layout
 from models import sampling
+from models.integer_transformer import quantize
 from models.signals import signal
 from models.tiny_transformer import END
 from tests.models.comparator.test_interface import brightness
@@ -154,6 +157,24 @@ def test_pieces_are_together_what_is_predicted_and_items_differ(name):
     assert "".join(model.stream(one, **settings, stop=stop)) == ended["text"]
     with pytest.raises(ValueError, match=fault.partition(";")[0]):
         model.stream(wrong)  # when called
+
+
+@pytest.mark.parametrize(("temperature", "top_k"), [(0, 0), (0.8, 0), (1.2, 7)])
+def test_in_integers_a_story_is_what_the_chips_own_reader_tells(tmp_path, temperature, top_k):
+    model = make(vocabulary=32, tokenizer=trained_tokenizer(32), memory=(16, 64))
+    vocabulary = layout.pack_vocabulary(model.config.tokenizer)
+    (tmp_path / "vocabulary").write_bytes(vocabulary)
+    (tmp_path / "model").write_bytes(layout.pack_model(quantize(model), vocabulary))
+    settings = {"length": 40, "temperature": temperature, "top_k": top_k, "seed": 3, "arithmetic": "integer"}
+    prompts = [{"prompt": "The cat"}, {"prompt": "", "item": 4}]
+    for given, answer in zip(prompts, model.predict(prompts, **settings), strict=True):
+        with contextlib.closing(inference.Story(tmp_path / "model", tmp_path / "vocabulary")) as story:
+            ids, seed = story.encode(given["prompt"].encode()), 3 + given.get("item", 0)
+            told = story.vocabulary.decode(story.tokens(ids, 40, round(256 * temperature), top_k, seed))
+        assert answer["text"] == told.decode()
+        assert "".join(model.stream(given, **settings)) == answer["text"]
+    with pytest.raises(ValueError, match="need arithmetic=float"):
+        model.predict(prompts, **{**settings, "top_p": 0.9})
 
 
 def test_the_newest_candle_gives_the_signal():

@@ -78,6 +78,12 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
     np.testing.assert_allclose(cold, np.array([0.25, 0.09, 0.0225, 0.0025]) / 0.365, atol=0.015)
 
 
+def test_a_token_that_is_drawn_alone_is_that_of_the_first_of_several():
+    logits = torch.randn(2, 50, generator=torch.Generator().manual_seed(0))
+    for number in range(40):
+        assert sampling.choose(logits[:1], number=number) == sampling.choose(logits, number=number)[0]
+
+
 @pytest.mark.parametrize("setting", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}])
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):

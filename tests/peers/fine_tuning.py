@@ -49,7 +49,8 @@ def main(steps: int, numbers: list[int]) -> None:
 
 def compared(folder: Path, number: int, held_out: Path, adapting: bool) -> dict[str, Any]:
     """Return bits/character of both models, and what the tuned one saves."""
-    scratch, tuned = (bits(folder, f"{kind}-{number}", held_out, adapting) for kind in ("scratch", "tuned"))
+    models = (io.load(folder / f"runs/bep/{kind}-{number}/model/best") for kind in ("scratch", "tuned"))
+    scratch, tuned = (bits(model, held_out, adapting) for model in models)
     characters = blocks(held_out)[1]
     drawn = resampled_counts(len(characters), 2000, 0)
     return {
@@ -84,9 +85,8 @@ def prepared(folder: Path, plans: list[Path]) -> Path:
     return out
 
 
-def bits(folder: Path, name: str, held_out: Path, adapting: bool) -> np.ndarray:
+def bits(model: Any, held_out: Path, adapting: bool) -> np.ndarray:
     """Return the bits (n,) of each block of the held-out plans."""
-    model = io.load(folder / "runs/bep" / name / "model/best")
     documents = data.load(held_out, model.config.vocabulary).parts["train"]
     nats = evaluation.read(model, documents, adapting)["nats"]
     return np.add.reduceat(nats * BITS_PER_NAT, blocks(held_out)[0])

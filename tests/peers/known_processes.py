@@ -75,21 +75,11 @@ def _gains(folder: Path, name: str, made, mean, words: list[str]) -> list[tuple[
 
     Return what the model and the true process gain on the prior, and whether the model reaches the first grade.
     """
-    (folder / name).mkdir()
-    times = {}
-    for coin, (returns, variances) in made.items():
-        candles = candles_of(Coins(0.0, returns, variances, returns), 0)
-        rows = np.column_stack([getattr(candles, column) for column in COLUMNS]).tolist()
-        (folder / name / f"{coin}-15m.json").write_text(json.dumps([[int(row[0]), *row[1:]] for row in rows]))
-        times[coin] = candles.time
-    for stage, given in (("train.py", [f"data.folder={name}", *words]), ("evaluate.py", [])):
-        command = [sys.executable, str(ROOT / "pipelines" / stage), "--workload", "crypto", "--name", name, *given]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    evaluations = folder / "runs/crypto" / name / "evaluations"
-    summary, lines = json.loads((evaluations / "test.json").read_text()), (evaluations / "test.csv").read_text()
+    times = written(folder / name, made)
+    summary, lines = evaluated(folder, name, f"data.folder={name}", *words)
     gains = []
     for coin, (returns, variances) in made.items():
-        own = [line.split(",") for line in lines.splitlines() if line.startswith(f"{coin},")]
+        own = [line for line in lines if line[0] == coin]
         rows = np.searchsorted(times[coin], [int(line[1]) for line in own])
         labels = np.array([int(line[3]) for line in own])
         best = -np.log(truth(returns, variances, mean, rows)[np.arange(len(rows)), labels]).mean()
@@ -97,6 +87,28 @@ def _gains(folder: Path, name: str, made, mean, words: list[str]) -> list[tuple[
         gains.append((prior - found, prior - best, summary[coin]["grades"][PREDICTIVE]))
         print(f"{coin}: {prior - found:.4f} nats of {prior - best:.4f}; {summary[coin]['verdict']}", flush=True)
     return gains
+
+
+def written(folder: Path, made) -> dict[str, np.ndarray]:
+    """Write a file of candles for each coin; return their times."""
+    folder.mkdir()
+    times = {}
+    for coin, (returns, variances) in made.items():
+        candles = candles_of(Coins(0.0, returns, variances, returns), 0)
+        rows = np.column_stack([getattr(candles, column) for column in COLUMNS]).tolist()
+        (folder / f"{coin}-15m.json").write_text(json.dumps([[int(row[0]), *row[1:]] for row in rows]))
+        times[coin] = candles.time
+    return times
+
+
+def evaluated(folder: Path, name: str, *words: str) -> tuple[dict, list[list[str]]]:
+    """Train and evaluate a run; return its summary and the lines of its file of windows."""
+    for stage, given in (("train.py", words), ("evaluate.py", ())):
+        command = [sys.executable, str(ROOT / "pipelines" / stage), "--workload", "crypto", "--name", name, *given]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    evaluations = folder / "runs/crypto" / name / "evaluations"
+    lines = (evaluations / "test.csv").read_text().splitlines()
+    return json.loads((evaluations / "test.json").read_text()), [line.split(",") for line in lines]
 
 
 if __name__ == "__main__":

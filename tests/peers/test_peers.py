@@ -1,11 +1,14 @@
 """The comparisons of this folder at small sizes; at full size they are parts of tests/evidence.py, with bounds."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from pipelines.workloads.tinystories import stories
 
 pytestmark = pytest.mark.slow
 
@@ -28,3 +31,24 @@ def test_the_default_character_lstm_learns_from_more_characters_per_second_than_
     found = measured("against_legacy.py", "2", "training.batch_size=8", "model.width=32")
     assert found["times_targets_per_s"] >= 10, found
     assert found["default"]["bits_per_character"] < found["legacy"]["bits_per_character"], found
+
+
+def test_a_search_trains_each_candidate_once(tmp_path):
+    text = tmp_path / "stories.txt"
+    text.write_text("\n\n".join(stories.generate(0, 60_000)))
+    script = Path(__file__).with_name("story_search.py")
+    command = [sys.executable, str(script), str(text), "0.5", "half the tables"]
+    told = []
+    for _ in range(2):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout)
+        shutil.rmtree(tmp_path / "runs/tinystories", ignore_errors=True)
+        (tmp_path / "runs/tinystories").write_text("")  # nothing can be trained any more
+    assert told[0] == told[1]
+    candidate, together = map(json.loads, told[0].splitlines())
+    assert candidate["updates"] >= 1
+    assert candidate["mixed"]["validation"] <= candidate["validation"]
+    assert together["together"] == {key: candidate[key] for key in ("validation", "held_out", "mixed")} | {
+        "candidates": ["half the tables"]
+    }

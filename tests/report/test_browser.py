@@ -18,8 +18,14 @@ pytestmark = pytest.mark.slow
 SHORT = ["training.steps=30", "training.log_steps=10", "training.validation_steps=15", "training.checkpoint_steps=30"]
 DOCUMENTS = [
     *SHORT,
-    *("model.width=16", "model.embedding=8", "training.sequence=20", "training.batch_size=8"),
-    *("evaluation.characters=80", "evaluation.starts=8"),
+    *(
+        "model.width=16",
+        "model.embedding=8",
+        "model.mixing_places=600",
+        "training.sequence=20",
+        "training.batch_size=8",
+    ),
+    *("evaluation.characters=80", "evaluation.starts=8", "evaluation.typed=150"),
 ]
 RUNS = {
     "bep": DOCUMENTS,

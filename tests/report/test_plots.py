@@ -134,7 +134,7 @@ def test_a_comparison_names_each_row_with_its_figure():
         {"predictor": "n-gram <5>", "bits": 2.25},
         {"predictor": "?"},
     ]
-    text = comparison(rows, rows[:1], "bits", "95 %", "less is better")
+    text = comparison(rows, rows[:1], "bits", "95 %", "lower is better")
     assert ">model: 2.5</text>" in text
     assert ">n-gram &lt;5&gt;: 2.25</text>" in text
-    assert Page(text).all("svg")[0]["aria-label"] == "bits, less is better: model 2.5; n-gram <5> 2.25"
+    assert Page(text).all("svg")[0]["aria-label"] == "bits, lower is better: model 2.5; n-gram <5> 2.25"

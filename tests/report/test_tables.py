@@ -74,6 +74,21 @@ def test_a_terminal_gets_aligned_columns():
     ]
 
 
+def test_columns_that_a_terminal_does_not_hold_follow_below_with_the_names_of_the_rows():
+    rows = ({"method": "model", "cost": 1.5, "gap": 0.25, "n": 96}, {"method": "savings", "cost": 1.75})
+    assert as_text(Evaluation("test", {}, rows), 17).splitlines()[2:] == [
+        "method   cost",
+        "-------------",
+        "model     1.5",
+        "savings  1.75",
+        "",
+        "method    gap   n",
+        "-----------------",
+        "model    0.25  96",
+        "savings          ",
+    ]
+
+
 def test_a_split_named_by_a_file_has_no_effect_on_a_terminal():
     assert as_text(Evaluation("a\x1b[2J", {"n": 3})).splitlines()[1] == "a\\x1b[2J:"
 

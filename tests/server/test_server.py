@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -43,9 +44,11 @@ def folders(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def served(words, limits, hosts=("*",)):
+def served(words, limits, hosts=None, at_once=None):
     """Serve runs in a thread within the block; yield the port."""
     runs = [opening.opened(word, "cpu", limits) for word in words]
+    for run in runs if at_once else ():
+        run.trained = replace(run.trained, inputs=replace(run.trained.inputs, at_once=at_once))
     listener = opening.listening("127.0.0.1", 0)
     config = uvicorn.Config(app.make(runs, limits, hosts), log_level="warning", access_log=False)
     server = uvicorn.Server(config)
@@ -103,7 +106,7 @@ def test_an_answer_is_what_the_model_predicts(port, folders):
     _, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"local_search": 0}})
     assert found["outputs"] == list(model.predict([SQUARE], local_search=0))
     _, found = ask(port, "/runs/cvrp/small/rivals", {"input": SQUARE, "milliseconds": 5})
-    assert set(found["outputs"]) == {"savings", "PyVRP", "model"}
+    assert set(found["outputs"]) == {"savings", "PyVRP", "ruin and recreate", "model"}
     assert sorted(node for route in found["outputs"]["PyVRP"]["routes"] for node in route) == [1, 2, 3, 4]
 
 

@@ -1,4 +1,4 @@
-"""Parts of the routing policy as native code: the decoding loop and a local search, both on all cores of a CPU.
+"""Parts of the routing policy as native code on all cores of a CPU: the decoding loop, a local search and annealing.
 
 They are compiled on first use, by the compiler that builds extensions of torch (CXX, else c++), for the processor that
 they then run on, and kept beside those extensions (TORCH_EXTENSIONS_DIR, else the cache of the user). Without a
@@ -20,7 +20,7 @@ from torch import Tensor
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.environment import DEPOT, Instances
 
-SOURCES = ("decoder.cpp", "local_search.cpp")
+SOURCES = ("decoder.cpp", "local_search.cpp", "ruin.cpp")
 HEADERS = ("common.h", "tours.h")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
 NEIGHBOURS = 20  # with which the local search tries the moves of a customer (Vidal 2022)
@@ -116,6 +116,36 @@ def improve(
     arguments = (distance, demand, capacity, tours, seeds, best)
     _library().improve_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, num_tours, NEIGHBOURS)),
+        *(_pointer(None if tensor is None else tensor.contiguous()) for tensor in arguments),
+    )
+    return best
+
+
+def ruin_and_recreate(
+    distance: Tensor,
+    demand: Tensor,
+    capacity: Tensor,
+    seeds: Tensor,
+    tours: Tensor | None = None,
+    *,
+    rounds: int = 0,
+    seconds: float = 0.0,
+) -> Tensor:
+    """Return the best tour (B, T) int64 of annealing from `tours` (B, T) int64, or from random ones drawn by `seeds`.
+
+    Each round removes some customers and inserts them again (SISRs, Christiaens and Vanden Berghe 2020). Tours are a
+    function of the arguments if `rounds` are given; `seconds` are of CPU time, for each problem. The others are those
+    of `improve`, and no tour is longer than the one given.
+    """
+    if (rounds > 0) == (seconds > 0):
+        raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
+    batch, nodes = demand.shape
+    best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
+    arguments = (distance, demand, capacity, tours, seeds, best)
+    _library().ruin_and_recreate_tours(
+        *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes)),
+        ctypes.c_int64(rounds),
+        ctypes.c_double(seconds),
         *(_pointer(None if tensor is None else tensor.contiguous()) for tensor in arguments),
     )
     return best

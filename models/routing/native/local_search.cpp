@@ -351,10 +351,6 @@ extern "C" void improve_tours(int threads, int batch, int nodes, int tours, int 
             consider(start);
             if (search.improve(start)) consider(search.routes());
         }
-        int64_t* out = best + (size_t)b * steps;
-        for (const auto& route : shortest) {
-            out = std::copy(route.begin(), route.end(), out);
-            out += out < best + (size_t)(b + 1) * steps;
-        }
+        write_routes(shortest, best + (size_t)b * steps, steps);
     });
 }

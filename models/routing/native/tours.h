@@ -90,3 +90,12 @@ inline Routes given_routes(const int64_t* actions, int steps) {
     if (routes.back().empty()) routes.pop_back();
     return routes;
 }
+
+// Writes routes to actions (T), which the caller has filled with the depot.
+inline void write_routes(const Routes& routes, int64_t* actions, int steps) {
+    const int64_t* const end = actions + steps;
+    for (const auto& route : routes) {
+        actions = std::copy(route.begin(), route.end(), actions);
+        actions += actions < end;
+    }
+}

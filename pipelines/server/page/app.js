@@ -2,7 +2,8 @@
 
 const WORKLOADS = {
   cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
-  tinystories: { heading: "Tell a story", panel: textPanel, about: () => ({
+  tinystories: { heading: "Tell a story", panel: textPanel, about: ({ chip }) => ({
+    ...(chip ? { said: "By the chip's own integer code: the tokens are those that the chip tells.", always: { arithmetic: "integer" } } : {}),
     unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
     fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
@@ -28,13 +29,14 @@ async function request(path, content) {
 
 const exchanged = async (path, content) => (await request(path, content)).json();
 
+// `about.always`: settings that every request has.
 function backendOf(name, about) {
   const path = `runs/${name.split("/").map(encodeURIComponent).join("/")}`;
   const answers = async (inputs, settings = {}) => (await exchanged(`${path}/predict`, { inputs, settings })).outputs;
   return {
     predict: async (input, settings) => (await answers([input], settings))[0],
     rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
-    stream: (input, settings) => streamed(`${path}/stream`, { input, settings }),
+    stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 
     // One input for each of the last `count` candles, which ends with it.
     signals: async ({ coin, candles }, count) => {
@@ -78,7 +80,7 @@ function show(run, chosen) {
   document.querySelectorAll("nav button").forEach(each => each.removeAttribute("aria-current"));
   chosen.setAttribute("aria-current", "true");
   place.replaceChildren(element("h2", { class: "tool", id: "heading" }, heading));
-  if (run.verdict) place.append(element("p", { class: "note" }, run.verdict));
+  for (const said of [run.verdict, facts.said]) if (said) place.append(element("p", { class: "note" }, said));
   panel(place, backendOf(run.name, facts), facts);
 }
 

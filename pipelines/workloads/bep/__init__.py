@@ -66,6 +66,12 @@ class Model(Section):
         "default", description="legacy: scalar input and a loss on the last step only, for comparison"
     )
     context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
+    min_documents: int = Field(
+        1,
+        ge=1,
+        description="training documents that must have a context with what follows it, or a mixture does not count it; "
+        "2 keeps what one document alone says out of the counts",
+    )
     mixing_places: int = Field(
         12_000, ge=1, description="places of the training text that a mixture's weights are fitted to"
     )
@@ -174,5 +180,6 @@ INPUTS = Inputs(
     line=lazily(f"{_package}.inputs:line"),
     completed=lazily(f"{_package}.inputs:completed"),
     served={"length": 1000, "document": 20_000},
+    at_once=1,
     about=lazily(f"{_package}.inputs:about"),
 )

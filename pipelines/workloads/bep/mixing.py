@@ -76,6 +76,7 @@ class Mixer:
         self, documents: Sequence["Text"], sizes: Mapping[str, Any], config: "Config", base: CharMixture | None = None
     ):
         self.seed, self.num_places = config.seed, config.model.mixing_places
+        self.min_documents = config.model.min_documents
         texts = [document.tokens for document in documents]
         self.texts = [_between_ends(text) for text in texts]
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
@@ -87,7 +88,7 @@ class Mixer:
         self.groups = np.array([document for document, _ in pieces] if len(texts) > 1 else range(len(pieces)))
         self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
         self.known = [base.counted()] if base else []
-        counts = chains.added([*self.known, self._count(self.texts)], config.model.context_rows)
+        counts = chains.added([*self.known, self._count(self.texts, range(len(texts)))], config.model.context_rows)
         stored = _stored(documents, config.model.stored_characters, base)
         self.model = CharMixture(
             CharMixtureConfig(
@@ -131,7 +132,8 @@ class Mixer:
         generator = np.random.default_rng(derive_key(self.seed, "mixture") % 2**63)
         groups = np.unique(self.groups[chosen])
         for fold in (groups[first::FOLDS] for first in range(min(FOLDS, len(groups)))):
-            known = self._count([self.pieces[number] for number in np.flatnonzero(~np.isin(self.groups, fold))])
+            others = np.flatnonzero(~np.isin(self.groups, fold))
+            known = self._count([self.pieces[number] for number in others], self.groups[others])
             for number in chosen[np.isin(self.groups[chosen], fold)]:
                 row = int(np.flatnonzero(chosen == number)[0])
                 size = len(self.pieces[number]) - 1
@@ -153,12 +155,17 @@ class Mixer:
             ADAPTING: chains.layers(keys, tokens, num_tokens, others, chosen, places),
         }
 
-    def _count(self, sequences: Sequence[np.ndarray]) -> chains.Counts:
+    def _count(self, sequences: Sequence[np.ndarray], documents: Sequence[int]) -> chains.Counts:
+        """Count what follows contexts in sequences, of which each belongs to one of the documents."""
         if not len(sequences):
             return chains.EMPTY
         keys = np.concatenate([chains.contexts(each, self.classes)[1:, : chains.STORED] for each in sequences])
         tokens = np.concatenate([each[1:] for each in sequences])
-        return chains.count(keys, tokens, chains.counted(keys, tokens, self.known))
+        chosen = chains.counted(keys, tokens, self.known)
+        if self.min_documents > 1:
+            owners = np.repeat(documents, [len(each) - 1 for each in sequences])
+            chosen &= chains.shared(keys, tokens, owners, self.min_documents)
+        return chains.count(keys, tokens, chosen)
 
     @torch.no_grad()
     def _network(self) -> Tensor:

@@ -91,7 +91,7 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
         f"{summary['top_5']:.1%}. Measured on {summary['n']:,} characters of {summary['documents']} documents"
         f"{', which also picked the best model, so that they flatter it' if evaluation.split == 'validation' else ''}."
     )
-    picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "less is better")
+    picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")
     return answer(found.outcome, first, second) + picture
 
 

@@ -72,6 +72,12 @@ class CharTask(Task):
             raise UserError(
                 f"model.kind={config.model.resolved} is judged by text that was held out; add data.hold_out=true"
             )
+        least, num_documents = config.model.min_documents, len(corpus.parts["train"])
+        if self.mixing and least > num_documents:
+            raise UserError(
+                f"model.min_documents={least}: of {num_documents} training documents, nothing would be counted; give a "
+                "smaller number, or more documents"
+            )
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes["vocabulary"]) if base else corpus
         self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown

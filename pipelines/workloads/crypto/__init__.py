@@ -86,6 +86,18 @@ class Model(Section):
         None, min_length=1, description="train one model, of these coins; null: the run has one model per coin"
     )
     fold: int = Field(0, ge=0, description="fold of the walk-forward, counted from 0, for the model of model.coins")
+    base: str | None = Field(
+        None,
+        description="a run of one model for several coins, as in runs/crypto/shared, that each model goes on from: its "
+        "network, its linear model and its trees; pooled_experts only",
+    )
+
+    @model_validator(mode="after")
+    def _a_base_has_its_sizes(self) -> "Model":
+        if self.base is not None and (self.chosen != "pooled_experts" or self.width is not None):
+            wrong = f"model.width={self.width}" if self.width is not None else f"model.kind={self.chosen}"
+            raise ValueError(f"model.base={self.base} is of pooled_experts with a size of its own; leave out {wrong}")
+        return self
 
     @property
     def chosen(self) -> str:

@@ -63,17 +63,20 @@ class _Rows:
 
 
 class _Linear:
-    """A linear expert in standardised inputs; `costs` (P,) are those of the location's squared weights."""
+    """A linear expert in standardised inputs.
 
-    def __init__(self, rows: _Rows, thresholds: Tensor, costs: Tensor):
-        self.costs = costs
+    `costs` (P,) are those of the location's squared weights, `centre` the weights from which their distance counts.
+    """
+
+    def __init__(self, thresholds: Tensor, costs: Tensor, centre: Mapping[str, Tensor]):
+        self.costs, self.centre = costs, centre
         self.weights = {
-            "location": torch.zeros(rows.location.shape[1]),
+            "location": centre["location"].clone(),
             "bias": torch.zeros(()),
-            "scale": torch.zeros(rows.scale.shape[1]),
+            "scale": centre["scale"].clone(),
             "level": torch.tensor(math.log(LOGISTIC)),
-            "thresholds": thresholds,
-            "slopes": torch.zeros(2),
+            "thresholds": thresholds.clone(),
+            "slopes": centre["slopes"].clone(),
         }
         for each in self.weights.values():
             each.requires_grad_(True)
@@ -98,19 +101,23 @@ class _Linear:
             mean, log_scale, log_probabilities = self(rows)
             z = (moves - mean) * torch.exp(-log_scale)
             loss = F.nll_loss(log_probabilities, rows.labels) + (log_scale + z + 2 * F.softplus(-z)).mean()
-            small = weights["scale"].square().sum() + weights["slopes"].square().sum()
-            loss = loss + penalty * (self.costs @ weights["location"].square() + small)
+            apart = {name: (weights[name] - each).square() for name, each in self.centre.items()}
+            small = apart["scale"].sum() + apart["slopes"].sum()
+            loss = loss + penalty * (self.costs @ apart["location"] + small)
             loss.backward()
             return loss
 
         optimizer.step(closure)
 
 
-def fit_linear(model: PooledExperts, train: Windows, validation: Windows, returns: Tensor) -> None:
+def fit_linear(
+    model: PooledExperts, train: Windows, validation: Windows, returns: Tensor, base: PooledExperts | None = None
+) -> None:
     """Set the linear expert by maximum likelihood of the classes and of the return over the horizon.
 
     `returns` (N,) are those after each row of the table, in units of the deviation of so many candles. The penalty is
-    the one of PENALTIES with the lowest log loss on the validation windows.
+    the one of PENALTIES with the lowest log loss on the validation windows, on the distance from 0 or, with a `base`,
+    from the weights of that.
     """
     seen = [over(source, model.linear_inputs) for source in (train, validation)]
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
@@ -127,14 +134,30 @@ def fit_linear(model: PooledExperts, train: Windows, validation: Windows, return
     ends = np.quantile(moves.numpy(), [1 - long, short])
     lags = torch.arange(model.config.lookback - 1, -1, -1.0)
     costs = LOCATION * torch.cat([1 + AGEING * lags, 1 + AGEING * lags, torch.ones(len(model.config.features))])
-    linear, best = _Linear(fitted, torch.tensor([ends[0], -ends[1]], dtype=torch.float32), costs), math.inf
-    for penalty in PENALTIES:
-        linear.fit(fitted, moves, penalty)
-        with torch.no_grad():
-            reached = float(F.nll_loss(linear(judged)[2], judged.labels))
-            if reached < best:
-                best = reached
-                _set_linear(model, linear.weights, moments)
+    thresholds, best = torch.tensor([ends[0], -ends[1]], dtype=torch.float32), math.inf
+    for centre in (None,) if base is None else (None, base):
+        linear = _Linear(thresholds, costs, _centre(centre, moments))
+        for penalty in PENALTIES:
+            linear.fit(fitted, moves, penalty)
+            with torch.no_grad():
+                reached = float(F.nll_loss(linear(judged)[2], judged.labels))
+                if reached < best:
+                    best = reached
+                    _set_linear(model, linear.weights, moments)
+
+
+def _centre(base: PooledExperts | None, moments: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    """Return the weights that a linear expert is drawn towards, for inputs of mean 0 and deviation 1: 0 or a base's."""
+    (_, location), (_, scale) = moments
+    if base is None:
+        return {"location": torch.zeros_like(location), "scale": torch.zeros_like(scale), "slopes": torch.zeros(2)}
+    return {"location": base.location[:-1] * location, "scale": base.scale[:-1] * scale, "slopes": base.slopes}
+
+
+def copy_linear(model: PooledExperts, other: PooledExperts) -> None:
+    """Give the linear expert of a model to another."""
+    for name in ("location", "scale", "level", "thresholds", "slopes"):
+        getattr(other, name).copy_(getattr(model, name))
 
 
 def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: list[tuple[Tensor, Tensor]]) -> None:
@@ -147,19 +170,29 @@ def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: li
         getattr(model, name).copy_(weights[name])
 
 
-def fit_trees(model: PooledExperts, train: Windows, validation: Windows) -> None:
+def fit_trees(model: PooledExperts, train: Windows, validation: Windows, base: PooledExperts | None = None) -> None:
     """Set the trees by gradient boosting, stopped by the log loss on the validation windows.
 
-    Without all three classes in training they give the classes' shares.
+    Without all three classes in training they give the classes' shares. Those of a `base` are taken over if their log
+    loss on the validation windows is lower.
     """
+    labels = [source.labels[rows_of(source)] for source in (train, validation)]
+    seen = [over(source, lambda *given: (model.tree_inputs(*given),))[0] for source in (train, validation)]
+    model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0].numpy()))))
+    if len(labels[0].unique()) == len(CLASSES):
+        set_trees(model.trees, _boosted(model, *(each.numpy() for each in (*seen, *labels))))
+    if base is not None:
+        own, others = (F.cross_entropy(trees(seen[1]), labels[1]) for trees in (model.trees, base.trees))
+        if others < own:
+            model.trees.load_state_dict(base.trees.state_dict())
+
+
+def _boosted(
+    model: PooledExperts, inputs: np.ndarray, judged_inputs: np.ndarray, labels: np.ndarray, judged_labels: np.ndarray
+) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    labels = [source.labels[rows_of(source)].numpy() for source in (train, validation)]
-    model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0]))))
-    if len(np.unique(labels[0])) < len(CLASSES):
-        return
-    seen = [over(source, lambda *given: (model.tree_inputs(*given),))[0].numpy() for source in (train, validation)]
     boosted = HistGradientBoostingClassifier(
         max_iter=model.config.rounds,
         early_stopping=True,
@@ -171,8 +204,7 @@ def fit_trees(model: PooledExperts, train: Windows, validation: Windows) -> None
         random_state=0,
     )
     with threadpool_limits(1):
-        boosted.fit(seen[0], labels[0], X_val=seen[1], y_val=labels[1])
-    set_trees(model.trees, boosted)
+        return boosted.fit(inputs, labels, X_val=judged_inputs, y_val=judged_labels)
 
 
 def set_trees(trees: Trees, boosted: Any) -> None:

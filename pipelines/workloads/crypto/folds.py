@@ -72,7 +72,7 @@ def evaluate_fold(
     """
     _check(model, coin, member)
     validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
-    rivals, moves, volatility = _rivals(config, coin, fold)
+    rivals, moves, volatility = _rivals(config, model, coin, fold)
     rows = trading.traded_rows(validation.ends, config.data.horizon)
     choice = choose_threshold(
         trading.spread(validation.probabilities, validation.ends, rows),
@@ -112,10 +112,13 @@ def important_parts(
     return breakdown.importance(logits, windows, coin.labels[ends].astype(np.int64), coin.names, config.evaluation.seed)
 
 
-def _rivals(config: "Config", coin: Coin, fold: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+def _rivals(
+    config: "Config", model: nn.Module, coin: Coin, fold: int
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Return the test probabilities of simple models with the inputs that the model has; the moves; the volatility.
 
-    "window" are the features of the last row, the returns of the window, and the sizes of every fourth.
+    "window" are the features of the last row, the returns of the window, and the sizes of every fourth. The
+    location-scale model is the linear expert of the model, which saw what the model saw, or fitted if it has none.
     """
     shell = PooledExperts(PooledExpertsConfig(**description(config, [coin], fold)))
     parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}
@@ -144,8 +147,11 @@ def _rivals(config: "Config", coin: Coin, fold: int) -> tuple[dict[str, np.ndarr
         seed=config.evaluation.seed,
     )
     moves = horizon_moves(coin, config.data.horizon, shell)
-    returns = torch.from_numpy(below_each_other([moves], shell.stretch))
-    experts.fit_linear(shell, parts["train"], parts["validation"], returns)
+    if isinstance(model, PooledExperts):
+        experts.copy_linear(model, shell)
+    else:
+        returns = torch.from_numpy(below_each_other([moves], shell.stretch))
+        experts.fit_linear(shell, parts["train"], parts["validation"], returns)
     (linear,) = experts.over(parts["test"], lambda *given: (shell.linear(*given),))
     volatility = experts.over(parts["test"], shell.linear_inputs)[2].numpy()
     found["location-scale"] = linear.exp().double().numpy()

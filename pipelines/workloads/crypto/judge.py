@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from pipelines.workloads.crypto.bootstrap import MIN_BLOCKS, block_bootstrap, block_length
 from pipelines.workloads.crypto.classification import (
@@ -145,7 +145,7 @@ def p_value(values: np.ndarray, least_block: int) -> float:
         return 1.0
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     error = np.sqrt(((total[block:] - total[:-block]) ** 2).mean() / block / len(values))
-    return float(norm.sf(values.mean() / error)) if error > 0 else 1.0
+    return float(ndtr(-values.mean() / error)) if error > 0 else 1.0
 
 
 def _shown(p: float) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from pipelines.workloads.crypto.backtest import Result, net_return
 
@@ -84,8 +84,8 @@ def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
     """
     expected = 0.0
     if trials > 1:
-        expected = (1 - EULER) * norm.ppf(1 - 1 / trials) + EULER * norm.ppf(1 - 1 / (trials * np.e))
-    return float(norm.cdf(sharpe / error - expected))
+        expected = (1 - EULER) * ndtri(1 - 1 / trials) + EULER * ndtri(1 - 1 / (trials * np.e))
+    return float(ndtr(sharpe / error - expected))
 
 
 def _at_fee(result: Result, fee: float) -> float:

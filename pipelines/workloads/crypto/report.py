@@ -177,7 +177,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
     named = {name: [{key.replace("_", " "): row[key] for key in row} for row in rows[name]] for name in rows}
     tables = Markup("").join(table(named[name], f"{name} of {page['symbol']}") for name in named)
     pictures = [
-        *(svg(draw(page, logged)) for draw in (_calibration, _account, _training)),
+        *(svg(draw(page, logged), trimmed=False) for draw in (_calibration, _account, _training)),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
     return fragment(COIN, page=page, pictures=panels(pictures), tables=tables)

@@ -19,7 +19,7 @@ from models.pooled_experts import EXPERTS, PooledExperts, PooledExpertsConfig
 from models.signals import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.crypto import data, experts, splits
+from pipelines.workloads.crypto import bases, data, experts, splits
 from pipelines.workloads.crypto.labels import CLASSES
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
@@ -46,10 +46,12 @@ def members(config: "Config", folder: Path) -> dict[str, Member]:
     groups = {symbol: (symbol,) for symbol in (*facts["symbols"], *facts["failed"])}
     if config.model.pooled:
         groups = {POOLED: tuple(facts["symbols"]), **{symbol: groups[symbol] for symbol in facts["failed"]}}
-    folds = range(len(facts["folds"]))
-    if len(folds) == 1:
-        return {name: Member(symbols, 0) for name, symbols in groups.items()}
-    return {f"{name}-{fold + 1}": Member(symbols, fold) for name, symbols in groups.items() for fold in folds}
+    folds = len(facts["folds"])
+    return {_name(name, fold, folds): Member(groups[name], fold) for name in groups for fold in range(folds)}
+
+
+def _name(group: str, fold: int, folds: int) -> str:
+    return group if folds == 1 else f"{group}-{fold + 1}"
 
 
 def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
@@ -91,10 +93,11 @@ class SignalTask(Task):
                 f"{', '.join(symbols)}: a model of several coins needs them cut into parts at the same times, but some "
                 f"files have grown since {folder} was prepared; delete that folder to prepare all anew"
             )
-        self.model = untrained(config, self.coins, fold)
+        base = ranks.on_main(lambda: bases.load(config, _name(POOLED, fold, len(facts["folds"]))))
+        self.model = untrained(config, self.coins, fold, base)
         sources = [pooled(self.coins, fold, part, self.model.stretch) for part in ("train", "validation")]
         self.train, self.validation = sources
-        self._fit(config)
+        self._fit(config, base.model if base else None)
         for source in sources:
             source.to(device)
         self.model.to(device)
@@ -104,8 +107,8 @@ class SignalTask(Task):
         self.class_weights = balanced if self._balanced(config) else torch.ones_like(balanced)
         self.notes = self._notes(counts)
 
-    def _fit(self, config: "Config") -> None:
-        """Fit what of the model depends on the data alone, all of it on the CPU."""
+    def _fit(self, config: "Config", base: PooledExperts | None) -> None:
+        """Fit what of the model depends on the data and the base alone, all of it on the CPU."""
 
     def _balanced(self, config: "Config") -> bool:
         return config.training.class_weights != "none"
@@ -147,19 +150,21 @@ class ExpertsTask(SignalTask):
 
     model: PooledExperts
 
-    def _fit(self, config: "Config") -> None:
+    def _fit(self, config: "Config", base: PooledExperts | None) -> None:
         train, validation = self.train, self.validation
         moves = [horizon_moves(coin, config.data.horizon, self.model) for coin in self.coins]
         returns = torch.from_numpy(below_each_other(moves, self.model.stretch))
 
         def fit() -> dict[str, Tensor]:
-            experts.fit_linear(self.model, train, validation, returns)
-            experts.fit_trees(self.model, train, validation)
+            experts.fit_linear(self.model, train, validation, returns, base)
+            experts.fit_trees(self.model, train, validation, base)
             return dict(self.model.named_buffers())
 
         # What is optimised may differ in its last bits between machines.
         for name, value in ranks.on_main(fit).items():
             self.model.get_buffer(name).copy_(value)
+        if base:
+            self.model.network.load_state_dict(base.network.state_dict())
         validation.fixed = experts.fixed(self.model, validation)
 
     def _balanced(self, config: "Config") -> bool:
@@ -196,12 +201,16 @@ def horizon_moves(coin: data.Coin, horizon: int, model: PooledExperts) -> np.nda
     return moves / (deviation * math.sqrt(horizon))
 
 
-def untrained(config: "Config", coins: Sequence[data.Coin], fold: int) -> SignalModel:
-    """Return a model of the configured kind, with everything needed to use it."""
+def untrained(config: "Config", coins: Sequence[data.Coin], fold: int, base: bases.Base | None = None) -> SignalModel:
+    """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
     size: dict[str, Any] = {"dropout": config.model.dropout}
     if config.model.width:
         size["width"] = config.model.width
     known = description(config, coins, fold)
+    if base:
+        bases.check(base.model.config, known, str(config.model.base))
+        size |= {name: getattr(base.model.config, name) for name in bases.SIZES}
+        known["about"]["base_sha256"] = base.sha256
     if config.model.chosen == "pooled_experts":
         return PooledExperts(PooledExpertsConfig(**known, **size))
     preset = "legacy" if config.model.chosen == "legacy" else "default"

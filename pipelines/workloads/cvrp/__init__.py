@@ -161,11 +161,16 @@ class EvaluationSettings(Section):
     local_search: int = Field(
         4, ge=0, description="best tours per instance from which a local search goes on, in native code; 0: none"
     )
+    ruin_rounds: int = Field(
+        0, ge=0, description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none"
+    )
     polish_seconds: float = Field(
         0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
     )
     reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
-        tuple(SOLVERS), description="solvers beside the model: hgs, pyvrp (iterated local search), pyvrp_from_savings"
+        tuple(SOLVERS),
+        description="solvers beside the model: sisrs (ruin and recreate, our own), hgs, pyvrp (iterated local "
+        "search), pyvrp_from_savings",
     )
     reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         (0.001, 0.01, 0.1),
@@ -243,6 +248,7 @@ INPUTS = Inputs(
     settings=RoutingSettings,
     read=lazily(f"{_package}.inputs:read"),
     beside=lazily(f"{_package}.inputs:beside"),
-    served={"customers": 200, "samples": 256, "local_search": 64},
+    served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
+    at_once=16,
     rivals=lazily(f"{_package}.inputs:rivals"),
 )

@@ -22,7 +22,7 @@ from pipelines.workloads.cvrp import instances, rivals
 from pipelines.workloads.cvrp.distributions import CAPACITY
 from pipelines.workloads.cvrp.instance_files import read
 from pipelines.workloads.cvrp.solutions import solution_text
-from pipelines.workloads.cvrp.solvers import pyvrp
+from pipelines.workloads.cvrp.solvers import SOLVERS, pyvrp
 from pipelines.workloads.cvrp.solving import Solved, solve_each, solve_with_model
 from pipelines.workloads.cvrp.standard_sets import standard_test_set
 
@@ -78,18 +78,15 @@ def _evaluate_split(
     methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
     headline, improved = built.get(config.model.kind), None
     if model is not None:
-        for decode, augment, count in _ways(config):
-            improved, headline = (
-                headline,
-                solve_with_model(config, model, problems, decode, augment, device, map_items, count),
-            )
-            methods.append(headline)
-            if decode == "adaptive" and settings.compare and not count:
+        for decode, augment, count, rounds in _ways(config):
+            improved = solve_with_model(config, model, problems, decode, augment, device, map_items, count, rounds)
+            methods.append(improved)
+            if count or rounds:
+                continue
+            headline = improved
+            if decode == "adaptive" and settings.compare:
                 methods.append(_sampled_as_long(config, model, problems, headline, device, map_items))
-        if settings.local_search and not native.unavailable():
-            improved, headline = headline, improved
-        else:
-            improved = None
+        improved = None if improved is headline else improved
     last = improved or headline
     if settings.polish_seconds:
         polished = _polished(config, problems, last, map_items)
@@ -117,12 +114,16 @@ def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Seq
         _check_time(settings, name, largest)
     if largest > MOST_CUSTOMERS:
         told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
-        lacking, less = "networks and PyVRP, which compare all pairs", {"local_search": 0, "reference_seconds": ()}
+        lacking, less = (
+            "networks and PyVRP, which compare all pairs",
+            {"local_search": 0, "ruin_rounds": 0, "reference_seconds": ()},
+        )
         left_out, asked = "local search, HGS and PyVRP", model is not None or settings.polish_seconds
     elif any(problem.limited for problem in problems):
         told = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
-        lacking, less = "networks", {"local_search": 0}
-        left_out, asked = "the local search", model is not None
+        others = tuple(name for name in settings.reference if not SOLVERS[name].native)
+        lacking, less = "networks", {"local_search": 0, "ruin_rounds": 0, "reference": others}
+        left_out, asked = "searches of our own", model is not None
     else:
         return config
     if asked:
@@ -146,18 +147,20 @@ def _check_time(settings: "EvaluationSettings", name: str, customers: int) -> No
         )
 
 
-def _ways(config: "Config") -> list[tuple[str, bool, int]]:
-    """Return (decode, augment, local search) from cheap to expensive.
+def _ways(config: "Config") -> list[tuple[str, bool, int, int]]:
+    """Return (decode, augment, local search, rounds of ruin and recreate) from cheap to expensive.
 
-    The way that the config asks for comes last, or last but one if a local search follows it.
+    The way that the config asks for comes last of those without a search; with one, it comes last of all.
     """
     settings = config.evaluation
-    asked, count = (settings.decode, settings.augment), 0 if native.unavailable() else settings.local_search
+    asked = (settings.decode, settings.augment)
+    count, rounds = (0, 0) if native.unavailable() else (settings.local_search, settings.ruin_rounds)
     cheaper = [("greedy", False), ("multistart", False)] if settings.compare else []
-    ways = [(*way, 0) for way in cheaper if way != asked]
+    ways = [(*way, 0, 0) for way in cheaper if way != asked]
     if count and ("multistart", False) in cheaper and asked != ("multistart", False):
-        ways.append(("multistart", False, count))
-    return [*ways, (*asked, 0), *([(*asked, count)] if count else [])]
+        ways.append(("multistart", False, count, 0))
+    ways.append((*asked, 0, 0))
+    return ways + [(*asked, count, 0)] * bool(count) + [(*asked, count, rounds)] * bool(rounds)
 
 
 def _sampled_as_long(

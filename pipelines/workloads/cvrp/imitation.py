@@ -32,7 +32,11 @@ VARIANTS = 8  # tours of one solution that an update learns from
 def labelled(data: "Data") -> dict[str, Tensor]:
     """Return the fields of `data.labels` instances and a tour of each, `tour` (B, 2 n), padded with the depot."""
     items = torch.arange(data.labels)
-    found = in_order(partial(_tours, data), items.split(INSTANCES_AT_ONCE), f"solving, {INSTANCES_AT_ONCE} at a time")
+    found = in_order(
+        partial(_tours, data),
+        items.split(INSTANCES_AT_ONCE),
+        f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time",
+    )
     fields = generate(data, stream_key(0, "labels"), items)
     return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
 

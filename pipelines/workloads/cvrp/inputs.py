@@ -1,7 +1,7 @@
 """Instances for a trained policy to solve: `.vrp` and `.npz` files in, `.sol` files out."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,15 @@ from common.errors import UserError
 from common.files import write_text
 from common.inputs import Given, each_file
 from models.inputs import RoutingInput
+from models.routing import native
+from models.routing.environment import Routes
 from models.routing.problems import Problem, cost_of
 from models.routing.solve import problem_of
 from pipelines.workloads.cvrp.heuristics import savings
 from pipelines.workloads.cvrp.instance_files import READERS
 from pipelines.workloads.cvrp.instance_files import read as read_instances
 from pipelines.workloads.cvrp.solutions import solution_text
-from pipelines.workloads.cvrp.solvers import pyvrp
+from pipelines.workloads.cvrp.solvers import pyvrp, sisrs
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -58,9 +60,18 @@ def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
 
 
 def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Any]]:
-    """Return the routes of savings, and of PyVRP within `seconds` of CPU time, with their costs and times."""
+    """Return the routes of savings and of solvers, within `seconds` of CPU time each, with their costs and times.
+
+    Ruin and recreate is native code, and left out where there is none.
+    """
     problem, found = problem_of(given), {}
-    for name, solve in (("savings", savings), ("PyVRP", lambda problem: pyvrp(problem, seconds, 0))):
+    ways: dict[str, Callable[[Problem], Routes]] = {
+        "savings": savings,
+        "PyVRP": lambda problem: pyvrp(problem, seconds, 0),
+    }
+    if not native.unavailable():
+        ways["ruin and recreate"] = lambda problem: sisrs(problem, seconds=seconds)
+    for name, solve in ways.items():
         began = time.perf_counter()
         routes = solve(problem)
         taken = 1000 * (time.perf_counter() - began)

@@ -39,11 +39,12 @@ def local_searches(
 
 
 def solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
-    """Return the tours of each solver that the config names within each of its budgets."""
+    """Return the tours of each solver that the config names, and this machine has, within each of its budgets."""
     settings = config.evaluation
     return [
         solve_for(name, seconds, config, problems, map_items)
         for name in settings.reference
+        if not (SOLVERS[name].native and native.unavailable())
         for seconds in settings.reference_seconds
     ]
 

@@ -168,9 +168,25 @@ class Solver(NamedTuple):
 
     label: Callable[[], str]
     solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
+    native: bool = False  # whether it is native code of ours, which keeps to no limit on the length of routes
+
+
+def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
+    """Return routes from ruin and recreate by native code, after so many rounds or so many seconds of CPU time."""
+    import torch
+
+    from models.routing.environment import routes_of
+    from models.routing.solve import ruined
+
+    return routes_of(ruined([problem], torch.zeros(1), seed, rounds=rounds, seconds=seconds)[0])
 
 
 SOLVERS = {
+    "sisrs": Solver(
+        lambda: "ruin and recreate",
+        lambda problem, seconds, seed: sisrs(problem, seconds=seconds, seed=seed),
+        native=True,
+    ),
     "hgs": Solver(lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
     "pyvrp": Solver(pyvrp_label, pyvrp),
     "pyvrp_from_savings": Solver(

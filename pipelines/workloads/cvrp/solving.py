@@ -50,17 +50,19 @@ def solve_with_model(
     device: torch.device,
     map_items: MapItems,
     local_search: int = 0,
+    ruin_rounds: int = 0,
     samples: int | None = None,
 ) -> Solved:
     """Return the model's tours, after a local search from each of the best `local_search` ones if it is not 0.
 
-    `samples` takes the place of evaluation.samples.
+    `ruin_rounds` of ruin and recreate go on from them. `samples` takes the place of evaluation.samples.
     """
     settings = config.evaluation
     samples = samples or settings.samples
     tours = f"{decode}({samples})" if decode in SAMPLED else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
     label += f" + local search of {local_search}" if local_search else ""
+    label += f" + {ruin_rounds} ruins" if ruin_rounds else ""
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
         return best_tours(
@@ -69,6 +71,7 @@ def solve_with_model(
             Instances(batch["locs"], batch["demand"], batch["capacity"]),
             batch["item"],
             local_search,
+            ruin_rounds,
             config.seed,
             decode=decode,
             samples=samples,

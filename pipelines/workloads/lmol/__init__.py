@@ -270,5 +270,6 @@ INPUTS = Inputs(
     settings=ComparisonSettings,
     read=lazily(f"{_package}.inputs:read"),
     served={"images": 64, "comparisons": 256},
+    at_once=8,
     about=lazily(f"{_package}.inputs:about"),
 )

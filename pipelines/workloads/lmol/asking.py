@@ -15,7 +15,7 @@ from models import images as image_files
 from models import io
 from models.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.one_image import texture_features
-from pipelines.workloads.lmol.preferences import Posterior, Prior, fit, likeliest_prior, next_pairs
+from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likeliest_prior, next_pairs
 from pipelines.workloads.lmol.sources.tables import home, read_table
 
 SIDE = 64  # pixels, of the squares whose texture is described where there is no model
@@ -65,9 +65,7 @@ def told(source: Path, model: Path | None) -> Told:
     pairs = listed.pairs if listed else []
     known = [(row[a], row[b], label) for _, a, b, label in pairs if a in row and b in row]
     answers = np.array(known, np.int64).reshape(-1, 3)
-    prior = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
-    if len(answers):
-        prior = likeliest_prior(answers, prior)
+    prior = likeliest_prior(answers, _from_model(comparator, pixels) if comparator else _from_texture(pixels))
     notes = [
         f"{len(answers):,} answers about {len(np.unique(answers[:, :2])):,} of {len(names):,} images",
         *(listed.notes if listed else []),
@@ -112,7 +110,7 @@ def _read(
 def _from_texture(squares: Sequence[np.ndarray]) -> Prior:
     """Return the prior under which images that look alike in detail have like scores."""
     features = np.stack([texture_features(square) for square in squares])
-    return Prior(np.zeros(len(squares)), np.ones(len(squares)), _standardised(features))
+    return Prior(np.zeros(len(squares)), np.full(len(squares), UNKNOWN), _standardised(features))
 
 
 def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:

@@ -62,7 +62,9 @@ def check_trains(model: Comparator, task: "ComparisonTask") -> str:
                 p.copy_(before[name])
                 p.grad = None
         model.train(training)
-    return f"gate: {len(trained)} parameters get gradients, move and are saved; loaded again, the logits are the same"
+    return (
+        f"gate: all {len(trained)} parameter tensors get gradients, change and are saved; reloading gives equal logits"
+    )
 
 
 @torch.no_grad()

@@ -43,7 +43,8 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
 def scorer_for(config: "Config", comparisons: data.Comparisons, base: str | None = None) -> Scorer:
     """Return an untrained scorer with the encoder of a siamese comparator for these images.
 
-    The comparator in the model folder `base` becomes its teacher. Raises ValueError for one that does not fit.
+    The comparator in the model folder `base` becomes its teacher, and an encoder of the same shape that the teacher has
+    is what the scorer begins with. Raises ValueError for a teacher that does not fit.
     """
     fields = {**_question(comparisons), "references": 0, **_convolutional(config, comparisons)}
     teacher = io.load(base) if base else None
@@ -53,8 +54,15 @@ def scorer_for(config: "Config", comparisons: data.Comparisons, base: str | None
     assert isinstance(found, Scorer)
     if teacher is not None and found.teacher is not None:
         found.teacher.load_state_dict(teacher.state_dict())
+        begun = getattr(found.teacher, "encoder", None)
+        if begun is not None and _shapes(begun) == _shapes(found.encoder):
+            found.encoder.load_state_dict(begun.state_dict())
     found.prior.copy_(prior(comparisons))
     return found
+
+
+def _shapes(module: torch.nn.Module) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
 def prior(comparisons: data.Comparisons) -> torch.Tensor:

@@ -10,7 +10,6 @@ its maximum (Laplace). The prior's numbers are those that make the answers likel
     N images   P pairs   F features
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +21,12 @@ from scipy.special import log_softmax, softmax
 
 from models.ranking import FIRST, SECOND, SIMILAR
 
-SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # tried standard deviations of scores, or factors on those given
-SHARES = (0.0, 0.8, 0.97)  # tried of the variance that follows features
-LENGTHS = (0.3, 0.6, 1.2)  # tried distances over which it does, in root mean square differences of images
+UNKNOWN = 4.0  # standard deviation of scores of which nothing is known
+SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # tried factors on the prior's standard deviations
+SHARES = (0.0, 0.8, 0.97, 0.99)  # tried of the variance that follows features
+LENGTHS = (0.4, 0.6, 0.85, 1.2, 1.7)  # tried distances over which it does, in root mean square differences of images
+TYPICAL = {"spread": 1.0, "share": 0.97, "length": 0.6}  # of these, before there are answers
+DOUBT = 1.0  # nats by which a value must be likelier for each place that it is farther from the typical one
 TIE_VARIANCE = 9.0  # of the tie's prior
 ITERATIONS = 50  # of Newton's method
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
@@ -128,54 +130,73 @@ def _objective(pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, weig
 def likeliest_prior(pairs: np.ndarray, prior: Prior) -> Prior:
     """Return `prior` with the deviation's factor, share and length under which the answers are likeliest.
 
-    One is chosen after the other, twice; only images that were compared count.
+    One is chosen after the other, twice; only images that were compared count. Few answers leave typical values, since
+    those that happen to fit twenty answers best are often far off.
     """
     rows, ends = np.unique(pairs[:, :2], return_inverse=True)
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
-    deviation, best, kept = prior.deviation, -math.inf, prior
-    ways: Sequence[tuple[str, Sequence[float]]] = (("spread", SPREADS), ("share", SHARES), ("length", LENGTHS))
-    chosen = {"spread": 2.0, "share": 0.8, "length": 0.6}
+    ways: dict[str, Sequence[float]] = {"spread": SPREADS, "share": SHARES, "length": LENGTHS}
+    chosen = dict(TYPICAL)
     if prior.features is None:
-        ways, chosen = ways[:1], {**chosen, "share": 0.0}
+        ways, chosen = {"spread": SPREADS}, {**chosen, "share": 0.0}
+
+    def scaled(spread: float, share: float, length: float) -> Prior:
+        return Prior(prior.mean, spread * prior.deviation, prior.features, share, length)
+
+    def doubt(tried: dict[str, float]) -> float:
+        meant = [name for name in ways if name != "length" or tried["share"]]
+        return DOUBT * sum(abs(ways[name].index(tried[name]) - ways[name].index(TYPICAL[name])) for name in meant)
+
     seen: dict[tuple[float, ...], float] = {}
-    for name, values in itertools.chain(ways, ways[:2]):
-        for value in values:
+    best = -math.inf
+    for name in (*ways, *list(ways)[:2]) if len(pairs) else ():
+        for value in ways[name]:
             tried = {**chosen, name: value}
-            made = Prior(prior.mean, tried["spread"] * deviation, prior.features, tried["share"], tried["length"])
             key = tuple(tried.values())
             if key not in seen:
-                seen[key] = fit(local, made, rows).evidence
+                seen[key] = fit(local, scaled(**tried), rows).evidence - doubt(tried)
             if seen[key] > best:
-                best, kept, chosen = seen[key], made, tried
-    return kept
+                best, chosen = seen[key], tried
+    return scaled(**chosen)
 
 
 def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -> np.ndarray:
     """Return pairs (count, 2) whose answers tell most about the scores; `asked` (P, 2) are left out.
 
-    The gain of a pair is the expected fall of entropy, log(1 + information x variance of the difference) / 2. Pairs are
-    chosen one after the other, and the covariance is updated as if each had been answered, so that a batch does not ask
-    the same twice.
+    The gain of a pair is the expected fall of the scores' summed variance about their mean (A-optimal design: Chaloner
+    and Verdinelli 1995), which counts what an answer tells about all images that are like the two; the entropy of the
+    answer alone would ask about odd images, which tell of no others. Pairs are chosen one after the other, and the
+    covariance is updated as if each had been answered, so that a batch does not ask the same twice.
     """
     generator = np.random.default_rng(seed)
-    num = len(posterior.scores)
-    first, second = _candidates(num, asked, generator)
-    covariance = posterior.covariance.copy()
+    first, second = _candidates(len(posterior.scores), asked, generator)
+    covariance = posterior.covariance - posterior.covariance.mean(0)
+    covariance -= covariance.mean(1, keepdims=True)
+    square = covariance @ covariance
     difference = posterior.scores[first] - posterior.scores[second]
     chosen: list[int] = []
     for _ in range(min(count, len(first))):
-        diagonal = np.diag(covariance)
-        variance = (diagonal[first] + diagonal[second] - 2 * covariance[first, second]).clip(min=0)
+        variance = _of_differences(covariance, first, second)
         # The information at a difference that is itself uncertain (MacKay 1992).
         chances = softmax(_logits(difference / np.sqrt(1 + math.pi * variance / 32), posterior.tie), axis=1)
         information = (1 - chances[:, SIMILAR] - np.square(chances[:, FIRST] - chances[:, SECOND])) / 4
-        gain = information * variance
+        weight = information / (1 + information * variance)  # of the fall of the covariance
+        gain = weight * _of_differences(square, first, second)
         gain[chosen] = -1.0
         best = int(gain.argmax())
         chosen.append(best)
-        column = covariance[:, first[best]] - covariance[:, second[best]]
-        covariance -= np.outer(column, column) * (information[best] / (1 + information[best] * variance[best]))
+        column, beyond = (each[:, first[best]] - each[:, second[best]] for each in (covariance, square))
+        fall = weight[best] * np.outer(column, column)
+        product = weight[best] * np.outer(beyond, column)
+        square += weight[best] * (column @ column) * fall - product - product.T
+        covariance -= fall
     return np.stack([first[chosen], second[chosen]], axis=1)
+
+
+def _of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
+    diagonal = np.diag(matrix)
+    return (diagonal[first] + diagonal[second] - 2 * matrix[first, second]).clip(min=0)
 
 
 def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -116,13 +116,11 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
 
 
 def _against_one_image(summary: Mapping[str, Any]) -> str:
-    """Say whether comparing images gives better scores than looking at each alone."""
+    """Set the error of scores from comparisons beside that of scores from each image alone."""
     rival = summary["best_of_one_image"]
-    better = summary["rmse"] < rival["RMSE"]
     return (
-        f"Comparing images {'is better' if better else 'is no better'} than looking at each alone: the scores' root "
-        f"mean square error is {shown(summary['rmse'])}, that of the best predictor from one image "
-        f"({rival['predictor']}) {shown(rival['RMSE'])}."
+        f"The root mean square error of these scores is {shown(summary['rmse'])}; of the best predictor that sees one "
+        f"image at a time ({rival['predictor']}) it is {shown(rival['RMSE'])}."
     )
 
 

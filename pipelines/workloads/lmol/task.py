@@ -23,7 +23,9 @@ from pipelines.workloads.lmol.model import explained, make_model
 if TYPE_CHECKING:
     from pipelines.workloads.lmol import Config
 
-COMPARED = 0.2  # most images that a scorer leaves to comparisons, as a share
+COMPARED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)  # tried shares of images that a scorer leaves to comparisons
+PEARSON_LOST = 0.003  # at most, on validation images, against comparing all of them; the least such share is taken
+NAMED = 10  # images that cannot be used, in what is said before training
 SCORED = 200  # validation images by which the reliability of scores is measured
 
 
@@ -64,7 +66,8 @@ class ComparisonTask(Task):
         self.train = Pairs(images, parts["train"], encoded, known, targets, **moved, workers=workers)
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
-        self.notes = self._notes(len(used), time.perf_counter() - began)
+        self._compared: Tensor | None = None  # scores that a scorer's teacher gives the images which refit measures by
+        self.notes = self._notes(folder, len(used), time.perf_counter() - began)
         if config.model.lora:
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
         if config.hardware.gradient_checkpointing and hasattr(self.model, "gradient_checkpointing"):
@@ -116,7 +119,7 @@ class ComparisonTask(Task):
         centre, spread = model.standard
         return (torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit - centre).float() / spread
 
-    def _notes(self, images: int, seconds: float) -> list[str]:
+    def _notes(self, folder: Path, images: int, seconds: float) -> list[str]:
         found = self.comparisons
         notes = [
             f"{found.attribute} of {found.facts.get('source', self.config.data.source)}: {self.train.size:,} pairs to "
@@ -124,6 +127,10 @@ class ComparisonTask(Task):
             f"of {found.theta * found.unit:g}"
         ]
         notes += [f"{self.config.data.source}: {note}" for note in found.facts.get("columns", [])]
+        aside = found.facts.get("quarantined", {})
+        notes += [f"set aside: {name}: {reason}" for name, reason in list(aside.items())[:NAMED]]
+        if len(aside) > NAMED:
+            notes.append(f"set aside: {len(aside):,} images in all, which quarantined in {folder}/manifest.json lists")
         if self.train.encoded is not None:
             size = self.train.encoded.numel() * self.train.encoded.element_size()
             notes.append(f"features of {images:,} images: {size / 2**20:.0f} MiB, computed once, in {seconds:.1f} s")
@@ -143,7 +150,7 @@ class ComparisonTask(Task):
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
-        metrics = {"nats": nats.sum(), "divergence": divergence.sum(), "accuracy": right.float().sum()}
+        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "divergence": divergence.sum()}
         return Loss(value.sum(), len(nats), metrics)
 
     def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -158,7 +165,7 @@ class ComparisonTask(Task):
         off = self.model.score_loss(encoded, batch["known"])
         wrong = (off[first] + off[second]) / 2
         right = logits.argmax(-1) == batch["label"]
-        metrics = {"nats": nats.sum(), "score_loss": wrong.sum(), "accuracy": right.float().sum()}
+        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "score_loss": wrong.sum()}
         return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -182,10 +189,28 @@ class ComparisonTask(Task):
         known = torch.from_numpy(found.scores)[rows] * float(found.unit)
         scores, errors = model.rely(images, known, comparisons)
         if isinstance(model, Scorer) and model.teacher is not None:
-            # So many images at most is compared, and only if that makes its interval narrower.
-            compared = model.teacher.score(images[: len(images) // 4], comparisons)[1].mean()
-            model.widest.copy_(torch.maximum(errors.quantile(1 - COMPARED), compared))
+            if self._compared is None:  # the teacher does not change
+                self._compared = model.teacher.score(images, comparisons)[0]
+            model.widest.fill_(widest_error(scores, errors, self._compared, known))
         return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
+
+
+def widest_error(scores: Tensor, errors: Tensor, compared: Tensor, known: Tensor) -> float:
+    """Return the standard error above which images are left to comparisons, 0 if none need be.
+
+    `scores` (M,) with standard `errors` (M,) come from one pass each, `compared` (M,) from comparisons.
+    """
+
+    def pearson(found: Tensor) -> float:
+        return float(torch.corrcoef(torch.stack([found, known.double()]))[0, 1])
+
+    best, widest = pearson(compared), 0.0
+    for share in COMPARED:
+        widest = float(errors.quantile(1 - share)) if share else 0.0
+        mixed = torch.where(errors > widest, compared, scores) if share else scores
+        if best - pearson(mixed) <= PEARSON_LOST:
+            break
+    return widest
 
 
 def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:

@@ -146,4 +146,5 @@ INPUTS = Inputs(
     read=lazily(f"{_package}.inputs:read"),
     line=lazily(f"{_package}.inputs:line"),
     served={"length": 1000},
+    about=lazily(f"{_package}.inputs:about"),
 )

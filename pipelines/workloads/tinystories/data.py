@@ -30,7 +30,7 @@ SIZES = ("stories", "characters", "bytes", "tokens", "unknown_bytes")
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
-    """Write the splits "train" and "held_out" (text, tokens) and tokenizer.json; return facts for the manifest.
+    """Write the three splits (text, tokens) and tokenizer.json; return facts for the manifest.
 
     The text is read in pieces by all cores, twice: once to find the stories and their order, then those of the share to
     use. Memory holds 36 bytes for each story. The tokenizer is trained on the training split only, on its first 100 MB,

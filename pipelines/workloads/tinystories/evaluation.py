@@ -1,7 +1,7 @@
 """Evaluation on the held-out stories: network and chip beside baselines that need no network, and stories told."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 WINDOWS_AT_ONCE = 16
 MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and copied spans look at
-MOST_TOKENS = 5_000_000  # of training text that n-grams are fitted to, which takes some 100 bytes each per order
+# Of training text, its end, that n-grams are fitted to, which takes some 100 bytes each per order.
+MOST_COUNTED = {"tokens": 5_000_000, "characters": 2_000_000}
+OTHER = 0  # a character that the training text does not have
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,20 @@ def evaluate(
     data.check_tokenizer(folder, model.config.tokenizer)
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     stories = HeldOut(data.stories(folder, "held_out"), tokens, data.numbers(tokens))
+    training_text = data.ending(folder, "train", MOST_CHARACTERS)
+    by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
+    by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], stories.stories)
+    ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in stories.stories])
     nats = {
         **_network_nats(model, unseen(folder, "held_out", config.sequence, device), stories.numbers, map_items),
-        **_baseline_nats(model, training[:MOST_TOKENS], stories),
+        **by_token,
+        **by_character,
+        ppmd: bits / text.BITS_PER_NAT,
     }
-    cut = f" on the first {MOST_TOKENS:,} training tokens" if len(training) > MOST_TOKENS else ""
-    training_text = data.ending(folder, "train", MOST_CHARACTERS)
-    name, bits = ppmd_baseline(training_text, ["\n" + story for story in stories.stories])
-    nats[name] = bits / text.BITS_PER_NAT
+    cut = {
+        **dict.fromkeys(by_token, _cut(len(training), "tokens")),
+        **dict.fromkeys(by_character, _cut(len(training_text), "characters")),
+    }
     told = _tell(config, model)
     return [
         Evaluation(
@@ -128,15 +136,28 @@ def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> T
     return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
 
 
-def _baseline_nats(model: TinyTransformer, tokens: np.ndarray, stories: HeldOut) -> dict[str, np.ndarray]:
+def _token_nats(model: TinyTransformer, tokens: np.ndarray, stories: HeldOut) -> dict[str, np.ndarray]:
     """Return the nats (n,) of each story's text under n-grams that were fitted to a stream of training tokens."""
-    training, wanted = _sequences(tokens, data.numbers(tokens)), _sequences(stories.tokens, stories.numbers)
+    training, wanted = sequences(tokens, data.numbers(tokens)), sequences(stories.tokens, stories.numbers)
     found = kneser_ney.baselines(training, wanted, model.config.vocabulary)
     # Without the end marker.
     return {name: np.array([each[:-1].sum() for each in nats]) for name, nats in found.items()}
 
 
-def _sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the nats (n,) of each story under n-grams of characters; a line end stands before each story."""
+    alphabet = {character: number for number, character in enumerate(sorted(set(training) | {"\n"}), OTHER + 1)}
+
+    def numbered(text: str) -> np.ndarray:
+        return np.array([alphabet.get(character, OTHER) for character in "\n" + text])
+
+    found = kneser_ney.baselines([numbered(training)], [numbered(story) for story in stories], len(alphabet) + 1)
+    return {
+        name.replace(",", " of characters,", 1): np.array([each.sum() for each in nats]) for name, nats in found.items()
+    }
+
+
+def sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
     """Cut the stream into its stories, each from its start marker to its end marker."""
     return np.split(tokens, np.flatnonzero(np.diff(numbers)) + 1)
 
@@ -145,12 +166,19 @@ def _bits(nats: np.ndarray, stories: HeldOut) -> float:
     return text.bits_per_character(float(nats.sum()), stories.num_characters)
 
 
-def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: str) -> list[dict[str, Any]]:
+def _cut(size: int, units: str) -> str:
+    most = MOST_COUNTED[units]
+    return f" on the last {most:,} training {units}" if size > most else ""
+
+
+def _rows(
+    nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Return a table row for each predictor; `cut` says which part of the training text n-grams were fitted to."""
     labels = {"float": f"{preset}, float32", "int8": f"{preset}, int8 as on the chip"}
     return [
         {
-            "predictor": labels.get(name) or (name + cut if name.startswith("Kneser-Ney") else name),
+            "predictor": labels.get(name) or name + cut.get(name, ""),
             "bits/character": _bits(found, stories),
             "± 95 %": ratio_half_width(found * text.BITS_PER_NAT, stories.characters),
             "nats/token": float(found.sum()) / stories.num_tokens,
@@ -162,9 +190,10 @@ def _rows(nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: st
 def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, Any]:
     """Return what the summary says about prediction beside the strongest baseline, and the size of the text."""
     bits = {name: _bits(found, stories) for name, found in nats.items()}
-    strongest = min(nats.keys() - {"float", "int8"}, key=lambda name: bits[name])
-    gain = bits[strongest] - bits["int8"]
-    half = ratio_half_width((nats[strongest] - nats["int8"]) * text.BITS_PER_NAT, stories.characters)
+    others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
+    strongest, frozen = others[0], next(name for name in others if not name.endswith("adapting"))
+    gain, half = _gain(nats, stories, strongest)
+    frozen_gain, frozen_half = _gain(nats, stories, frozen)
     return {
         "bits_per_character": bits["float"],
         "nats_per_token": float(nats["float"].sum()) / stories.num_tokens,
@@ -173,12 +202,21 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, Any]
         "strongest_baseline": strongest,
         "gain": gain,
         "gain_interval": interval_around(gain, half),
+        "strongest_frozen": frozen,
+        "frozen_gain": frozen_gain,
+        "frozen_gain_interval": interval_around(frozen_gain, frozen_half),
         "verdict": _verdict(gain, half, strongest),
         "n": len(stories.stories),
         "tokens": stories.num_tokens,
         "characters": stories.num_characters,
         "unknown_bytes": int((stories.tokens == UNKNOWN).sum()),
     }
+
+
+def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str) -> tuple[float, float | None]:
+    """Return by how many bits per character the int8 model is better than a rival, and its half width at 95 %."""
+    saved = nats[rival] - nats["int8"]
+    return _bits(saved, stories), ratio_half_width(saved * text.BITS_PER_NAT, stories.characters)
 
 
 def _verdict(gain: float, half: float | None, baseline: str) -> str:

@@ -15,3 +15,14 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 def line(text: str) -> Mapping[str, Any]:
     """Return a line as the beginning of a story."""
     return {"prompt": text}
+
+
+def about(models: Sequence[Any]) -> dict[str, Any]:
+    """Return whether the chip can have the model."""
+    from models import rp2040
+
+    try:
+        rp2040.check(models[0].config)
+    except ValueError:
+        return {"chip": False}
+    return {"chip": True}

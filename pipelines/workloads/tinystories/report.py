@@ -29,7 +29,7 @@ def sections(
     """Return the sections as (heading, HTML), this run beside those in the folders next to it as the last one."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
     judged = _compared(found)
-    picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "less is better")
+    picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "lower is better")
     runs = [*evaluated_runs(run.folder.parent, but=run.name), {"run": run.name, **found.summary}]
     runs.sort(key=lambda each: each["run"])
     texts = dict.fromkeys(run["trained_on"] for run in runs)
@@ -67,9 +67,10 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
         f"{rival['predictor']}, which needs {shown(rival[BITS])}."
     )
     second = (
-        f"{summary['n']:,} stories, on which the best model was also picked. Integers instead of float32 cost "
-        f"{summary['int8_cost_percent']:.2g} %. An RP2040 tells about {summary['estimated_tokens_per_s']:.0f} tokens/s "
-        f"(an estimate) from {summary['sram_bytes'] / 1024:.0f} KiB of its memory."
+        f"{summary['n']:,} stories, which neither trained the model nor picked the best one. Integers instead of "
+        f"float32 cost {summary['int8_cost_percent']:.2g} %. An RP2040 tells about "
+        f"{summary['estimated_tokens_per_s']:.0f} tokens/s (an estimate) from {summary['sram_bytes'] / 1024:.0f} KiB "
+        "of its memory."
     )
     return answer(found.outcome, first, second)
 

@@ -58,10 +58,11 @@ def test_stories_have_the_tokens_of_the_integer_reference(answers):
 def test_the_emulated_chip_tells_the_story_of_the_kernel(answers):
     prompt, settings = "The cat", {"temperature": 0.8, "top_k": 7, "seed": 5, "length": 60}
     lines = ["/temperature 0.8", "/top_k 7", "/seed 5", "/tokens 60", prompt]
-    _, (talk, answer) = answers("tinystories", ["talk", lines], ["predict", {"prompt": prompt}, settings])
+    model, (talk, answer) = answers("tinystories", ["talk", lines], ["predict", {"prompt": prompt}, settings])
     assert "Tiny transformer: vocabulary 32" in talk[0]
     story = talk[-1].replace("\r", "").partition(f"{prompt}\n")[2]
     assert story.partition("\n[")[0].removeprefix(prompt) == answer["text"]
+    assert next(model.predict([{"prompt": prompt}], arithmetic="integer", **settings))["text"] == answer["text"]
 
 
 def test_a_prompt_that_is_too_long_is_an_error_in_its_answer(answers):

@@ -139,6 +139,16 @@ def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_pa
     found = brightness().rank(tmp_path)
     assert [row.name for row in found] == ["dark.png"]
     assert list(found.refused) == ["torn.png"]
+    for name in (
+        "drawing.svg",
+        "new.jxl",
+        "phone.heic",
+    ):  # images, though of no kind that can be read, or no whole ones
+        (tmp_path / name).write_bytes(b"no picture")
+    (tmp_path / "notes.txt").write_text("of no concern")
+    found = brightness().rank(tmp_path)
+    assert sorted(found.refused) == ["drawing.svg", "new.jxl", "phone.heic", "torn.png"]
+    assert all("none of the formats" in reason for reason in found.refused.values())
 
 
 def test_a_model_without_references_cannot_rank():

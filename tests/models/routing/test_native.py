@@ -120,3 +120,47 @@ def test_more_tours_are_no_worse_and_local_optima_have_no_better_2_opt_move():
             for i, j in itertools.combinations(range(len(route) + 1), 2):
                 other = route[:i] + route[i:j][::-1] + route[j:]
                 assert length_of(locs, [other]) >= length_of(locs, [route]) - 1e-6
+
+
+def _ruin(instances, tours=None, seed=0, **budget):
+    distance = (instances.locs[:, :, None] - instances.locs[:, None]).double().norm(dim=-1)
+    seeds = torch.arange(len(distance)) + 1000 * seed
+    demand, capacity = instances.demand.double(), instances.capacity.double()
+    return native.ruin_and_recreate(distance, demand, capacity, seeds, tours, **budget or {"rounds": 300})
+
+
+@pytest.mark.parametrize("customers", [1, 2, 3, 7, 30, 130])
+def test_ruin_and_recreate_serves_every_customer_once(customers):
+    instances = make_instances(6, customers)
+    for found in (_ruin(instances), _ruin(instances, seconds=2e-3)):
+        assert_valid(instances, found[:, None], tour_length(instances.locs, found[:, None]))
+
+
+def test_ruin_and_recreate_is_a_function_of_its_arguments_and_of_no_neighbour_in_the_batch():
+    instances = make_instances(4, 25)
+    together = _ruin(instances)
+    assert torch.equal(together, _ruin(instances))
+    assert torch.equal(together[:1], _ruin(type(instances)(*(field[:1] for field in instances))))
+    assert not torch.equal(together, _ruin(instances, seed=1))
+
+
+def test_ruin_and_recreate_finds_the_best_tours_of_small_problems_and_loses_no_given_one():
+    instances = make_instances(20, 12)
+    long = tour_length(instances.locs, _improve(instances, 200)[:, None])
+    found = _ruin(instances, rounds=5000)
+    assert (tour_length(instances.locs, found[:, None]) <= long * (1 + 1e-5)).float().mean() >= 0.95
+    short = _ruin(instances, tours=found, rounds=1)
+    assert (tour_length(instances.locs, short[:, None]) <= tour_length(instances.locs, found[:, None]) + 1e-6).all()
+
+
+def test_more_rounds_make_shorter_tours_by_less_and_less():
+    instances = make_instances(20, 60)
+    length = {k: tour_length(instances.locs, _ruin(instances, rounds=k)[:, None]).mean().item() for k in (1, 200, 5000)}
+    assert length[200] < 0.9 * length[1]
+    assert length[5000] < 0.98 * length[200]
+
+
+@pytest.mark.parametrize("budget", [{"rounds": 0}, {"rounds": 3, "seconds": 1.0}])
+def test_ruin_and_recreate_wants_one_budget(budget):
+    with pytest.raises(ValueError, match="give one of them"):
+        _ruin(make_instances(1, 3), **budget)

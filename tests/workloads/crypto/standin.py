@@ -1,15 +1,18 @@
 """Quick stand-ins for trained networks: a softmax regression on what a window shows, fitted in a moment."""
 
+import contextlib
 import json
 
 import numpy as np
+import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from common.prepared import MANIFEST
 from models.signals import SignalConfig
-from pipelines.workloads.crypto import Config, data
+from pipelines.workloads.crypto import Config, baselines, data
+from pipelines.workloads.crypto.classification import prior_rows
 from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD
 from pipelines.workloads.crypto.task import description, members
 from pipelines.workloads.crypto.windows import pooled
@@ -76,6 +79,14 @@ def fitted(config, folder, labels=lambda labels: labels, only=None):
         model.linear.bias.data = torch.tensor(found.intercept_ - weights @ mean, dtype=torch.float32)
         models[name] = model
     return models
+
+
+@contextlib.contextmanager
+def without_trees():
+    """Let the training shares stand for gradient boosting, half of an evaluation's time, where it is not the matter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(baselines, "_gradient_boosting", lambda _, __, test, prior, seed: prior_rows(prior, len(test)))
+        yield
 
 
 @torch.no_grad()

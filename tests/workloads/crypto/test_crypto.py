@@ -282,6 +282,19 @@ def test_a_pooled_model_learns_all_coins(trained):
     model = io.load(folder / "runs/crypto/pooled/members/all/model/best")
     assert model.config.coins == ("AUSDT", "EUSDT")
 
+    words += ["model.base=runs/crypto/pooled", "training.epochs=4", "training.checkpoint_steps=1", "--name", "tuned"]
+    words = [word for word in words if "width" not in word]
+    assert train(folder, *words, "data.symbols=[AUSDT,EUSDT]").returncode == 0
+    wanted, members = weights(folder, "tuned"), folder / "runs/crypto/tuned/members"
+    for member in members.iterdir():  # as if killed after its second step
+        (member / "outcome.json").unlink()
+        for place in sorted(member.glob("checkpoints/step-*"))[1:]:
+            shutil.rmtree(place)
+    done = train(folder, "--name", "tuned", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "resumed from" in (members / "AUSDT/train.log").read_text()
+    assert weights(folder, "tuned") == wanted
+
 
 def test_a_threshold_below_the_cost_of_a_trade_is_refused(tmp_path):
     refused(

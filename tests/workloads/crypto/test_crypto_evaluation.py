@@ -12,7 +12,7 @@ from pipelines.workloads.crypto import baselines, data, market
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.judge import BEYOND, LEAK, LEVEL, NO_SKILL, PREDICTIVE, SKILL
 from pipelines.workloads.crypto.windows import pooled
-from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
+from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 
 def evaluated(config, models, folder):
@@ -56,7 +56,8 @@ def walked(tmp_path_factory):
     config = prepared(folder, signal=1.0, split="walk_forward", folds=3, simulated_candles=5000)
     models = fitted(config, folder)
     del models["BBBUSDT-2"]
-    return config, folder, models, *evaluated(config, models, folder)
+    with without_trees():
+        return config, folder, models, *evaluated(config, models, folder)
 
 
 # ---- verdicts
@@ -267,7 +268,8 @@ def test_a_pooled_model_gets_the_number_and_scaler_of_each_coin(tmp_path):
     assert list(models) == ["all"]
     asked = []
     models["all"].register_forward_pre_hook(lambda module, inputs: asked.append(inputs[1].unique().tolist()))
-    found, of_member = evaluate(config, models, tmp_path, CPU, map_items)
+    with without_trees():
+        found, of_member = evaluate(config, models, tmp_path, CPU, map_items)
     pages = {name: json.loads(found.files[f"test/{name}.json"]) for name in config.data.symbols}
     assert of_member.member == "all"
     assert of_member.summary == pages

@@ -11,7 +11,7 @@ from pipelines.report import page as report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import sections
 from tests.report.pages import checked
-from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
+from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ def evaluated_run(folder):
     for entry in ({"step": 1, "train/loss": 1.1}, {"step": 2, "train/loss": 1.0, "val/log_loss": 1.2}):
         run.member("AAAUSDT").folder.mkdir(parents=True, exist_ok=True)
         run.member("AAAUSDT").record(entry)
-    evaluation, *_ = evaluate(config, models, folder / "data", CPU, map_items)
+    with without_trees():
+        evaluation, *_ = evaluate(config, models, folder / "data", CPU, map_items)
     kept = report.keep(run, [evaluation])
     members = {"CCCUSDT": {"state": "failed", "reason": "loss is <nan> at step 7"}}
     (run.folder / "members.json").write_text(json.dumps(members))

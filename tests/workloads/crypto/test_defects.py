@@ -27,7 +27,7 @@ from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
 from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.task import description
-from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared
+from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 STEP = 900_000
 COIN = market.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
@@ -223,7 +223,8 @@ def test_fee_and_slippage_of_the_config_are_paid(coin):
     returns = []
     for fee, slippage in ((0.0, 0.0), (0.001, 0.0), (0.0, 0.001)):
         costs = config.evaluation.model_copy(update={"fee": fee, "slippage": slippage})
-        found, *_ = evaluate(config.model_copy(update={"evaluation": costs}), models, folder, CPU, map_items)
+        with without_trees():
+            found, *_ = evaluate(config.model_copy(update={"evaluation": costs}), models, folder, CPU, map_items)
         page = json.loads(found.files["test/AAAUSDT.json"])
         tried = {row["threshold"]: row["net_return"] for row in page["folds"][0]["thresholds_tried"]}
         returns.append(tried[0.5])
@@ -239,7 +240,8 @@ def test_no_trade_is_filled_on_candles_of_another_part(tmp_path, monkeypatch):
         return run(*columns, **named)
 
     monkeypatch.setattr(backtest, "run", spied)
-    evaluate(config, fitted(config, tmp_path, only="AAAUSDT-2"), tmp_path, CPU, map_items)
+    with without_trees():
+        evaluate(config, fitted(config, tmp_path, only="AAAUSDT-2"), tmp_path, CPU, map_items)
     loaded = data.load(tmp_path, "AAAUSDT")
     parts = loaded.folds[1]
     for opens, part in ((traded[0], "validation"), (traded[-1], "test")):

@@ -8,10 +8,13 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from common.config import build
+from common.errors import UserError
 from common.prepared import MANIFEST
+from models import io
 from models.pooled_experts import Trees
-from pipelines.workloads.crypto import Config, data, experts, task
+from pipelines.workloads.crypto import Config, bases, data, experts, task
 from pipelines.workloads.crypto.windows import IGNORED
+from tests.models.tiny import disturb
 from tests.workloads.crypto.standin import CPU, map_items
 
 WORDS = ["data.symbols=[AUSDT,BUSDT]", "data.simulated_candles=2500", "data.lookback=16", "data.signal=1.0"]
@@ -33,6 +36,22 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fitted(folder):
     return made(folder)
+
+
+@pytest.fixture(scope="module")
+def together(folder):
+    """The task of both coins, whose network has learnt something."""
+    found = made(folder, symbols=("AUSDT", "BUSDT"))
+    disturb(found.model.network)
+    return found
+
+
+@pytest.fixture(scope="module")
+def base(together, tmp_path_factory):
+    """The run of a model of both coins."""
+    run = tmp_path_factory.mktemp("shared")
+    io.save(together.model, run / "members/all/model/best")
+    return run
 
 
 def log_loss(log_probabilities, labels):
@@ -120,11 +139,10 @@ def test_only_the_network_learns(fitted):
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in fitted.model.parameters())
 
 
-def test_the_experts_of_several_coins_see_each_in_its_own_units(folder):
-    found = made(folder, symbols=("AUSDT", "BUSDT"))
-    assert found.model.drift.shape == (2,)
-    assert found.model.spread[0] != found.model.spread[1]
-    seen, labels = judged(found)
+def test_the_experts_of_several_coins_see_each_in_its_own_units(together):
+    assert together.model.drift.shape == (2,)
+    assert together.model.spread[0] != together.model.spread[1]
+    seen, labels = judged(together)
     shares = np.bincount(labels, minlength=3) / len(labels)
     assert log_loss(seen[:, 0], labels) < -(shares * np.log(shares)).sum()
 
@@ -138,3 +156,61 @@ def test_a_class_that_training_lacks_leaves_the_trees_at_the_shares(fitted, monk
     probabilities = model.trees(torch.zeros(1, model.trees.inputs)).softmax(-1)[0]
     assert 0 < probabilities[0] < 0.01
     assert probabilities.sum() == pytest.approx(1)
+
+
+def test_a_model_goes_on_from_what_its_base_has_learnt(folder, fitted, together, base):
+    found = made(folder, f"model.base={base}")
+    for name, weights in found.model.network.state_dict().items():
+        assert torch.equal(weights, together.model.network.state_dict()[name])
+    seen, labels = judged(found)
+    alone, _ = judged(fitted)
+    (theirs,) = experts.over(found.validation, lambda *given: (together.model.experts(*given),))
+    trees = [log_loss(each[:, 2], labels) for each in (seen, alone, theirs.double().numpy())]
+    assert trees[0] == pytest.approx(min(trees[1:]), abs=1e-6)
+    assert log_loss(seen[:, 0], labels) <= log_loss(alone[:, 0], labels)
+    assert found.model.config.about["base_sha256"] == bases.load(config_of(f"model.base={base}"), "all").sha256
+
+
+def config_of(*words):
+    return build(Config, {}, [*WORDS, *words], "")
+
+
+def test_a_strong_penalty_keeps_the_linear_expert_at_its_base(fitted, together, monkeypatch):
+    """Of what a coin does not contradict, the base's weights remain, in units of the inputs as they are."""
+    monkeypatch.setattr(experts, "PENALTIES", (1e4,))
+    model = task.untrained(config_of(), fitted.coins, 0)
+    returns = torch.zeros(len(fitted.train.labels))
+    experts.fit_linear(model, fitted.train, fitted.validation, returns, together.model)
+    near = (model.location - together.model.location)[:-1].abs().max()
+    assert near < 1e-2 * together.model.location[:-1].abs().max()
+
+
+def test_a_base_that_learnt_something_else_or_saw_what_judges_is_refused(fitted, together, tmp_path):
+    base, own = together.model.config, task.description(config_of(), fitted.coins, 0)
+    bases.check(base, own, "shared")
+    label = own["about"]["label"] | {"horizon": 4}
+    for changed, told in (
+        ({"lookback": 20}, "model.base=shared was trained with another lookback: 16, here 20"),
+        ({"about": own["about"] | {"label": label}}, "was trained with another label"),
+        ({"about": own["about"] | {"windows": earlier(own, "validation")}}, "of the validation part here in its train"),
+        ({"about": own["about"] | {"windows": earlier(own, "test")}}, "of the test part here in its validation part"),
+    ):
+        with pytest.raises(UserError, match=told):
+            bases.check(base, own | changed, "shared")
+    with pytest.raises(UserError, match=r"there is no config.*--name nothing model\.pooled=true"):
+        bases.load(config_of(f"model.base={tmp_path}/nothing"), "all")
+
+
+def earlier(own, part):
+    """The windows that a model of one coin knows, if a part began a candle before it may."""
+    (coin,) = own["about"]["windows"]
+    parts = own["about"]["windows"][coin]
+    before = parts["train" if part == "validation" else "validation"]["last_ms"]
+    first = before + (own["about"]["label"]["horizon"] + own["lookback"] - 1) * own["timeframe_ms"]
+    return {coin: parts | {part: parts[part] | {"first_ms": first}}}
+
+
+@pytest.mark.parametrize("word", ["model.width=8", "model.kind=cnn_lstm"])
+def test_a_base_brings_its_kind_and_size(word):
+    with pytest.raises(UserError, match=f"leave out {word}"):
+        config_of("model.base=runs/crypto/shared", word)

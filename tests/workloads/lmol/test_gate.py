@@ -17,7 +17,7 @@ def test_the_gate_leaves_the_model_and_the_random_state_as_they_were(whole, kind
     random = torch.random.get_rng_state()
     count = sum(parameter.requires_grad for parameter in subject.model.parameters())
     assert check_trains(subject.model, subject).startswith(
-        f"gate: {count} parameters get gradients, move and are saved"
+        f"gate: all {count} parameter tensors get gradients, change and are saved"
     )
     assert torch.equal(random, torch.random.get_rng_state())
     assert subject.model.training

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from common.errors import UserError
-from tests.workloads.lmol.small import make
+from models import io
+from pipelines.workloads.lmol.model import scorer_for
+from tests.workloads.lmol.small import config, make
 
 
 def test_the_model_knows_the_question_and_the_references(whole):
@@ -15,6 +17,18 @@ def test_the_model_knows_the_question_and_the_references(whole):
     assert torch.equal(subject.model.reference_scores, torch.from_numpy(comparisons.scores[comparisons.references]))
     k = comparisons.references[3]
     assert torch.equal(subject.model.reference_images[3], torch.from_numpy(comparisons.images[k]).movedim(-1, 0))
+
+
+def test_a_scorer_begins_with_its_teachers_encoder_where_that_fits(whole, tmp_path):
+    subject = whole["siamese"]
+    io.save(subject.model, tmp_path)
+    same, other = (config("scorer", width=width) for width in (16, 24))
+    begun = scorer_for(same, subject.comparisons, str(tmp_path)).encoder.state_dict()
+    for name, tensor in subject.model.encoder.state_dict().items():
+        assert torch.equal(begun[name], tensor)
+    wider = scorer_for(other, subject.comparisons, str(tmp_path))  # of a shape of its own
+    assert wider.teacher is not None
+    assert wider.head.in_features == 24
 
 
 @pytest.mark.slow

@@ -1,13 +1,14 @@
 """The loss over both orders, validation, and the speed gained by encoding once."""
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from pipelines.workloads.lmol.batches import Pairs
-from pipelines.workloads.lmol.task import logits_of_orders
+from pipelines.workloads.lmol.task import logits_of_orders, widest_error
 from tests.workloads.lmol.small import config, make
 
 
@@ -47,6 +48,34 @@ def test_inconsistency_costs_as_much_as_its_weight(whole, monkeypatch):
     assert (losses[2.0].value - losses[0.0].value).item() == pytest.approx(2 * found, rel=1e-4)
     siamese = whole["siamese"]
     assert siamese.loss(siamese.model, siamese.train.batch(torch.arange(20))).metrics["divergence"] == 0
+
+
+def test_images_that_are_set_aside_are_named_before_training(whole, monkeypatch, tmp_path):
+    subject = whole["siamese"]
+    for count, lines in ((0, 0), (2, 2), (14, 11)):
+        aside = {f"{number}.heic": "damaged" for number in range(count)}
+        facts = {**subject.comparisons.facts, "quarantined": aside}
+        monkeypatch.setattr(subject, "comparisons", replace(subject.comparisons, facts=facts))
+        told = [note for note in subject._notes(tmp_path, 5, 0.1) if note.startswith("set aside: ")]
+        assert len(told) == lines
+        assert not told or told[0] == "set aside: 0.heic: damaged"
+    assert told[-1] == f"set aside: 14 images in all, which quarantined in {tmp_path}/manifest.json lists"
+
+
+def test_a_scorer_leaves_only_as_many_images_to_comparisons_as_its_scores_need():
+    generator = torch.Generator().manual_seed(0)
+    known = torch.randn(200, generator=generator, dtype=torch.float64)
+    errors = torch.linspace(0, 1, 200, dtype=torch.float64)
+    noise = torch.randn(200, generator=generator, dtype=torch.float64)
+    compared = known + 0.02 * noise
+    assert widest_error(compared, errors, compared, known) == 0.0
+    few = torch.where(errors > 0.97, known - 3, compared)  # wrong about the few images that it is unsure of
+    widest = widest_error(few, errors, compared, known)
+    left = float((errors > widest).double().mean())
+    assert 0.0 < left <= 0.05
+    hopeless = widest_error(noise, errors, compared, known)
+    assert 0.18 < float((errors > hopeless).double().mean()) <= 0.2
+    assert widest_error(compared, errors, noise, known) == 0.0  # whose comparisons are worse
 
 
 class Constant(nn.Module):

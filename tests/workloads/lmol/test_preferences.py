@@ -72,7 +72,10 @@ def test_what_is_said_about_an_image_tells_about_those_like_it():
     assert found.share > 0
     assert spearmanr(fit(answers, found).scores[40:], scores[40:]).statistic > 0.7
     shuffled = Prior(prior.mean, prior.deviation, generator.permutation(prior.features))
-    assert likeliest_prior(answers, shuffled).share == 0
+    without = fit(answers, likeliest_prior(answers, Prior(prior.mean, prior.deviation))).evidence
+    gained = [fit(answers, likeliest_prior(answers, each)).evidence - without for each in (prior, shuffled)]
+    assert gained[0] > 10
+    assert gained[1] < 1  # chance among the values that are tried
 
 
 def test_without_answers_all_is_as_before():
@@ -98,6 +101,47 @@ def test_chosen_pairs_tell_more_than_random_ones_and_none_is_asked_twice():
             answers = np.concatenate([answers, answered(scores, new, generator)])
         correlations[chosen] = spearmanr(fit(answers, prior).scores, scores).statistic
     assert correlations[True] > correlations[False] + 0.02
+
+
+def test_images_like_many_others_are_asked_about_first():
+    features = np.zeros((16, 2))
+    features[:4] = 10 * np.eye(4, 2) + [[0, 0], [9, 0], [30, 5], [-20, 40]]  # four odd ones
+    features[4:10] = 5.0  # six alike, and six more
+    prior = likeliest_prior(np.zeros((0, 3), int), Prior(np.zeros(16), np.ones(16), features))
+    ((first, second),) = next_pairs(fit(np.zeros((0, 3), int), prior), 1, np.zeros((0, 3), int), 0)
+    assert sorted((int(image) - 4) // 6 for image in (first, second)) == [0, 1]
+
+
+def test_the_gain_of_a_pair_is_the_fall_of_the_summed_variance():
+    generator = np.random.default_rng(0)
+    scores = 2 * generator.normal(size=9)
+    features, count = generator.normal(size=(9, 3)), 12
+    prior = Prior(np.zeros(9), np.full(9, 2.0), features, share=0.8)
+    answers = answered(scores, random_pairs(15, 9, generator), generator)
+    found = fit(answers, prior)
+    chosen = next_pairs(found, count, answers, 0)
+
+    def summed(covariance):
+        centred = covariance - covariance.mean(0)
+        return np.trace(centred - centred.mean(1, keepdims=True))
+
+    covariance = found.covariance
+    for pair in chosen:
+        falls = {}
+        for first, second in np.stack(np.triu_indices(9, 1), 1):
+            if any({first, second} == set(each[:2]) for each in answers):
+                continue
+            column = covariance[:, first] - covariance[:, second]
+            variance = column[first] - column[second]
+            difference = (found.scores[first] - found.scores[second]) / np.sqrt(1 + np.pi * variance / 32)
+            win, loss, _ = softmax([difference / 2, -difference / 2, found.tie])
+            information = (win + loss - (win - loss) ** 2) / 4
+            after = covariance - np.outer(column, column) * information / (1 + information * variance)
+            falls[first, second] = summed(covariance) - summed(after), after
+        best = max(falls, key=lambda each: falls[each][0])
+        assert set(best) == set(pair.tolist())
+        covariance = falls[best][1]
+        answers = np.concatenate([answers, [[*pair, 0]]])
 
 
 def test_the_command_begins_ranks_and_asks_on(tmp_path):

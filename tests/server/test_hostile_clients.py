@@ -1,0 +1,164 @@
+"""Clients that take what a server has: time, places, memory, or what a page of another site wants to know."""
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import time
+
+import pytest
+
+from models import io
+from pipelines.answers.trained import Trained
+from pipelines.server import opening
+from pipelines.server.limits import Limits
+from tests.models.test_prediction import stories
+from tests.server.test_server import ask, events, served
+
+PATH, BODY = "/runs/tinystories/small/stream", {"input": {"prompt": "The cat"}}
+
+
+@pytest.fixture(scope="module")
+def word(tmp_path_factory):
+    """The word for serve.py of a small model of stories."""
+    folder = tmp_path_factory.mktemp("models") / "small"
+    io.save(stories(), folder)
+    return f"tinystories={folder}"
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Lets texts never end; what was told of them so far."""
+    pieces = []
+
+    def endless(*_):
+        while True:
+            time.sleep(0.005)
+            pieces.append("again " * 20_000)
+            yield pieces[-1]
+
+    monkeypatch.setattr(Trained, "pieces", endless)
+    return pieces
+
+
+@contextlib.contextmanager
+def begun(port, path=PATH, body=BODY, missing=0):
+    """A connection on which a request was sent, all but the last bytes of its body."""
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(20)
+        sent = f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
+        connection.sendall(sent[: len(sent) - missing])
+        yield connection
+
+
+def is_open(port):
+    return int(re.search(r"^run_open.* (\d+)$", ask(port, "/metrics")[1], re.MULTILINE)[1])
+
+
+def until_closed(port, seconds=10):
+    """Wait until no request of the run is open."""
+    end = time.monotonic() + seconds
+    while is_open(port):
+        assert time.monotonic() < end, "the request is still open"
+        time.sleep(0.05)
+
+
+def test_a_stream_ends_with_an_error_after_the_time_of_an_answer(word, told):
+    with served([word], Limits(seconds=0.3)) as port:
+        began = time.monotonic()
+        status, text = ask(port, PATH, BODY)
+        assert status == 200
+        assert events(text)[-1] == {"error": "the answer took more than 0.3 s"}
+        assert time.monotonic() - began < 5
+        until_closed(port)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_text_is_not_told_on_to_a_client_that_is_gone_or_does_not_read(word, told, reads):
+    with served([word], Limits(seconds=60 if reads else 1)) as port:
+        with begun(port) as connection:
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+            assert is_open(port)
+            if reads:
+                connection.close()
+            until_closed(port)
+        number = len(told)
+        time.sleep(0.1)
+        assert len(told) <= number + 1
+
+
+def test_a_stream_takes_a_place_and_the_next_one_is_refused_before_it_begins(word, told):
+    with served([word], Limits(waiting=1)) as port, begun(port) as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        status, refused = ask(port, PATH, BODY)
+        assert (status, refused["error"].startswith("1 requests to this run are not answered")) == (429, True)
+
+
+def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
+    def slow(_, asked, settings):
+        computed.extend(asked)
+        time.sleep(0.05)
+        return [{"text": ""} for _ in asked]
+
+    computed = []
+    monkeypatch.setattr(Trained, "together", slow)
+    with served([word], Limits(seconds=0.3), at_once=1) as port:
+        status, found = ask(port, "/runs/tinystories/small/predict", {"inputs": [{"prompt": ""}] * 64})
+        assert (status, found["error"]) == (503, "the answer took more than 0.3 s")
+        number = len(computed)
+        time.sleep(0.2)
+        assert len(computed) <= number + 1 < 64
+
+
+def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word):
+    with served([word], Limits(body_bytes=80, bodies=1, seconds=0.5)) as port, begun(port, missing=1) as slow:
+        deadline = time.monotonic() + 5
+        while (found := ask(port, PATH, {**BODY, "settings": {"length": 5}}))[0] == 200:
+            assert time.monotonic() < deadline  # the slow one has not been heard yet
+        assert (found[0], "are not answered yet; try later" in found[1]["error"]) == (429, True)
+        assert slow.recv(100).startswith(b"HTTP/1.1 408")
+        assert ask(port, PATH, BODY)[0] == 200
+
+
+SITES = [
+    ({"origin": "http://localhost"}, 200),
+    ({"origin": "http://localhost:8000", "host": "localhost:8000"}, 200),
+    ({"origin": "http://another.site"}, 403),
+    ({"origin": "http://localhost:3000", "host": "localhost:8000"}, 403),
+    ({"origin": "null"}, 403),
+    ({"host": "another.site"}, 400),
+    ({"host": "another.site", "origin": "http://another.site"}, 400),
+    ({"host": ""}, 400),
+    ({"host": "127.0.0.1:8000"}, 200),
+    ({"host": "[::1]:8000"}, 200),
+]
+
+
+def test_pages_of_other_sites_are_refused_and_refusals_counted(word):
+    with served([word], Limits(), opening.hosts("127.0.0.1", None)) as port:
+        for headers, status in SITES:
+            assert ask(port, "/health", headers=headers)[0] == status, headers
+        counted = re.findall(r'requests_total\{route="none",status="(\d+)"\} (\d+)', ask(port, "/metrics")[1])
+        assert counted == [("400", "3"), ("403", "3")]
+
+        async def headers_of_a_refusal():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /health HTTP/1.1\r\nhost: another.site\r\n\r\n")
+            found = await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            return found
+
+        assert b"x-content-type-options: nosniff" in asyncio.run(headers_of_a_refusal())
+
+
+def test_a_server_for_others_is_asked_by_its_own_names_unless_it_asks_for_a_token(word):
+    own = opening.hosts("0.0.0.0", None)
+    assert "localhost" in own
+    assert socket.gethostname().lower() in own
+    assert opening.hosts("0.0.0.0", "a token") is None
+    with served([word], Limits(token="a secret of some length"), None) as port:
+        headers = {"host": "models.example", "origin": "https://models.example"}
+        assert ask(port, "/health", headers=headers)[0] == 200
