@@ -35,6 +35,8 @@ SHIPPED = {  # the quickest first
     "crypto": [*CANDLES, "data.symbols=[AAAUSDT]", "model.coins=[AAAUSDT]"],
     "bep": [*bep.TINY, "model.mixing_places=50"],
 }
+# Members are forked here, and the fork of one of several ranks would take itself for a rank.
+CASES = [(workload, number) for number in (1, 2) for workload in SHIPPED if number == 1 or "members" not in workload]
 
 
 @pytest.fixture
@@ -51,8 +53,7 @@ def calm(workload, documents, tmp_path, processes, keep):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("workload", SHIPPED)
+@pytest.mark.parametrize(("workload", "processes"), CASES)
 def test_a_kill_at_any_change_costs_nothing(documents, tmp_path, workload, processes):
     undisturbed = calm(workload, documents, tmp_path, processes, keep=True)
     for state in undisturbed.states:
