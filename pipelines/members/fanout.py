@@ -67,8 +67,12 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
     def begin() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
-        for name in waiting:
-            job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+        for name in names:
+            if name in waiting:
+                job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+            else:
+                with job.run.member(name).held():
+                    pass  # its process may have been killed after its last word: what it left is removed
         return waiting
 
     waiting = ranks.on_main(begin)

@@ -150,12 +150,16 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
             shutil.rmtree(run.best)
         if name == "damaged":
             (run.last / "weights").write_text("Damaged")
+    left = [Run("toy", "many").member("same").folder / name for name in (".lock", ".outcome.json.tmp")]
+    for path in left:  # by a process that was killed after its last word
+        path.touch()
     configs["other"] = config_of({"learning_rate": 0.5})
     accelerator = FakeAccelerator()
     pool.outcomes = {name: {"state": "done"} for name in configs if name != "same"}
     fanout.train_all(job_of(configs, tmp_path, resume=True), list(configs), accelerator)
     assert pool.given == ["other", "no-best", "damaged", "older", "failed"]
     assert accelerator.said == ["1 of 6 members are done"]
+    assert not any(path.exists() for path in left)
     pool.given, pool.outcomes = [], {name: {"state": "done"} for name in configs}
     fanout.train_all(job_of(configs, tmp_path), list(configs), FakeAccelerator())
     assert pool.given == list(configs)  # without --resume, all
