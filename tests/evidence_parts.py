@@ -317,6 +317,14 @@ PARTS = {
         {"p95": printed("p95"), "lost": printed("lost", at_most=0), "mutated": printed("mutated")}
         | {"growth_percent": matched(r'"growth_percent": ([-\d.e]+)', at_most=5)},
     ),
+    "every-change": Part(
+        ["python -m pytest -m exhaustive -n 0 -s tests/engine/test_every_change.py"],
+        {
+            "killed": Figure(lambda output: re.findall(r"killed: (.*)", output)),
+            "failing": Figure(lambda output: re.findall(r"failing: (.*)", output)),
+            "passed": matched(r"(\d+) passed", at_least=17),
+        },
+    ),
     "exhaustive": Part(["python -m pytest -m exhaustive"], {"passed": matched(r"(\d+) passed", at_least=1)}),
     "properties": Part(
         ["HYPOTHESIS_PROFILE=fresh python -m pytest -m hypothesis"], {"passed": matched(r"(\d+) passed", at_least=1)}

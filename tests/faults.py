@@ -1,36 +1,46 @@
-"""Runs a script whose n-th change to the disk fails, or at which it is killed.
+"""Runs a script and lists its changes to the disk, keeps what is there at each, or disturbs one of them.
 
     python tests/faults.py kill 12 pipelines/train.py --workload cvrp
     python tests/faults.py ENOSPC 12 pipelines/train.py --workload cvrp
-    python tests/faults.py list 0 pipelines/train.py --workload cvrp
+    python tests/faults.py list FILE pipelines/train.py --workload cvrp
+    python tests/faults.py keep FOLDER pipelines/train.py --workload cvrp
 
 Changes are those below the working folder: opening a file for writing, a write (of which half is made), fsync,
 renaming, deleting, making and removing a folder. Of several processes only the first one is disturbed, and only once
-where a launcher starts it again. `list` disturbs none and ends with a line of JSON, {"changes": [...]}. Native code,
-such as Arrow's, that writes by itself is not seen.
+where a launcher starts it again; members' processes are forked, one by one, and count as the one that starts them.
+`list` writes a line for each change, with a digest of the lines of code that it comes from. `keep` copies the working
+folder before each change, and in the midst of each write: what a process leaves that is killed there. Native code, such
+as Arrow's, that writes by itself is not seen.
 """
 
 import builtins
 import errno
+import hashlib
 import io
-import json
+import multiprocessing
 import os
 import runpy
+import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
 
 
 class Faults:
-    """Counts changes to the disk, and disturbs one of them."""
+    """Counts changes to the disk, and lists, keeps or disturbs them."""
 
-    def __init__(self, kind: str, number: int):
-        self.kind, self.number = kind, number
+    def __init__(self, kind: str, what: str):
+        self.kind, self.what = kind, what
         self.folder = os.getcwd()
-        self.changes: list[str] = []
+        self.spared = int(os.environ.get("RANK", 0)) or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+        self.count = multiprocessing.get_context("fork").Value("q", 0)  # of this process and those of members
+        self.lock = threading.RLock()  # one change at a time
+        self.known: dict[tuple, str] = {}  # digests of files that have been read
         self.fsync, self.open = os.fsync, io.open
 
     def install(self) -> None:
@@ -52,19 +62,55 @@ class Faults:
             folder = arguments[-1] if event != "os.rename" and isinstance(arguments[-1], int) else -1
             self.change(event.removeprefix("os."), self.path_of(arguments[0], folder))
 
-    def change(self, what: str, path: str, before=lambda: None) -> None:
-        spared = int(os.environ.get("RANK", 0)) or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
-        if spared or not path.startswith(self.folder + os.sep):
+    def change(self, what: str, path: str, half=lambda: None) -> None:
+        """Note a change that is about to be made; `half` makes half of it."""
+        if self.spared or not path.startswith(self.folder + os.sep):
             return
-        self.changes.append(f"{what} {os.path.relpath(path, self.folder)}")
-        if len(self.changes) != self.number:
-            return
-        before()
-        print(f"disturbed: {self.changes[-1]}", file=sys.stderr, flush=True)  # threads do not always take turns alike
+        line = f"{what} {os.path.relpath(path, self.folder)}"
+        with self.lock:
+            self.count.value += 1
+            if self.kind == "list":
+                with self.open(self.what, "a") as file:
+                    file.write(f"{line}\t{origin()}\n")
+            elif self.kind == "keep":
+                self.keep(line)
+                half()
+                self.keep(line)
+            elif self.count.value == int(self.what):
+                half()
+                self.disturb(line, path)
+
+    def disturb(self, line: str, path: str) -> None:
+        print(f"disturbed: {line}", file=sys.stderr, flush=True)  # threads do not always take turns alike
         if self.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         number = getattr(errno, self.kind)
         raise OSError(number, os.strerror(number), path)
+
+    def keep(self, line: str) -> None:
+        """Copy the working folder as it is, unless such a copy is there already, and write `line` beside it."""
+        before, now = None, self.tree()
+        while before != now or now is None:  # until no other thread has changed it meanwhile
+            before, now = now, self.tree()
+        there = Path(self.what) / key(now)
+        if not there.is_dir():
+            shutil.copytree(self.folder, there)
+            with self.open(f"{there}.change", "w") as file:
+                file.write(line)
+
+    def tree(self) -> dict[str, str] | None:
+        """What is in the working folder, {path: digest}; None if that was changed while it was read."""
+        found = {}
+        try:
+            for path in Path(self.folder).rglob("*"):
+                about = path.stat()
+                version = path, about.st_ino, about.st_size, about.st_mtime_ns
+                if version not in self.known:
+                    self.known[version] = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+                found[str(path.relative_to(self.folder))] = self.known[version]
+        except FileNotFoundError:
+            return None
+        return found
 
     def opened(self, file, mode="r", *arguments, **options):
         opened = self.open(file, mode, *arguments, **options)
@@ -88,25 +134,60 @@ class Written:
         return self.file.__exit__(*error)
 
     def write(self, content):
+        rest, size = content, len(content)
+
         def half() -> None:
-            self.file.write(content[: len(content) // 2])
+            nonlocal rest
+            self.file.write(content[: size // 2])
             self.file.flush()
+            rest = content[size // 2 :]
 
         self.faults.change("write", os.path.abspath(self.file.name), half)
-        return self.file.write(content)
+        self.file.write(rest)
+        return size
+
+
+def key(tree: dict[str, Any]) -> str:
+    """A digest of what is in a folder, of temporary files and folders only whether they are there and hold something.
+
+    The next start removes these unread, by their names alone (`common.files.tidy`), so what they hold makes no case.
+    """
+    found = {standing_for(name): None if is_temporary(name) else content for name, content in tree.items()}
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
+
+
+def standing_for(name: str | Path) -> str:
+    """The name itself; the same name for all that is in one temporary folder."""
+    parts = Path(name).parts
+    depth = next((depth for depth, part in enumerate(parts, 1) if is_temporary(part)), len(parts))
+    return str(Path(*parts[:depth], *["..."] * (depth < len(parts))))
+
+
+def origin() -> str:
+    """A digest of the lines of code that are being executed, of all that have called each other."""
+    frame, places = sys._getframe(2), []
+    while frame is not None:
+        places.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
+
+
+def is_temporary(name: str | Path) -> bool:
+    return any(part.startswith(".") and part.endswith(".tmp") for part in Path(name).parts)
 
 
 def main() -> None:
-    kind, number, script, *words = sys.argv[1:]
-    faults = Faults(kind, int(number))
-    faults.install()
+    kind, what, script, *words = sys.argv[1:]
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from pipelines.members import fanout, processes
+
+    # Members' processes inherit what is installed here, and need no imports of their own. They run one by one.
+    processes.start_server = lambda: multiprocessing.get_context("fork")
+    fanout.cores = lambda: 1
+    Faults(kind, what).install()
     sys.argv = [script, *words]
     sys.path[0] = str(Path(script).parent)
-    try:
-        runpy.run_path(script, run_name="__main__")
-    finally:
-        if kind == "list" and not int(os.environ.get("RANK", 0)):
-            print(json.dumps({"changes": faults.changes}))
+    runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":

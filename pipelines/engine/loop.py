@@ -148,9 +148,11 @@ class Loop:
         if not path.is_file():
             return
         config = self.task.model.config
-        stored, now = json.loads(path.read_text())["config"], json.loads(json.dumps(asdict(config)))
-        # A key that an older version did not know had what is now its default.
-        stored = {field.name: field.default for field in fields(config)} | stored
+        now = json.loads(json.dumps(asdict(config)))
+        try:  # a key that an older version did not know had what is now its default
+            stored = {field.name: field.default for field in fields(config)} | json.loads(path.read_bytes())["config"]
+        except (ValueError, KeyError, TypeError):
+            return  # it is damaged, and will be written again
         if stored != now:
             changed = [key for key in now if stored.get(key) != now[key]]
             raise UserError(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
-from common.files import digests, write_json
+from common.files import digests, explained, write_json
 from common.machine import cores
 from common.signals import StopRequest
 from pipelines.distributed import ranks
@@ -67,8 +67,12 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
     def begin() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
-        for name in waiting:
-            job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+        for name in names:
+            if name in waiting:
+                job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+            else:
+                with job.run.member(name).held():
+                    pass  # its process may have been killed after its last word: what it left is removed
         return waiting
 
     waiting = ranks.on_main(begin)
@@ -81,14 +85,14 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     number = next((number for number in numbers if number), None)
 
     def end() -> dict[str, dict[str, Any]]:
-        outcomes = {}
         for name in names:
             run = job.run.member(name)
             if run.outcome() is None:  # a signal came first
                 write_json(run.outcome_file, {"state": "stopped", "reason": "it was not begun"})
-            outcomes[name] = run.outcome() or {}
+        known = {name: job.run.member(name).outcome() for name in job.configs}
+        outcomes = {name: outcome for name, outcome in known.items() if outcome}
         write_json(job.run.folder / "members.json", outcomes)
-        return outcomes
+        return {name: outcomes[name] for name in names}
 
     outcomes = ranks.on_main(end)
     if number:
@@ -164,6 +168,8 @@ class _Pool:
         process = self.context.Process(target=_work, args=(self.job, name, str(self.device)), name=name)
         process.start()
         self.running[name], self.began[name] = process, time.time()
+        if self.stop.number:  # the signal came while it was being started
+            process.terminate()
 
     def _ended(self, name: str) -> dict[str, Any]:
         process, run = self.running.pop(name), self.job.run.member(name)
@@ -203,13 +209,10 @@ def _work(job: Job, member: str, device: str) -> None:
 
     processes.stand_alone(device)
     run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
-    run.folder.mkdir(parents=True, exist_ok=True)
-    with (run.folder / "train.log").open("a") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
     outcome: dict[str, Any] = {"state": "failed"}
     status = 0
     try:
+        _write_to(run.folder / "train.log")
         workload = job.find()
         accelerator = make_accelerator(config, run)
         facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
@@ -224,9 +227,22 @@ def _work(job: Job, member: str, device: str) -> None:
         traceback.print_exc()
         reason = f"{type(error).__name__}: {error}; see {run.folder / 'train.log'}"
         outcome, status = {"state": "failed", "reason": reason}, 1
-    write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
     print(_told(outcome), flush=True)
+    try:
+        write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
+    except UserError as error:
+        processes.say(f"error: {error}")
+        status = 2
     sys.exit(status)
+
+
+def _write_to(log: Path) -> None:
+    """Have what this process prints appended to the file `log`."""
+    with explained(log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
 
 
 def _told(outcome: dict[str, Any]) -> str:

@@ -38,7 +38,8 @@ def check(config: BaseConfig, run: Run) -> None:
 def start(accelerator: Accelerator, config: BaseConfig, run: Run) -> None:
     """Start the trackers, if there are any, with the config."""
     if accelerator.log_with:
-        (run.folder / "trackers").mkdir(parents=True, exist_ok=True)
+        if accelerator.is_main_process:  # another machine has no folder of the run
+            (run.folder / "trackers").mkdir(parents=True, exist_ok=True)
         plain = leaves(config.model_dump(mode="json"))
         flat = {key: value if isinstance(value, int | float | str) else str(value) for key, value in plain}
         accelerator.init_trackers(f"{run.workload}-{run.name}".replace("/", "-"), config=flat)

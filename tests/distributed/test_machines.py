@@ -11,7 +11,8 @@ import time
 import pytest
 
 from tests import forked
-from tests.engine.test_durability import FAULTS, RUN, WORDS, left
+from tests.engine.calm import FAULTS, left
+from tests.engine.test_durability import RUN, WORDS
 from tests.stages import ROOT, refused
 from tests.test_own_workload import MANY
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -11,79 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import torch
 
 from common.lock import held
-from tests import forked, test_stages
+from tests import forked
+from tests.engine.calm import Calm, left
 from tests.stages import ROOT, refused
-from tests.workloads.lmol import test_lmol as lmol
-from tests.workloads.tinystories import test_tinystories as tinystories
 
-FAULTS = ROOT / "tests/faults.py"
 WORDS = ["data.examples=50", "training.steps=4", "training.batch_size=8", "training.log_steps=2"]
 WORDS += ["training.checkpoint_steps=2", "training.validation_steps=2", "training.keep_checkpoints=1"]
-TIMES = ("time", "examples_per_s", "data_wait")
 RUN = Path("runs/waves/default")
-
-
-class Calm:
-    """An undisturbed training in `folder`: the changes it made to the disk, what it left, and how to train so again."""
-
-    def __init__(self, workload, folder, processes=1, words=WORDS):
-        self.workload, self.processes, self.words = workload, processes, words
-        self.run = Path("runs") / Path(workload).name / "default"
-        done = self.train(folder, *words, fault=("list", 0))
-        assert done.returncode == 0, done.stderr
-        self.calm = folder
-        self.changes = json.loads(done.stdout.splitlines()[-1])["changes"]
-        self.left = left(folder)
-
-    def train(self, folder, *words, fault=()):
-        """Run train.py in `folder`, which is made, with a fault (kind, number) if one is given."""
-        folder.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        environment |= {"ACCELERATE_USE_CPU": "true"} if self.processes > 1 else {}
-        return forked.run(self.command(*words, fault=fault), folder, environment, self.processes)
-
-    def command(self, *words, fault=()):
-        """The words after `python`."""
-        script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.workload]
-        return [*map(str, script), *words]
-
-    def resume(self, folder):
-        """Resume, by nothing but the run's name; begin again where the run was not begun."""
-        done = self.train(folder, *(["--resume"] if (folder / self.run / "config.yaml").exists() else self.words))
-        assert done.returncode == 0, done.stderr
-        return done
-
-
-def left(folder):
-    """What training left in `folder`: {path: contents}, without times, and without what tells of each start."""
-    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
-    return {name: contents(path) for name, path in found.items() if path.name != "provenance.json"}
-
-
-def contents(path):
-    """What is in a file, as far as an undisturbed training and a resumed one have to agree; None for a folder."""
-    if path.is_dir():
-        return None
-    if path.suffix == ".pt":  # equal objects may be pickled to other bytes
-        return flat(torch.load(path, weights_only=True))
-    if path.name == "manifest.json" and path.parent.name.startswith("step-"):
-        return sorted(json.loads(path.read_text()))
-    if path.name != "metrics.jsonl":
-        return path.read_bytes()
-    records = map(json.loads, path.read_text().splitlines())
-    return [{key: value for key, value in entry.items() if key not in TIMES} for entry in records]
-
-
-def flat(value):
-    """What == compares, in place of tensors, lists and tuples within dictionaries and lists."""
-    if isinstance(value, dict):
-        return {key: flat(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [flat(inner) for inner in value]
-    return (value.dtype, value.tolist()) if isinstance(value, torch.Tensor) else value
 
 
 def waves_of(processes):
@@ -93,7 +28,7 @@ def waves_of(processes):
     def waves(tmp_path_factory):
         package = tmp_path_factory.mktemp("package") / "waves"
         shutil.copytree(ROOT / "tests/example_workload", package, ignore=shutil.ignore_patterns("__pycache__"))
-        return Calm(package, tmp_path_factory.mktemp("calm"), processes)
+        return Calm(package, tmp_path_factory.mktemp("calm") / "calm", WORDS, processes)
 
     return waves
 
@@ -107,37 +42,10 @@ def some(changes, kind):
     return range(3 + 17 * kinds.index(kind), len(changes) + 1, 131)
 
 
-def check(calm, folder, kind, number):
-    """Disturb the change `number` and resume."""
-    case = f"{kind} at {number}: {calm.changes[number - 1]}"
-    done = calm.train(folder, *calm.words, fault=(kind, number))
-    if kind == "kill":
-        assert done.returncode != 0, case
-    elif done.returncode:
-        assert calm.processes > 1 or done.returncode == 2, (case, done.stderr)
-        assert "Traceback" not in done.stderr, (case, done.stderr)
-        named = whole(re.search("error: cannot write (.*?): ", done.stderr)[1])
-        disturbed = whole(re.search(r"^disturbed: \w+ (.*)", done.stderr, re.MULTILINE)[1])
-        # The file, or a folder that is written at once.
-        assert os.path.commonpath([named, disturbed]) in (named, disturbed), (case, done.stderr)
-    else:  # nothing that matters
-        assert left(folder).items() >= calm.left.items(), case
-    resumed = calm.resume(folder)
-    now = left(folder)
-    assert now.keys() == calm.left.keys(), (case, now.keys() ^ calm.left.keys(), resumed.stderr)
-    assert [name for name in now if now[name] != calm.left[name]] == [], (case, resumed.stderr)
-    shutil.rmtree(folder)
-
-
-def whole(path):
-    """Return the path of what is to stand in place of files and folders that are temporary."""
-    return re.sub(r"/\.([^/]*)\.(tmp|old)\b", r"/\1", path)
-
-
 @pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EACCES", "EIO"])
 def test_a_fault_at_some_changes_to_the_disk_costs_nothing(one, tmp_path, kind):
     for number in some(one.changes, kind):
-        check(one, tmp_path / str(number), kind, number)
+        one.check_fault(tmp_path / str(number), kind, number)
 
 
 @pytest.fixture
@@ -146,14 +54,15 @@ def trained(one, tmp_path):
     return shutil.copytree(one.calm, tmp_path / "trained")
 
 
-def flip(path):
-    content = bytearray(path.read_bytes())
+def damage(model):
+    content = bytearray((model / "model.safetensors").read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    (model / "model.safetensors").write_bytes(content)
+    os.truncate(model / "config.json", 9)
 
 
 @pytest.mark.parametrize("which", ["best", "last"])
-@pytest.mark.parametrize("spoil", [lambda model: shutil.rmtree(model), lambda model: flip(model / "model.safetensors")])
+@pytest.mark.parametrize("spoil", [shutil.rmtree, lambda model: damage(model)])
 def test_resume_of_a_finished_run_mends_its_models_and_says_so(one, trained, which, spoil):
     assert "nothing to do: 4 of 4 steps are done" in one.resume(trained).stderr
     spoil(trained / RUN / "model" / which)
@@ -212,7 +121,7 @@ def test_a_run_of_which_nothing_came_may_be_begun_again_with_other_words(one, tm
 def test_a_fault_at_any_change_to_the_disk_costs_nothing(request, tmp_path, processes, kind):
     waves = request.getfixturevalue(processes)
     for number in range(1, len(waves.changes) + 1):
-        check(waves, tmp_path / str(number), kind, number)
+        waves.check_fault(tmp_path / str(number), kind, number)
 
 
 @pytest.mark.slow
@@ -263,22 +172,3 @@ def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_an
         assert "stopped by SIGUSR1 after step" in said
         assert ("resumed from" in said) == (start == 2)
         assert (tmp_path / "queue").read_text() == "requeue 7\n" * start
-
-
-SHORT = ["training.epochs=null", "training.steps=4", "training.checkpoint_steps=2", "training.validation_steps=2"]
-SHIPPED = {
-    "bep": ["model.width=16", "model.embedding=8", "training.sequence=20", "training.batch_size=8"],
-    "crypto": ["model.coins=[AAAUSDT]", "data.symbols=[AAAUSDT]", "data.simulated_candles=1700", "data.lookback=16"],
-    "cvrp": [*test_stages.TINY, "training.baseline=rollout"],
-    "lmol": [*lmol.FEW, "model.width=16"],
-    "tinystories": [*tinystories.TINY],
-}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("workload", SHIPPED)
-def test_a_kill_at_some_changes_of_a_shipped_workload_costs_nothing(tmp_path, workload):
-    calm = Calm(workload, tmp_path / "calm", words=[*SHIPPED[workload], *SHORT, "training.keep_checkpoints=1"])
-    in_run = [number for number, change in enumerate(calm.changes, 1) if f" {calm.run}" in change]
-    for number in in_run[5::40]:
-        check(calm, tmp_path / str(number), "kill", number)

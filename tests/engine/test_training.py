@@ -1,6 +1,7 @@
 """The Accelerator of a run, and what surrounds its loop."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,7 @@ from common.errors import UserError
 from pipelines.engine import training
 from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.engine.run import Run
+from pipelines.tracking import trackers
 from tests.members import toys as members
 
 TRAINING = {"steps": 2, "batch_size": 16, "checkpoint_steps": 2}
@@ -35,6 +37,9 @@ def test_trackers_that_are_asked_for_write_below_the_run(tmp_path):
     accelerator = training.make_accelerator(config_of("tensorboard"), Run("toy", "watched"))
     assert [tracker.value for tracker in accelerator.log_with] == ["tensorboard"]
     assert accelerator.logging_dir == "runs/toy/watched/trackers"
+    elsewhere = SimpleNamespace(log_with=["tensorboard"], is_main_process=False, init_trackers=lambda *_, **__: None)
+    trackers.start(elsewhere, config_of("tensorboard"), Run("toy", "watched"))
+    assert not (tmp_path / "runs").exists()  # the run's folder is the main process's
     assert training.make_accelerator(config_of(), Run("toy", "alone")).log_with == []
 
 

@@ -84,6 +84,7 @@ def test_members_are_dealt_to_the_ranks_in_turn(tmp_path, pool):
         fanout.train_all(job, names, FakeAccelerator(rank, 2))
         dealt.append(pool.given)
     assert dealt == [["a", "c", "e"], ["b", "d"]]
+    fanout.train_all(job, ["a"], FakeAccelerator())  # one of them again, by --only
     assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == pool.outcomes
 
 
@@ -93,6 +94,35 @@ def test_members_that_a_signal_left_out_are_stopped_and_not_failed(tmp_path, poo
         fanout.train_all(job_of(dict.fromkeys("ab", config_of()), tmp_path), ["a", "b"], FakeAccelerator())
     outcomes = json.loads((tmp_path / "runs/toy/many/members.json").read_text())
     assert outcomes == {**pool.outcomes, "b": {"state": "stopped", "reason": "it was not begun"}}
+
+
+def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
+    class Process:
+        """Is started while the signal comes, before the pool knows of it."""
+
+        ended = False
+
+        def start(self):
+            pool.stop.number = signal.SIGTERM
+            pool._end_all()
+
+        def terminate(self):
+            self.ended = True
+
+    context = SimpleNamespace(Process=lambda **_: Process())
+    monkeypatch.setattr(processes, "start_server", lambda: context)
+    pool = fanout._Pool(job_of({"a": config_of()}, tmp_path), DEVICE)
+    pool._start("a")
+    assert pool.running["a"].ended
+
+
+def test_a_member_that_cannot_write_its_log_says_so(tmp_path, monkeypatch):
+    job = job_of({"a": config_of()}, tmp_path)
+    monkeypatch.setattr(processes, "stand_alone", lambda device: None)
+    (job.run.member("a").folder / "train.log").mkdir(parents=True)
+    with pytest.raises(SystemExit, match="1"):
+        fanout._work(job, "a", "cpu")
+    assert "IsADirectoryError" in job.run.member("a").outcome()["reason"]
 
 
 def test_how_a_member_ended_before_counts_no_more(tmp_path, pool):
@@ -120,12 +150,16 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
             shutil.rmtree(run.best)
         if name == "damaged":
             (run.last / "weights").write_text("Damaged")
+    left = [Run("toy", "many").member("same").folder / name for name in (".lock", ".outcome.json.tmp")]
+    for path in left:  # by a process that was killed after its last word
+        path.touch()
     configs["other"] = config_of({"learning_rate": 0.5})
     accelerator = FakeAccelerator()
     pool.outcomes = {name: {"state": "done"} for name in configs if name != "same"}
     fanout.train_all(job_of(configs, tmp_path, resume=True), list(configs), accelerator)
     assert pool.given == ["other", "no-best", "damaged", "older", "failed"]
     assert accelerator.said == ["1 of 6 members are done"]
+    assert not any(path.exists() for path in left)
     pool.given, pool.outcomes = [], {name: {"state": "done"} for name in configs}
     fanout.train_all(job_of(configs, tmp_path), list(configs), FakeAccelerator())
     assert pool.given == list(configs)  # without --resume, all

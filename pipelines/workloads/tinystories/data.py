@@ -38,18 +38,17 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     hold a story out, and for a vocabulary that the text does not allow.
     """
     scratch = folder / "scratch"
-    try:
-        source, files = text_files(config.data, scratch)
-        found, num_nuls = blocks.find(files, config.data.seed)
-        if not len(found):
-            raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
-        parts, how, duplicates = split(found, config.data, source, scratch)
-        fitted = parts["train"].first(FITTED_BYTES)
-        texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
-        bpe = train_tokenizer(texts, config.data.vocabulary)
-        sizes = _write(folder, parts, bpe)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    source, files = text_files(config.data, scratch)
+    found, num_nuls = blocks.find(files, config.data.seed)
+    if not len(found):
+        raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
+    parts, how, duplicates = split(found, config.data, source, scratch)
+    fitted = parts["train"].first(FITTED_BYTES)
+    texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
+    bpe = train_tokenizer(texts, config.data.vocabulary)
+    sizes = _write(folder, parts, bpe)
+    if scratch.exists():  # where preparing fails, it goes with the unfinished folder
+        shutil.rmtree(scratch)
     return {
         "source": source,
         "files": [path.name for path in inputs(config.data)],

@@ -40,16 +40,21 @@ TINY = [
 def documents(tmp_path_factory):
     """A folder with `documents`, of which each has sentences of its own."""
     folder = tmp_path_factory.mktemp("bep")
+    write_documents(folder / "documents", 8, 45)
+    return folder
+
+
+def write_documents(folder, count, sentences):
+    """Write documents of random words into `folder`, which is made."""
     generator = random.Random(0)
 
     def sentence():
         return " ".join(generator.choices(WORDS, k=generator.randint(4, 12))).capitalize() + ".\n"
 
-    (folder / "documents").mkdir()
-    for number in range(8):
-        text = "".join(sentence() for _ in range(45)) + f"Questions go to firm{number}@example.com.\n"
-        (folder / f"documents/{number}.txt").write_text(text)
-    return folder
+    folder.mkdir(parents=True)
+    for number in range(count):
+        text = "".join(sentence() for _ in range(sentences)) + f"Questions go to firm{number}@example.com.\n"
+        (folder / f"{number}.txt").write_text(text)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Prepared stories come back letter by letter, and the manifest's facts are true."""
 
 import json
+import os
 from pathlib import Path
 
 import datasets
@@ -25,6 +26,15 @@ def prepared(tmp_path_factory):
 
 def bpe(folder: Path) -> tokenizers.Tokenizer:
     return make_tokenizer(data.tokenizer(folder))
+
+
+def test_texts_that_cannot_be_removed_do_not_stay_among_the_data_unsaid(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(f"pretended: {path}")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with pytest.raises(PermissionError, match="scratch"):
+        data.prepare(config(), tmp_path)
 
 
 def test_the_folder_holds_a_dataset_and_a_tokenizer(prepared):
