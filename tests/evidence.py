@@ -62,8 +62,8 @@ def _when(entry: Mapping[str, Any] | None) -> str:
 
 def measure(name: str, part: Part) -> dict[str, Any]:
     """Run the commands of a part until one fails, read its figures, and return its entry."""
-    if part.run:
-        shutil.rmtree(ROOT / "runs" / part.run, ignore_errors=True)
+    for run in part.runs:
+        shutil.rmtree(ROOT / "runs" / run, ignore_errors=True)
     log = ROOT / "runs/evidence" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -30,7 +30,7 @@ class Figure:
 class Part:
     commands: Sequence[str]
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    run: str | None = None  # WORKLOAD/NAME; removed first, because the commands train it
+    runs: Sequence[str] = ()  # WORKLOAD/NAME of each; removed first, because the commands train them
     needs: str | None = None  # a file that is not in the repository
 
 
@@ -58,7 +58,7 @@ def whole(run: str, split: str, words: str = "", then: Sequence[str] = (), needs
         f"accelerate launch pipelines/evaluate.py --workload {workload} --name {name}",
         *then,
     ]
-    return Part(commands, {key: evaluated(run, split, key, **bounds[key]) for key in bounds}, run, needs)
+    return Part(commands, {key: evaluated(run, split, key, **bounds[key]) for key in bounds}, [run], needs)
 
 
 def coins(run: str, words: str = "", **skill: float) -> Part:
@@ -286,7 +286,7 @@ PARTS = {
             "share_equal": printed("share_equal", at_least=0.99),
             **{key: printed(key) for key in ("ours", "freqtrade", "equal", "others")},
         },
-        run="crypto/evidence-freqtrade",
+        runs=["crypto/evidence-freqtrade"],
     ),
     "rl4co": Part(
         [
@@ -307,15 +307,15 @@ PARTS = {
     "serve": Part(
         [
             *(
-                f"test -d runs/{name}/served || python pipelines/train.py --workload {name} --name served"
-                f" hardware.threads=1 {words}"
+                f"python pipelines/train.py --workload {name} --name evidence-served hardware.threads=1 {words}"
                 for name, words in SERVED.items()
             ),
             "OMP_NUM_THREADS=1 python tests/server/load.py --requests 64 --memory 5000 --mutated 5000 cvrp/cvrp-20"
-            f" {' '.join(f'{name}/served' for name in SERVED)}",
+            f" {' '.join(f'{name}/evidence-served' for name in SERVED)}",
         ],
         {"p95": printed("p95"), "lost": printed("lost", at_most=0), "mutated": printed("mutated")}
         | {"growth_percent": matched(r'"growth_percent": ([-\d.e]+)', at_most=5)},
+        [f"{name}/evidence-served" for name in SERVED],
     ),
     "every-change": Part(
         ["python -m pytest -m exhaustive -n 0 -s tests/engine/test_every_change.py"],
