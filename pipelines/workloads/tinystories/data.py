@@ -38,17 +38,19 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     hold a story out, and for a vocabulary that the text does not allow.
     """
     scratch = folder / "scratch"
-    source, files = text_files(config.data, scratch)
-    found, num_nuls = blocks.find(files, config.data.seed)
-    if not len(found):
-        raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
-    parts, how, duplicates = split(found, config.data, source, scratch)
-    fitted = parts["train"].first(FITTED_BYTES)
-    texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
-    bpe = train_tokenizer(texts, config.data.vocabulary)
-    sizes = _write(folder, parts, bpe)
-    if scratch.exists():  # where preparing fails, it goes with the unfinished folder
-        shutil.rmtree(scratch)
+    try:
+        source, files = text_files(config.data, scratch)
+        found, num_nuls = blocks.find(files, config.data.seed)
+        if not len(found):
+            raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
+        parts, how, duplicates = split(found, config.data, source, scratch)
+        fitted = parts["train"].first(FITTED_BYTES)
+        texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
+        bpe = train_tokenizer(texts, config.data.vocabulary)
+        sizes = _write(folder, parts, bpe)
+    finally:
+        if scratch.exists():
+            shutil.rmtree(scratch)  # an error here is one: what stayed would be a part of the data
     return {
         "source": source,
         "files": [path.name for path in inputs(config.data)],
