@@ -89,8 +89,14 @@ def _begin() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield the items and show on stderr how many of `total` are done: a bar on a terminal, otherwise plain lines."""
+def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[Item]:
+    """Yield the items and show on stderr how many of `total` are done: a bar on a terminal, otherwise plain lines.
+
+    `what` names the work; None: nothing is shown.
+    """
+    if what is None:
+        yield from items
+        return
     if sys.stderr.isatty():
         from tqdm import tqdm
 

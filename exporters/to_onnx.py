@@ -165,11 +165,13 @@ def imported(path: Path) -> Iterator[ModuleType]:
     assert spec.loader is not None, "a name that ends in .py has a loader"
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, folder)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a __pycache__ would be shipped
     try:
         spec.loader.exec_module(module)
         yield module
     finally:
         sys.path.remove(folder)
+        sys.dont_write_bytecode = writes
         for name in set(sys.modules) - before:
             if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
                 del sys.modules[name]

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,8 @@ def pytest_configure(config):
     """Set up the processes that run tests; the one that hands them out to workers runs none."""
     if config.getoption("numprocesses", None):
         return
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored, and a training then ignores it, too
     gc.disable()  # until tests are collected: hardly anything of what imports make is garbage
     import hypothesis
     import torch

@@ -145,7 +145,7 @@ def test_its_name_is_enough_in_the_folder_above(tmp_path):
     done = stage(tmp_path / "waves", "prepare.py", "--workload", ".")
     assert "data/waves/" in done.stdout, done.stderr
     done = stage(tmp_path, "predict.py", "--workload", "waves", "in.jsonl")
-    refused(done, "its models have no predictions", "beside its WORKLOAD there is no INPUTS")
+    refused(done, "its models have no predictions", "there is no INPUTS in waves.inputs")
 
 
 def test_a_folder_that_is_no_workload_is_refused(tmp_path):

@@ -29,6 +29,41 @@ class Model:
 
     def __init__(self, file):
         """Read an open binary file; a ValueError says in one line why the file is refused."""
+        size = self._read_header(file)
+        self.exp = numbers(file, "H", EXP_ENTRIES)
+        if self.exp[0] != 32768 or max(self.exp) > 32768:
+            raise ValueError("the model file's exp table does not start with its largest entry, 32768")
+        self.gelu = shifted(numbers(file, "H", GELU_ENTRIES))
+        if max(self.gelu) > 32768 + LARGEST_GELU or min(self.gelu) < 32768 - LARGEST_GELU:
+            raise ValueError(f"the model file's gelu table has entries beyond {LARGEST_GELU}")
+        self.blocks = []
+        for number in range(self.layers):
+            layer = Layer(file, self.width, self.heads, self.hidden, self.context)
+            layer.check(f"layer {number + 1}", self.width)
+            self.blocks.append(layer)
+        self.embedding = Matrix(self.vocabulary, self.width)
+        self.embedding.read_multiplier(file)
+        self.embedding.read_bias(file)
+        self.embedding.read_weights(file)
+        self.embedding.check("embedding", self.width, self.pre_logits)
+        for rows in self.memory:
+            check_table(file, rows, self.width)
+
+        # The memory stays in the file, of which each token reads a row for each table.
+        self._file, self._tables = file, size - sum(self.memory) * (4 + self.width)
+        self._record = bytearray(4 + self.width)
+        self._recent = array("H", bytes(2 * len(self.memory) + 2))
+
+        # All memory that a story needs is allocated here, so that a device cannot run out of it during one.
+        cached = self.layers * self.context * self.width
+        self._keys, self._values = bytearray(cached), bytearray(cached)
+        self._x, self._n, self._a = (array("i", bytes(4 * self.width)) for _ in range(3))
+        self._h = array("i", bytes(4 * self.hidden))
+        self._scores = array("i", bytes(4 * self.context))
+        self._y = array("i", bytes(4 * max(self.vocabulary, 3 * self.width, self.hidden)))
+
+    def _read_header(self, file):
+        """Read sizes and shifts; return the file's size in bytes, which these agree with."""
         size, self.crc, version = begin(file, b"TTM1", "model")
         sizes = struct.unpack("<6H", file.read(12))
         for i, (name, least, largest, multiple) in enumerate(LIMITS):
@@ -65,38 +100,7 @@ class Model:
         self.vocabulary_bytes, self.vocabulary_crc = struct.unpack("<II", file.read(8))
         if version == 2:
             file.seek(48)
-
-        self.exp = numbers(file, "H", EXP_ENTRIES)
-        if self.exp[0] != 32768 or max(self.exp) > 32768:
-            raise ValueError("the model file's exp table does not start with its largest entry, 32768")
-        self.gelu = shifted(numbers(file, "H", GELU_ENTRIES))
-        if max(self.gelu) > 32768 + LARGEST_GELU or min(self.gelu) < 32768 - LARGEST_GELU:
-            raise ValueError(f"the model file's gelu table has entries beyond {LARGEST_GELU}")
-        self.blocks = []
-        for number in range(self.layers):
-            layer = Layer(file, self.width, self.heads, self.hidden, self.context)
-            layer.check(f"layer {number + 1}", self.width)
-            self.blocks.append(layer)
-        self.embedding = Matrix(self.vocabulary, self.width)
-        self.embedding.read_multiplier(file)
-        self.embedding.read_bias(file)
-        self.embedding.read_weights(file)
-        self.embedding.check("embedding", self.width, self.pre_logits)
-        for rows in self.memory:
-            check_table(file, rows, self.width)
-
-        # The memory stays in the file, of which each token reads a row for each table.
-        self._file, self._tables = file, size - sum(self.memory) * (4 + self.width)
-        self._record = bytearray(4 + self.width)
-        self._recent = array("H", bytes(2 * len(self.memory) + 2))
-
-        # All memory that a story needs is allocated here, so that a device cannot run out of it during one.
-        cached = self.layers * self.context * self.width
-        self._keys, self._values = bytearray(cached), bytearray(cached)
-        self._x, self._n, self._a = (array("i", bytes(4 * self.width)) for _ in range(3))
-        self._h = array("i", bytes(4 * self.hidden))
-        self._scores = array("i", bytes(4 * self.context))
-        self._y = array("i", bytes(4 * max(self.vocabulary, 3 * self.width, self.hidden)))
+        return size
 
     def tokens(self, ids, max_tokens, temperature=0, top_k=0, seed=1):
         """Generate up to `max_tokens` tokens of a story that starts with `ids`; the token of its end is left out.

@@ -58,16 +58,15 @@ def shortlist(
     """Return the `keep` best tours found per instance, best first: actions (B, K, T) int64, padded with the depot.
 
     Their costs (B, K) float32 come second. Tours of equal cost are taken for the same one, which is kept once; where
-    there are fewer than `keep`, the best one is repeated.
-
-    `decode` is a key of DECODES; `samples` and `starts` are described there. Without `starts`, multistart builds one
-    tour per customer, up to MOST_STARTS. The noise of sampling depends on (seed, items[b], symmetry, sample) and not on
-    how instances are batched; `items` (B,) int64 numbers the instances and is 0 to B - 1 by default.
+    there are fewer than `keep`, the best one is repeated. `decode` is a key of DECODES; `samples` and `starts` are
+    described there. Without `starts`, multistart builds one tour per customer, up to MOST_STARTS. The noise of sampling
+    depends on (seed, items[b], symmetry, sample) and not on how instances are batched; `items` (B,) int64 numbers the
+    instances and is 0 to B - 1 by default.
 
     With `augment` the strategy is repeated for each of the 8 symmetries of the square, and the best tours are kept
-    (Kwon et al. 2020). Costs are measured in the original coordinates. `max_scores` bounds memory: at most this many
-    (tour, node) pairs are scored at a time, at about 300 bytes each with 8 heads; results change by rounding only.
-    Raises ValueError for settings that do not fit.
+    (Kwon et al. 2020). Costs are measured in the original coordinates. `max_scores` bounds memory: so many (tour, node)
+    pairs are scored at a time, at about 300 bytes each with 8 heads; results change by rounding only. Raises ValueError
+    for settings that do not fit.
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)

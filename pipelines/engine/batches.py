@@ -129,9 +129,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:
     """Return a function that maps over the items of a finite source with all processes of the accelerator.
 
-    `what` names the work where its progress is to be shown.
-    Where memory runs out, a batch is halved until it fits, and later batches are as small. Sharded models ask for the
-    same number of calls on all ranks, so there the lack of memory is raised.
+    `what` names the work where its progress is to be shown. Where memory runs out, a batch is halved until it fits, and
+    later batches are as small. Sharded models ask for the same number of calls on all ranks, so there it is raised.
     """
     sharded = accelerator.distributed_type == DistributedType.FSDP
 
@@ -163,10 +162,8 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
             found = [results(part, send_to_device(source.batch(part), device)) for part in items.split(fits)]
             return {name: torch.cat([part[name] for part in found]) for name in found[0]}
 
-        batches = stream(source, plan, accelerator.device)
-        if what and accelerator.is_main_process:
-            batches = progress(batches, len(starts), what)
-        for items, batch in batches:
+        told = what if accelerator.is_main_process else None
+        for items, batch in progress(stream(source, plan, accelerator.device), len(starts), told):
             found = results(items, batch)
             for name, values in found.items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())

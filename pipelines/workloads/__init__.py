@@ -41,13 +41,14 @@ def find(word: str) -> Workload:
 
 
 def inputs(word: str) -> Inputs:
-    """What the models of this workload answer: the INPUTS beside its WORKLOAD.
+    """What the models of this workload answer: INPUTS in the module `inputs` of its package.
 
     Raises UserError where there is no such workload, or its models have no predictions.
     """
-    found = getattr(_package(word), "INPUTS", None)
+    module = f"{_package(word).__name__}.inputs"
+    found = getattr(importlib.import_module(module), "INPUTS", None) if importlib.util.find_spec(module) else None
     if not isinstance(found, Inputs):
-        raise UserError(f"--workload {word}: its models have no predictions; beside its WORKLOAD there is no INPUTS")
+        raise UserError(f"--workload {word}: its models have no predictions; there is no INPUTS in {module}")
     return found
 
 

@@ -241,7 +241,7 @@ class Search {
     // Exchanges a customer of each route, each put where it then costs least, or moves one to its best place.
     bool swap_star(int a, int b) {
         double best = -EPSILON * p.longest;
-        int u = 0, v = 0, behind_u = 0, behind_v = 0;
+        int u = 0, v = 0, behind_u = 0, behind_v = 0, behind_x, behind_y;
         auto propose = [&](double gain, int x, int behind_x, int y, int behind_y) {
             if (gain < best) best = gain, u = x, v = y, behind_u = behind_x, behind_v = behind_y;
         };
@@ -251,7 +251,6 @@ class Search {
                 const double more = q(y) - q(x);
                 const double base = cut_x + removal(y) + penalty(load[a] + more) - over[a] + penalty(load[b] - more) - over[b];
                 if (base >= best) continue;
-                int behind_x, behind_y;
                 const double to_b = insertion(x, b, y, behind_x), to_a = insertion(y, a, x, behind_y);
                 propose(base + to_b + to_a, x, behind_x, y, behind_y);
             }
@@ -335,16 +334,11 @@ extern "C" void improve_tours(int threads, int batch, int nodes, int tours, int 
         Routes shortest;
         double least = std::numeric_limits<double>::infinity();
         auto consider = [&](Routes routes) {
-            const double found = length(p, routes);
-            if (found < least) least = found, shortest = std::move(routes);
+            if (const double found = length(p, routes); found < least) least = found, shortest = std::move(routes);
         };
-        std::vector<Routes> starts;
+        const auto starts = starting_routes(p, random, given ? given + (size_t)b * tours * steps : nullptr, tours);
         size_t routes = 0;
-        for (int s = 0; s < tours; s++) {
-            starts.push_back(given ? given_routes(given + ((size_t)b * tours + s) * steps, steps)
-                                   : random_routes(p, random));
-            routes = std::max(routes, starts.back().size());
-        }
+        for (const Routes& start : starts) routes = std::max(routes, start.size());
         Search search(p, (int)std::min<size_t>(routes + SPARE, p.customers), random());
         for (const Routes& start : starts) {
             if (start == starts[0] && &start != &starts[0]) continue;  // fewer different tours were found

@@ -217,7 +217,7 @@ extern "C" void ruin_and_recreate_tours(int threads, int batch, int nodes, int64
     spread(threads, batch, [&](int b) {
         const Problem p(nodes, 0, distance + (size_t)b * nodes * nodes, demand + (size_t)b * nodes, capacity[b]);
         Random random{(uint64_t)seeds[b]};
-        const Routes start = given ? given_routes(given + (size_t)b * steps, steps) : random_routes(p, random);
+        const Routes start = starting_routes(p, random, given ? given + (size_t)b * steps : nullptr, 1)[0];
         const Routes found = Annealing(p, start, random()).run(rounds, seconds);
         write_routes(length(p, found) < length(p, start) ? found : start, best + (size_t)b * steps, steps);
     });

@@ -91,6 +91,15 @@ inline Routes given_routes(const int64_t* actions, int steps) {
     return routes;
 }
 
+// Returns `count` tours: those given (S, steps), or random ones if that is null.
+inline std::vector<Routes> starting_routes(const Problem& p, Random& random, const int64_t* given, int count) {
+    const int steps = 2 * p.customers;
+    std::vector<Routes> starts;
+    for (int s = 0; s < count; s++)
+        starts.push_back(given ? given_routes(given + (size_t)s * steps, steps) : random_routes(p, random));
+    return starts;
+}
+
 // Writes routes to actions (T), which the caller has filled with the depot.
 inline void write_routes(const Routes& routes, int64_t* actions, int steps) {
     const int64_t* const end = actions + steps;

@@ -7,9 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
-from common.inputs import Inputs
 from common.lazy import lazily
-from models.inputs import TextInput, TextSettings
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 from pipelines.engine.workload import Metric, Workload
 
@@ -171,15 +169,4 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
-)
-
-INPUTS = Inputs(
-    input=TextInput,
-    settings=TextSettings,
-    read=lazily(f"{_package}.inputs:read"),
-    line=lazily(f"{_package}.inputs:line"),
-    completed=lazily(f"{_package}.inputs:completed"),
-    served={"length": 1000, "document": 20_000},
-    at_once=1,
-    about=lazily(f"{_package}.inputs:about"),
 )

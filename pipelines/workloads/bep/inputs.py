@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.inputs import Given, each_file, lines_of
+from common.inputs import Given, Inputs, each_file, lines_of
+from models.inputs import TextInput, TextSettings
 from pipelines.workloads.bep.fields import FIELDS
 
 
@@ -47,3 +48,15 @@ def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def about(models: Sequence[Any]) -> dict[str, Any]:
     """Return the fields of the form, with their usual beginnings."""
     return {"fields": FIELDS}
+
+
+INPUTS = Inputs(
+    input=TextInput,
+    settings=TextSettings,
+    read=read,
+    line=line,
+    completed=completed,
+    served={"length": 1000, "document": 20_000},
+    at_once=1,
+    about=about,
+)

@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
-from common.inputs import Inputs
 from common.lazy import lazily
-from models.inputs import CandlesInput, SignalSettings
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 
@@ -186,11 +184,4 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/log_loss"),
-)
-
-INPUTS = Inputs(
-    input=CandlesInput,
-    settings=SignalSettings,
-    read=lazily(f"{_package}.inputs:read"),
-    about=lazily(f"{_package}.inputs:about"),
 )

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.inputs import Given, each_file
+from common.inputs import Given, Inputs, each_file
 from models.candles import COLUMNS
+from models.inputs import CandlesInput, SignalSettings
 from pipelines.workloads.crypto import candle_files
 from pipelines.workloads.crypto.candles import letters_and_digits
 
@@ -33,3 +34,11 @@ def about(models: Sequence[Any]) -> dict[str, Any]:
         "timeframe_ms": models[0].config.timeframe_ms,
         "candles_needed": max(model.candles_needed for model in models),
     }
+
+
+INPUTS = Inputs(
+    input=CandlesInput,
+    settings=SignalSettings,
+    read=read,
+    about=about,
+)

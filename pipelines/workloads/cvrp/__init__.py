@@ -6,9 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
-from common.inputs import Inputs
 from common.lazy import lazily
-from models.inputs import RoutingInput, RoutingSettings
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import DECODES
 from models.routing.problems import ROUNDINGS
@@ -241,14 +239,4 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/cost"),
-)
-
-INPUTS = Inputs(
-    input=RoutingInput,
-    settings=RoutingSettings,
-    read=lazily(f"{_package}.inputs:read"),
-    beside=lazily(f"{_package}.inputs:beside"),
-    served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
-    at_once=16,
-    rivals=lazily(f"{_package}.inputs:rivals"),
 )

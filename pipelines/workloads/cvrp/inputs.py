@@ -3,21 +3,21 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UserError
 from common.files import write_text
-from common.inputs import Given, each_file
-from models.inputs import RoutingInput
-from models.routing import native
-from models.routing.environment import Routes
+from common.inputs import Given, Inputs, each_file
+from models.inputs import RoutingInput, RoutingSettings
 from models.routing.problems import Problem, cost_of
-from models.routing.solve import problem_of
 from pipelines.workloads.cvrp.heuristics import savings
 from pipelines.workloads.cvrp.instance_files import READERS
 from pipelines.workloads.cvrp.instance_files import read as read_instances
 from pipelines.workloads.cvrp.solutions import solution_text
 from pipelines.workloads.cvrp.solvers import pyvrp, sisrs
+
+if TYPE_CHECKING:
+    from models.routing.environment import Routes
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -64,6 +64,9 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Any]]:
 
     Ruin and recreate is native code, and left out where there is none.
     """
+    from models.routing import native
+    from models.routing.solve import problem_of
+
     problem, found = problem_of(given), {}
     ways: dict[str, Callable[[Problem], Routes]] = {
         "savings": savings,
@@ -77,3 +80,14 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Any]]:
         taken = 1000 * (time.perf_counter() - began)
         found[name] = {"routes": routes, "cost": cost_of(problem, routes), "milliseconds": taken}
     return found
+
+
+INPUTS = Inputs(
+    input=RoutingInput,
+    settings=RoutingSettings,
+    read=read,
+    beside=beside,
+    served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
+    at_once=16,
+    rivals=rivals,
+)

@@ -7,9 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
-from common.inputs import Inputs
 from common.lazy import lazily
-from models.inputs import ComparisonSettings, ImagesInput
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 from pipelines.engine.workload import Metric, Workload
 
@@ -263,13 +261,4 @@ WORKLOAD = Workload(
     report=lazily(f"{_package}.report:sections"),
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.
     metric=Metric("val/accuracy", maximise=True),
-)
-
-INPUTS = Inputs(
-    input=ImagesInput,
-    settings=ComparisonSettings,
-    read=lazily(f"{_package}.inputs:read"),
-    served={"images": 64, "comparisons": 256},
-    at_once=8,
-    about=lazily(f"{_package}.inputs:about"),
 )

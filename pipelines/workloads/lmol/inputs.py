@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.inputs import Given, files_in
+from common.inputs import Given, Inputs, files_in
+from models.inputs import ComparisonSettings, ImagesInput
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -25,3 +26,13 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 def about(models: Sequence[Any]) -> dict[str, Any]:
     """Return what the images are ranked by."""
     return {"attribute": models[0].config.attribute}
+
+
+INPUTS = Inputs(
+    input=ImagesInput,
+    settings=ComparisonSettings,
+    read=read,
+    served={"images": 64, "comparisons": 256},
+    at_once=8,
+    about=about,
+)

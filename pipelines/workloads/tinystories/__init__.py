@@ -7,10 +7,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
-from common.inputs import Inputs
 from common.lazy import lazily
 from models import rp2040
-from models.inputs import StoryInput, StorySettings
 from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
@@ -138,13 +136,4 @@ WORKLOAD = Workload(
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     metric=Metric("val/bits_per_character"),
-)
-
-INPUTS = Inputs(
-    input=StoryInput,
-    settings=StorySettings,
-    read=lazily(f"{_package}.inputs:read"),
-    line=lazily(f"{_package}.inputs:line"),
-    served={"length": 1000},
-    about=lazily(f"{_package}.inputs:about"),
 )

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.inputs import Given, each_file, lines_of
+from common.inputs import Given, Inputs, each_file, lines_of
+from models.inputs import StoryInput, StorySettings
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -26,3 +27,13 @@ def about(models: Sequence[Any]) -> dict[str, Any]:
     except ValueError:
         return {"chip": False}
     return {"chip": True}
+
+
+INPUTS = Inputs(
+    input=StoryInput,
+    settings=StorySettings,
+    read=read,
+    line=line,
+    served={"length": 1000},
+    about=about,
+)
