@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from models import io
 from pipelines.answers.trained import Trained
 from pipelines.server import opening
 from pipelines.server.limits import Limits
+from pipelines.workloads.cvrp import inputs
 from tests.forked import LONG, until
 from tests.models.test_prediction import SQUARE, stories
 from tests.server.test_server import MODELS, ask, events, served
@@ -141,8 +143,9 @@ def test_rivals_have_the_time_that_the_model_takes_and_not_what_it_waits(tmp_pat
         return together(self, asked, {})
 
     monkeypatch.setattr(Trained, "together", slow)
+    asked = replace(inputs.INPUTS, rivals=lambda _, seconds: allowed.append(seconds) or {})
+    monkeypatch.setattr(inputs, "INPUTS", asked)
     with served([f"cvrp={tmp_path / 'small'}"], Limits()) as port:
-        monkeypatch.setattr("pipelines.workloads.cvrp.inputs.rivals", lambda _, seconds: allowed.append(seconds) or {})
         busy = {"inputs": [SQUARE], "settings": {"seed": 1}}
         with begun(port, "/runs/cvrp/small/predict", busy):
             time.sleep(0.2)
