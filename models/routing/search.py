@@ -64,9 +64,8 @@ def shortlist(
     instances and is 0 to B - 1 by default.
 
     With `augment` the strategy is repeated for each of the 8 symmetries of the square, and the best tours are kept
-    (Kwon et al. 2020). Costs are measured in the original coordinates. `max_scores` bounds memory: so many (tour, node)
-    pairs are scored at a time, at about 300 bytes each with 8 heads; results change by rounding only. Raises ValueError
-    for settings that do not fit.
+    (Kwon et al. 2020), by their original costs. `max_scores` bounds memory: so many (tour, node) pairs are scored at a
+    time, about 300 bytes each; results change by rounding only. Raises ValueError for settings that do not fit.
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
