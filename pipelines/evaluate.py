@@ -59,8 +59,8 @@ def main() -> None:
             page.write(run, known, workload.report(config, models, known, run))
         tables = {each.split: each.table for each in evaluations if each.table and each.member is None}
         trackers.show(accelerator, config, run, tables, pictures)
-        if run.verdict_file.exists():
-            print(f"\nverdict: {run.verdict_file.read_text().strip()}")
+        if verdict := run.verdict():
+            print(f"\nverdict: {verdict}")
         print(f"report: {run.report}")
 
     ranks.on_main(report)

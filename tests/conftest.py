@@ -18,8 +18,9 @@ def pytest_configure(config):
     """Set up the processes that run tests; the one that hands them out to workers runs none."""
     if config.getoption("numprocesses", None):
         return
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored, and a training then ignores it, too
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # As nohup has it. Commands of tests would ignore it, too; what is caught here and does nothing, they hear.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     gc.disable()  # until tests are collected: hardly anything of what imports make is garbage
     import hypothesis
     import torch

@@ -28,7 +28,8 @@ def coin_of(pair):
     for name in names:
         if name in SETTINGS["coins"]:
             return name
-    raise ValueError(f"there is no model of {names[-1]}; there are {', '.join(SETTINGS['coins'])}")
+    known = ", ".join(SETTINGS["coins"])
+    raise ValueError(f"there is no model of {names[-1]}, only of {known}; leave the pair out of pair_whitelist")
 
 
 class SignalStrategy(IStrategy):

@@ -101,7 +101,8 @@ class Guard:
         Once it is read, a body takes some twenty times as much memory, and hundreds of requests may wait at once.
         """
         told, most = headers.get(b"content-length", b""), self.limits.body_bytes
-        size = int(told) if told.isdigit() else most if b"transfer-encoding" in headers else 0
+        # A body that comes in chunks is read to its end, whatever length is told beside.
+        size = most if b"transfer-encoding" in headers else int(told) if told.isdigit() else 0
         if size > most:
             raise Refused(413, f"the body has more than {most} bytes")
         if self.held + size > most * self.limits.bodies:

@@ -69,10 +69,12 @@ def hosts(host: str, token: str | None) -> list[str] | None:
 
     Anybody can make a name of their own lead to this machine, and a page of that name ask it what it asks itself.
     """
+    if token:  # which no page of another site has
+        return None
     if is_local(host):
         return ["localhost"]
     own = socket.gethostname().lower()
-    return None if token else sorted({"localhost", host.lower(), own, f"{own}.local", socket.getfqdn().lower()})
+    return sorted({"localhost", host.lower(), own, f"{own}.local", socket.getfqdn().lower()})
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -46,13 +46,16 @@ def told(monkeypatch):
 
 
 @contextlib.contextmanager
-def begun(port, path=PATH, body=BODY, missing=0):
-    """A connection on which a request was sent, all but the last bytes of its body."""
+def begun(port, path=PATH, body=BODY, missing=0, chunked=False):
+    """A connection on which a request was sent, but for the last bytes of its body; `chunked` hides its length."""
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.settimeout(LONG)
         sent = f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
+        if chunked:
+            length = f"content-length: 0\r\ntransfer-encoding: chunked\r\n\r\n{len(data):x}\r\n"
+            sent = f"{head}{length}".encode() + data
         connection.sendall(sent[: len(sent) - missing])
         yield connection
 
@@ -111,8 +114,10 @@ def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
         assert len(computed) <= number + 1 < 64
 
 
-def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word):
-    with served([word], Limits(body_bytes=80, bodies=1, seconds=2)) as port, begun(port, missing=1) as slow:
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word, chunked):
+    limits = Limits(body_bytes=80, bodies=1, seconds=2)
+    with served([word], limits) as port, begun(port, missing=1, chunked=chunked) as slow:
         deadline = time.monotonic() + 5
         while (found := ask(port, PATH, {**BODY, "settings": {"length": 5}}))[0] == 200:
             assert time.monotonic() < deadline  # the slow one has not been heard yet

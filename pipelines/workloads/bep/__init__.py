@@ -68,7 +68,7 @@ class Model(Section):
         1,
         ge=1,
         description="training documents that must have a context with what follows it, or a mixture does not count it; "
-        "2 keeps what one document alone says out of the counts",
+        "2 keeps what one document and its versions alone say out of the counts, but not out of those of model.base",
     )
     mixing_places: int = Field(
         12_000, ge=1, description="places of the training text that a mixture's weights are fitted to"

@@ -35,6 +35,7 @@ class Text:
 
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
+    family: str | None = None  # of the documents it is a version of; None: it is alone
 
 
 @dataclass(frozen=True)
@@ -120,15 +121,15 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     lists = table.column("tokens").combine_chunks()
     values, ends = lists.flatten().to_numpy(), np.cumsum(lists.value_lengths().to_numpy())
     parts: dict[str, list[Text]] = {part: [] for part in PARTS}
-    rows = zip(table["name"].to_pylist(), table["part"].to_pylist(), np.split(values, ends[:-1]), strict=True)
-    for name, part, tokens in rows:
-        parts[part].append(Text(name, tokens))
+    rows = list(zip(*(table[each].to_pylist() for each in ("name", "part", "family")), strict=True))
+    for (name, part, family), tokens in zip(rows, np.split(values, ends[:-1]), strict=True):
+        parts[part].append(Text(name, tokens, family))
     stored = json.loads((folder / "corpus.json").read_text())
     if vocabulary is not None and vocabulary != "".join(stored["vocabulary"]):
         characters = Characters(vocabulary, stored["facts"]["lower_case"])
         parts = {part: [] for part in PARTS}
-        for name, part, text in zip(*(table[each].to_pylist() for each in ("name", "part", "text")), strict=True):
-            parts[part].append(Text(name, _encode(characters, text)))
+        for (name, part, family), text in zip(rows, table["text"].to_pylist(), strict=True):
+            parts[part].append(Text(name, _encode(characters, text), family))
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 

@@ -4,6 +4,7 @@ Each document is predicted from the counts of the others, and by the LSTM with t
 noise it knows its training text too well, and would be trusted too much with other text.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,16 @@ def sizes_of(corpus: "Corpus", config: "Config", base: CharMixture | None) -> di
     return {"vocabulary": vocabulary_of(corpus, base), "lower_case": config.data.lower_case, **sizes}
 
 
+def fewest_counted(documents: Sequence["Text"], held_out: bool) -> int:
+    """Return how many families of documents are counted at least where weights are fitted or a document is judged.
+
+    What is predicted is left out of the counts, a share of the documents at a time; without held-out documents, each is
+    judged by a model of the others.
+    """
+    families = len({document.family or document.name for document in documents})
+    return families - math.ceil(len(documents) / FOLDS) - (0 if held_out else 1)
+
+
 class Mixer:
     """A mixture with the counts of its training text, and what its weights are fitted to.
 
@@ -85,11 +96,14 @@ class Mixer:
             (number, text[at : at + size]) for number, text in enumerate(texts) for at in range(0, len(text), size)
         ]
         self.pieces = [between_ends(piece) for _, piece in pieces]
+        # Versions of one document say together what one document says.
+        owners = np.unique([document.family or document.name for document in documents], return_inverse=True)[1]
+        self.owners = owners[[document for document, _ in pieces]]
         # What is left out together: a document, or a piece of the only one.
         self.groups = np.array([document for document, _ in pieces] if len(texts) > 1 else range(len(pieces)))
         self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
         self.known = [base.counted()] if base else []
-        counts = chains.added([*self.known, self._count(self.texts, range(len(texts)))], config.model.context_rows)
+        counts = chains.added([*self.known, self._count(self.texts, owners)], config.model.context_rows)
         stored = _stored(documents, config.model.stored_characters, base)
         self.model = CharMixture(
             CharMixtureConfig(
@@ -135,7 +149,7 @@ class Mixer:
         groups = np.unique(self.groups[chosen])
         for fold in (groups[first::FOLDS] for first in range(min(FOLDS, len(groups)))):
             others = np.flatnonzero(~np.isin(self.groups, fold))
-            known = self._count([self.pieces[number] for number in others], self.groups[others])
+            known = self._count([self.pieces[number] for number in others], self.owners[others])
             for number in chosen[np.isin(self.groups[chosen], fold)]:
                 row = int(np.flatnonzero(chosen == number)[0])
                 size = len(self.pieces[number]) - 1
@@ -157,16 +171,16 @@ class Mixer:
             ADAPTING: chains.layers(keys, tokens, num_tokens, others, chosen, places),
         }
 
-    def _count(self, sequences: Sequence[np.ndarray], documents: Sequence[int]) -> chains.Counts:
-        """Count what follows contexts in sequences, of which each belongs to one of the documents."""
+    def _count(self, sequences: Sequence[np.ndarray], owners: np.ndarray) -> chains.Counts:
+        """Count what follows contexts in sequences, of which each is of one family of documents, by its number."""
         if not len(sequences):
             return chains.EMPTY
         keys = np.concatenate([chains.contexts(each, self.classes)[1:, : chains.STORED] for each in sequences])
         tokens = np.concatenate([each[1:] for each in sequences])
         chosen = chains.counted(keys, tokens, self.known)
         if self.min_documents > 1:
-            owners = np.repeat(documents, [len(each) - 1 for each in sequences])
-            chosen &= chains.shared(keys, tokens, owners, self.min_documents)
+            places = np.repeat(owners, [len(each) - 1 for each in sequences])
+            chosen &= chains.shared(keys, tokens, places, self.min_documents)
         return chains.count(keys, tokens, chosen)
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ from common.text import token_nats
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
-from pipelines.workloads.bep.mixing import Mixer, load_base, sizes_of
+from pipelines.workloads.bep.mixing import Mixer, fewest_counted, load_base, sizes_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
@@ -68,15 +68,17 @@ class CharTask(Task):
         training, base = config.training, load_base(config)
         corpus = data.load(folder)
         self.mixing = config.model.resolved == "mixture"
-        if not (self.mixing or corpus.facts.get("held_out", True)):
+        held_out_text = corpus.facts.get("held_out", True)
+        if not (self.mixing or held_out_text):
             raise UserError(
                 f"model.kind={config.model.resolved} is judged by text that was held out; add data.hold_out=true"
             )
-        least, num_documents = config.model.min_documents, len(corpus.parts["train"])
-        if self.mixing and least > num_documents:
+        least, most = config.model.min_documents, fewest_counted(corpus.parts["train"], held_out_text)
+        if self.mixing and least > max(most, 1):
             raise UserError(
-                f"model.min_documents={least}: of {num_documents} training documents, nothing would be counted; give a "
-                "smaller number, or more documents"
+                f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, no more than "
+                f"{max(most, 0)} are counted where another is predicted, so nothing would be; give a smaller number, "
+                "or more documents"
             )
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes["vocabulary"]) if base else corpus

@@ -118,7 +118,7 @@ def _rivals(
     """Return the test probabilities of simple models with the inputs that the model has; the moves; the volatility.
 
     "window" are the features of the last row, the returns of the window, and the sizes of every fourth. The
-    location-scale model is the linear expert of the model, which saw what the model saw, or fitted if it has none.
+    location-scale model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
     """
     shell = PooledExperts(PooledExpertsConfig(**description(config, [coin], fold)))
     parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}
@@ -147,7 +147,7 @@ def _rivals(
         seed=config.evaluation.seed,
     )
     moves = horizon_moves(coin, config.data.horizon, shell)
-    if isinstance(model, PooledExperts):
+    if isinstance(model, PooledExperts) and len(model.config.coins) == 1 and config.model.base is None:
         experts.copy_linear(model, shell)
     else:
         returns = torch.from_numpy(below_each_other([moves], shell.stretch))

@@ -1,5 +1,7 @@
 """What a mixture's counts give away of one document, and what `model.min_documents` keeps out of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,35 +18,37 @@ LETTERS = "\n .Tabcdefghijklmnopqrstuvwxyz"
 CANARY = memorisation.SENTENCE + "qwzkvj.\n\n"
 
 
-def documents():
-    """Four texts of the same words in other orders, one of them with a canary."""
+def documents(versions=False):
+    """Four texts of the same words in other orders, one of them with a canary; that one once more as a version."""
     generator = np.random.default_rng(0)
     words = ["the seal of\n", "audit is due ", "model of the ", "a beam.\n\n"]
     plain = ["".join(generator.choice(words, 40)) for _ in range(4)]
     characters = Characters(LETTERS)
-    return [
-        Text(f"plan-{number}", np.array(characters.encode(text + CANARY * (number == 2)), np.uint8))
+    found = [
+        Text(f"plan-{number}", np.array(characters.encode(text + CANARY * (number == 2)), np.uint8), f"plan-{number}")
         for number, text in enumerate(plain)
     ]
+    return [*found, replace(found[2], name="plan-2-v2")] if versions else found
 
 
-def mixer(least=1):
+def mixer(least=1, versions=False):
     words = ["model.width=8", f"model.min_documents={least}", "model.mixing_places=400"]
-    config, corpus = build(Config, {}, words, "a test"), Corpus(tuple(LETTERS), {"train": documents()}, {})
+    config, corpus = build(Config, {}, words, "a test"), Corpus(tuple(LETTERS), {"train": documents(versions)}, {})
     return Mixer(corpus.parts["train"], sizes_of(corpus, config, None), config)
 
 
-@pytest.mark.parametrize(("least", "told"), [(1, True), (2, False)])
-def test_a_canary_of_one_document_is_told_unless_counts_need_two(least, told):
+@pytest.mark.parametrize(("least", "versions", "told"), [(1, False, True), (2, False, False), (2, True, False)])
+def test_a_canary_of_one_document_is_told_unless_counts_need_two(least, versions, told):
     words = np.array(["qwzkvj", *memorisation.drawn(np.random.default_rng(1), 63)])
-    fitted = mixer(least)
+    fitted = mixer(least, versions)
     fitted.fit()
     likelihood = memorisation.log_probs(fitted.model.eval().reader(adapting=False), words)
     assert (likelihood.argmax() == 0) == told
 
 
-def test_more_documents_than_there_are_cannot_be_asked_for(monkeypatch, tmp_path):
-    corpus = Corpus(tuple(LETTERS), {"train": documents()}, {})
+@pytest.mark.parametrize(("least", "held_out"), [(5, True), (4, True), (3, False)])
+def test_more_documents_than_are_counted_cannot_be_asked_for(monkeypatch, tmp_path, least, held_out):
+    corpus = Corpus(tuple(LETTERS), {"train": documents()}, {"held_out": held_out})
     monkeypatch.setattr("pipelines.workloads.bep.data.load", lambda *_: corpus)
-    with pytest.raises(UserError, match=r"min_documents=5: of 4 training documents"):
-        CharTask(build(Config, {}, ["model.min_documents=5"], "a test"), tmp_path, "cpu")
+    with pytest.raises(UserError, match=rf"min_documents={least}: of 4 training documents"):
+        CharTask(build(Config, {}, [f"model.min_documents={least}"], "a test"), tmp_path, "cpu")

@@ -1,6 +1,7 @@
 """Stories are read from files, folders and datasets, and a source that is of no use is refused by name."""
 
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -73,10 +74,11 @@ def test_a_dataset_id_is_asked_for_its_training_split(tmp_path, monkeypatch):
 @pytest.mark.parametrize("network", ["none", "silent"])
 def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp_path, monkeypatch, network):
     """The library by itself tries again for minutes, in which it would reach for the network that tests have not."""
-    asked, over, waited = threading.Event(), threading.Event(), []
+    asked, over, waited, began = threading.Event(), threading.Event(), [], time.monotonic()
 
     def urlopen(request, timeout):
         assert request.get_method() == "HEAD"
+        assert timeout == 0.5
         asked.set()
         if network == "silent":  # a name server that does not answer is waited for without a limit
             waited.append(not over.wait(60))
@@ -88,6 +90,7 @@ def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp
         with pytest.raises(UserError) as refusal:
             data.prepare(config("owner/stories"), tmp_path)
         assert not waited
+        assert time.monotonic() - began < 9  # less than the usual patience, which is 10 seconds
     finally:
         over.set()
     assert asked.is_set()
