@@ -143,11 +143,11 @@ def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary:
         np.append(counts, 0),
         np.bincount(owners, counts, num_contexts + 1).astype(np.int64),
         np.stack([np.bincount(owners, kind, num_contexts + 1) for kind in kinds], 1).astype(np.int32),
-        _discounts(counts),
+        discounts_of(counts),
     )
 
 
-def _discounts(counts: np.ndarray) -> np.ndarray:
+def discounts_of(counts: np.ndarray) -> np.ndarray:
     """Return the discounts of a count of 0, 1, 2 and more that leaving one out estimates (Chen and Goodman 1999)."""
     once, twice, thrice, four_times = (max(1, int((counts == n).sum())) for n in range(1, 5))
     share = once / (once + 2 * twice)

@@ -35,6 +35,8 @@ from models.integer_arithmetic import (
     rescale,
     saturate,
 )
+from models.integer_counts import LARGEST_POST_COUNTED, Entries
+from models.ngram_counts import ORDERS
 from models.ngram_memory import NgramMemory, contexts
 from models.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
 
@@ -74,6 +76,7 @@ class IntegerTransformer:
     post_embedding: int
     memory: tuple[Table, ...] = ()
     post_memory: int = 0
+    counts: Entries | None = None
 
     @property
     def nats(self) -> float:
@@ -97,7 +100,7 @@ class IntegerTransformer:
             x = _feed_forward(
                 layer, add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
             )
-        return self._output(x)
+        return self._output(x, tokens)
 
     def decode(self, prompt: list[int], max_tokens: int, choose: Callable[[Array], int] | None = None) -> Iterator[int]:
         """Yield the tokens of a story that starts with `prompt`, one at a time; the token of its end is left out.
@@ -111,7 +114,7 @@ class IntegerTransformer:
         recent: list[int] = []
         for _ in range(max_tokens):
             for token in pending:
-                recent = [*recent, token][-1 - len(self.memory) :]
+                recent = [*recent, token][-max(1 + len(self.memory), ORDERS) :]
                 logits = self._step(recent, cache)
             token = choose(logits)
             if token == END:
@@ -136,7 +139,7 @@ class IntegerTransformer:
             x = _feed_forward(
                 layer, add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
             )
-        return self._output(x)[0, 0]
+        return self._output(x, np.array([recent]))[0, 0]
 
     def _embed(self, tokens: Array, stories: Array | None) -> Array:
         """The embedding (B, S, D) of tokens (B, S), with what the memory holds about them."""
@@ -160,8 +163,9 @@ class IntegerTransformer:
             parts.append(saturate(scaled, most))
         return parts
 
-    def _output(self, x: Array) -> Array:
-        return (self.embedding(norm(x)) >> self.pre_logits) * self.embedding.multiplier
+    def _output(self, x: Array, tokens: Array) -> Array:
+        logits = (self.embedding(norm(x)) >> self.pre_logits) * self.embedding.multiplier
+        return logits if self.counts is None else self.counts.sharpened(logits, tokens, self.post_logits)
 
 
 class Sampler:
@@ -202,21 +206,19 @@ def quantize(model: TinyTransformer) -> IntegerTransformer:
         if not parameter.isfinite().all():
             raise ValueError(f"{name} has values that are not finite; train the model again")
     layers = tuple(_quantize_block(cast(Block, block), config) for block in model.blocks)
-
     weights, bias, scale = _rows(_numpy(model.embedding.weight), _numpy(model.output_bias), NORMED)
     pre = _pre_of_normed(config.width, bias)
     # A row has one multiplier for two uses: as input, in units of the residual stream, and as output, where 64 is one
     # nat after the shift by `post_logits`. So the two shifts differ by a constant.
     multiplier, post_embedding = _multipliers(scale * RESIDUAL, 0, "the embedding")
     post_logits = post_embedding - pre + 12 + 10 - 6
-    if not 1 <= post_logits <= LARGEST_POST:
-        raise ValueError(
-            "the weights of the embedding are too small or too large for 16-bit scales; "
-            "train longer or at another learning rate"
-        )
+    if not 1 <= post_logits <= (LARGEST_POST if model.counts is None else LARGEST_POST_COUNTED):
+        wrong = "the weights of the embedding are too small or too large for 16-bit scales"
+        raise ValueError(f"{wrong}; train longer or at another learning rate")
     embedding = Matrix(weights, bias, multiplier)
     memory = _quantize_memory(model.memory)
-    return IntegerTransformer(config, layers, embedding, pre, post_logits, post_embedding, *memory)
+    counts = Entries.of(model.counts) if model.counts else None
+    return IntegerTransformer(config, layers, embedding, pre, post_logits, post_embedding, *memory, counts)
 
 
 def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int]:

@@ -7,6 +7,7 @@ values. Layer norms have no gain or bias of their own: the matrix behind each wo
 
 A model may have a memory of what followed each bigram, trigram and so on in training (`ngram_memory.py`), which is
 added to the embedding of the token that ends it. A token reads one row of each table, which costs hardly any time.
+It may also have counts of what followed the last tokens (`ngram_counts.py`), which are mixed into its predictions.
 
 Shapes: B sequences, S positions, D width, H heads, V vocabulary, C context.
 """
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from models import sampling
 from models.inputs import StoryInput, StorySettings
 from models.io import Model, config_from
+from models.ngram_counts import ORDERS, NgramCounts
 from models.ngram_memory import NgramMemory
 from models.prediction import asked
 from models.tiny_transformer_config import TinyTransformerConfig
@@ -48,6 +50,7 @@ class TinyTransformer(Model):
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.memory = NgramMemory(config.memory, config.vocabulary, config.width) if config.memory else None
+        self.counts = NgramCounts(config.counts, config.vocabulary) if config.counts else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
@@ -59,12 +62,13 @@ class TinyTransformer(Model):
         stories: Tensor | None = None,
         followed: Tensor | None = None,
         past: "Past | None" = None,
+        sharpen: bool = True,
     ) -> Tensor:
         """Logits (B, S, V) of what follows each of `tokens` (B, S) int64.
 
         `stories` (B, S) numbers the story of each position, which sees only its own story; None is one story per row.
         `followed` is for the memory's training (`NgramMemory.forward`). With `past`, which needs `stories` and no
-        training, the tokens come after those it was given before.
+        training, the tokens come after those it was given before. Counts take part outside training, if `sharpen`.
         """
         length, kept = tokens.shape[1], 0
         if past is not None:
@@ -85,7 +89,15 @@ class TinyTransformer(Model):
         x = self.dropout(x)
         for number, block in enumerate(self.blocks):
             x = block(x, distance, mask, None if past is None else past.layers[number])
-        return F.linear(_norm(x), self.embedding.weight, self.output_bias)
+        logits = F.linear(_norm(x), self.embedding.weight, self.output_bias)
+        if self.counts is None or self.training or not sharpen:
+            return logits
+        return self.counts(logits.float(), tokens)
+
+    def check(self) -> None:
+        """Raise ValueError for counts that none can have."""
+        if self.counts is not None:
+            self.counts.check()
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -181,7 +193,7 @@ class Past:
     """What later positions can see of those that were read: their tokens, stories, and keys and values by layer."""
 
     def __init__(self, config: TinyTransformerConfig):
-        self.size = max(config.context - 1, len(config.memory))
+        self.size = max(config.context - 1, len(config.memory), ORDERS - 1 if config.counts else 0)
         self.tokens: Tensor | None = None  # (B, P), of the last P <= `size` positions, as is all below
         self.stories: Tensor | None = None
         self.layers = [LayerPast(self.size) for _ in range(config.layers)]

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_TABLES, MOST_ROWS = 4, 2**16  # of a memory
+FEWEST_ENTRIES, MOST_ENTRIES = 16, 2**18  # of counts
+MOST_COUNTED_TOKENS = 4096  # of a vocabulary beside counts
 PRESETS: dict[str, dict[str, Any]] = {
     "rp2040-speed": {"vocabulary": 256, "width": 8, "layers": 2, "heads": 4, "hidden": 192, "context": 48},
     "rp2040-optimized": {"vocabulary": 512, "width": 8, "layers": 3, "heads": 8, "hidden": 256, "context": 64},
@@ -26,6 +28,11 @@ CLAIMED_PARAMETERS = {
 }
 
 
+def bucket_bits(entries: int) -> int:
+    """The bits of the number of a bucket of counts: four to eight entries for each bucket."""
+    return max(1, entries.bit_length() - 3)
+
+
 @dataclass(frozen=True)
 class TinyTransformerConfig:
     """Sizes, and the tokenizer to which the token ids belong."""
@@ -37,6 +44,7 @@ class TinyTransformerConfig:
     hidden: int
     context: int  # positions that a position sees, itself included
     memory: tuple[int, ...] = ()  # rows of the tables for bigrams, trigrams, ...: powers of two
+    counts: int = 0  # entries that say what followed the last tokens; 0: none
     dropout: float = 0.0
     tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
@@ -52,6 +60,10 @@ class TinyTransformerConfig:
                 f"memory={list(self.memory)} must be at most {MOST_TABLES} powers of two from 2 to {MOST_ROWS}, the "
                 "rows of the tables for bigrams, trigrams and so on"
             )
+        if self.counts and not FEWEST_ENTRIES <= self.counts <= MOST_ENTRIES:
+            raise ValueError(f"counts={self.counts} must be 0 or {FEWEST_ENTRIES} to {MOST_ENTRIES:,} entries")
+        if self.counts and self.vocabulary > MOST_COUNTED_TOKENS:
+            raise ValueError(f"counts={self.counts} need a vocabulary of at most {MOST_COUNTED_TOKENS} tokens")
         if self.width % self.heads:
             raise ValueError(
                 f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"

@@ -1,7 +1,7 @@
 """A tiny transformer as one program that carries its state: keys and values of the positions that can be seen.
 
 Shapes as in models/tiny_transformer.py: B sequences, S new positions, D width, V vocabulary; L layers, P positions kept
-from before, M tables of the memory.
+from before, M recent tokens.
 """
 
 import json
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters.programs import FRESH, Artifact, Program
+from models.ngram_counts import ORDERS
 from models.ngram_memory import contexts
 from models.tiny_transformer import END, Block, TinyTransformer
 
@@ -32,7 +33,7 @@ class Step(nn.Module):
 
         Of `keys` and `values`, the last C - 1 positions or more are to be given, all of a shorter past. `recent`
         (B, M) are the tokens before `tokens`, 0 before the story; it comes back with the last ones. Only a model with
-        a memory has it.
+        a memory or counts has it.
         """
         model = self.model
         new, past = tokens.shape[1], keys.shape[2]
@@ -43,18 +44,21 @@ class Step(nn.Module):
         x = model.embedding(tokens)
         if recent is not None:
             tokens = torch.cat([recent, tokens], 1)
+        if recent is not None and model.memory is not None:
             x = x + self._remembered(tokens)[:, recent.shape[1] :]
         kept = []
         for number, module in enumerate(model.blocks):
             x, *found = _attended(cast(Block, module), x, keys[number], values[number], distance, mask)
             kept.append(found)
         logits = F.linear(F.layer_norm(x, x.shape[-1:]), model.embedding.weight, model.output_bias)
+        if model.counts is not None:
+            logits = model.counts(logits, tokens)
         state = [torch.stack(each) for each in zip(*kept, strict=True)]
         return (logits, *state) if recent is None else (logits, *state, tokens[:, -recent.shape[1] :])
 
     def _remembered(self, tokens: Tensor) -> Tensor:
         memory = self.model.memory
-        assert memory is not None, "only a model with a memory has recent tokens"
+        assert memory is not None, "looked up only where there is a memory"
         found = torch.zeros(())
         for number, (row, fingerprint) in enumerate(contexts(tokens, None, memory.rows)):
             matches = memory.fingerprint(number)[row] == fingerprint
@@ -78,11 +82,11 @@ def _attended(
 
 def describe(model: TinyTransformer) -> Artifact:
     """Return the program, with the tokenizer beside it."""
-    step, tables = Step(model), len(model.config.memory)
+    step, recent = Step(model), reach(model)
     past = {1: "stories", 2: "past"}
     inputs: dict[str, dict[int, str]] = {"tokens": {0: "stories", 1: "new"}, "keys": past, "values": past}
     outputs = ["logits", "next_keys", "next_values"]
-    if tables:
+    if recent:
         inputs, outputs = {**inputs, "recent": {0: "stories"}}, [*outputs, "next_recent"]
 
     def fresh(number: int) -> tuple[Tensor, ...]:
@@ -104,7 +108,7 @@ def describe(model: TinyTransformer) -> Artifact:
         check=lambda example: compare_stories(model, example),
         files={
             "tokenizer.json": json.dumps(model.config.tokenizer).encode(),
-            "settings.json": json.dumps({**settings, "recent": tables}).encode(),
+            "settings.json": json.dumps({**settings, "recent": recent}).encode(),
         },
     )
 
@@ -112,8 +116,13 @@ def describe(model: TinyTransformer) -> Artifact:
 def empty(model: TinyTransformer, batch: int) -> tuple[Tensor, ...]:
     """Return the state before a story: no keys, no values, and no recent tokens."""
     none = torch.zeros(model.config.layers, batch, 0, model.config.width)
-    tables = len(model.config.memory)
-    return (none, none) + ((torch.zeros(batch, tables, dtype=torch.long),) if tables else ())
+    recent = reach(model)
+    return (none, none) + ((torch.zeros(batch, recent, dtype=torch.long),) if recent else ())
+
+
+def reach(model: TinyTransformer) -> int:
+    """Return how many tokens before the new ones the memory and the counts look at."""
+    return max(len(model.config.memory), ORDERS - 1 if model.counts is not None else 0)
 
 
 @torch.no_grad()

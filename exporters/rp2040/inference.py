@@ -140,7 +140,7 @@ class Story:
         except (ValueError, OSError, MemoryError):
             self.close()
             raise
-        if not self.model.memory:
+        if not (self.model.memory or self.model.counts):
             self.close()
 
     def _read(self, vocabulary_path):
@@ -157,7 +157,7 @@ class Story:
         gc.collect()
 
     def close(self):
-        """Close the model file; a model with a memory gives no more tokens after that."""
+        """Close the model file; one with a memory or counts gives no more tokens after that."""
         self._file.close()
 
     def encode(self, text):

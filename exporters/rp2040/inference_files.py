@@ -52,8 +52,9 @@ LIMITS = (  # name, least, largest, multiple; in the order of the header
     ("hidden", 4, 1024, 4),
     ("context", 2, 256, 2),
 )
-HEADERS = {b"TTM1": {1: 40, 2: 48}, b"TTV1": {1: 24}}  # bytes, by the version
+HEADERS = {b"TTM1": {1: 40, 2: 48, 3: 56}, b"TTV1": {1: 24}}  # bytes, by the version
 MOST_TABLES, MOST_BITS = 4, 16
+FEWEST_ENTRIES, MOST_ENTRIES, LONGEST = 16, 1 << 18, 64  # of counts; the longest bucket
 SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_up", "post_up", "pre_down", "post_down")
 
 
@@ -147,10 +148,11 @@ def begin(file, magic, what):
     return size, crc, version
 
 
-def table_bits(fields):
-    """The bits of each table's row numbers, from the 7 bytes of a header of version 2."""
+def table_bits(fields, least):
+    """The bits of each table's row numbers, from the 7 bytes of a header of version 2, for `least` tables or more."""
     tables = [bits for bits in fields[:MOST_TABLES] if bits]
-    if not tables or max(tables) > MOST_BITS or list(fields) != tables + [0] * (len(fields) - len(tables)):
+    known = least <= len(tables) and all(bits <= MOST_BITS for bits in tables)
+    if not known or list(fields) != tables + [0] * (len(fields) - len(tables)):
         raise ValueError(f"the model file's tables have {list(fields)} bits; allowed: up to {MOST_TABLES} of 1 to 16")
     return tables
 
@@ -164,6 +166,32 @@ def check_table(file, rows, width):
             raise ValueError("the model file's memory has a row with an unused byte or a multiplier above 32767")
         if not all(record[4:]):
             raise ValueError("the model file's memory has a weight of -128; allowed: -127 to 127")
+
+
+def count_sizes(fields):
+    """The numbers of entries and of buckets, from the last 8 bytes of a header of version 3."""
+    entries, bits = struct.unpack("<II", fields)
+    if not FEWEST_ENTRIES <= entries <= MOST_ENTRIES or not 1 <= bits <= MOST_BITS:
+        raise ValueError(
+            f"the model file has {entries} counts in buckets of {bits} bits; allowed: {FEWEST_ENTRIES} to "
+            f"{MOST_ENTRIES} and 1 to {MOST_BITS}"
+        )
+    return entries, 1 << bits
+
+
+def check_counts(file, buckets, entries, vocabulary):
+    """Read where each bucket begins, and the entries, and refuse what does not belong there."""
+    before = numbers(file, "I", 1)[0]
+    if before:
+        raise ValueError("the model file's counts do not begin with the first entry")
+    for _ in range(buckets):
+        start = numbers(file, "I", 1)[0]
+        if not before <= start <= min(before + LONGEST, entries):
+            raise ValueError(f"the model file's counts have a bucket from {before} to {start}; the most is {LONGEST}")
+        before = start
+    for _ in range(entries):
+        if numbers(file, "I", 1)[0] & 4095 >= vocabulary:
+            raise ValueError("the model file's counts have a token that is not in the vocabulary")
 
 
 def numbers(file, code, count):

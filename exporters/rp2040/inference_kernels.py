@@ -223,6 +223,47 @@ def logits(y: ptr32, multiplier: ptr16, size: int, pre: int):
 
 
 @micropython.viper
+def total(y: ptr32, size: int, top: int, post: int, exp: ptr16, reach: int) -> int:
+    """The sum of the weights of the logits y at temperature 1."""
+    found = 0
+    for i in range(size):
+        below = (top - y[i]) >> post
+        if below < reach:
+            found += exp[below]
+    return found
+
+
+@micropython.viper
+def sharpen(
+    entries: ptr32, count: int, tag: int, y: ptr32, whole: int, top: int, post: int, exp: ptr16, softness: ptr8,
+    reach: int, most: int,
+) -> int:  # fmt: skip
+    """Raise the logits y by the entries that have a tag; return the sum of what they add."""
+    added = 0
+    for i in range(count):
+        entry = entries[i]
+        if entry >> 12 & 1023 != tag:
+            continue
+        token = entry & 4095
+        level = entry >> 22 & 1023
+        if level < reach:
+            added += exp[level]
+        more = whole - level + ((top - y[token]) >> post)
+        change = more
+        far = more
+        if more < 0:
+            change = 0
+            far = 0 - more
+        if far < reach:
+            change += softness[far]
+        raised = y[token] + (change << post)
+        if raised > most:
+            raised = most
+        y[token] = raised
+    return added
+
+
+@micropython.viper
 def largest(y: ptr32, size: int) -> int:
     """The place of the largest number in y, the first of equal ones."""
     best = 0

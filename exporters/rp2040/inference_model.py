@@ -11,15 +11,17 @@ import struct
 from array import array
 
 if "." in __name__:  # in the repository; on a device the files lie side by side, in no package
-    from .inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, kernels
-    from .inference_files import numbers, shifted, table_bits  # isort: skip
+    from .inference_files import HEADERS, LIMITS, LONGEST, Layer, Matrix, begin, check_counts, check_shift, check_table
+    from .inference_files import count_sizes, fill, kernels, numbers, shifted, table_bits  # isort: skip
 else:
-    from inference_files import LIMITS, Layer, Matrix, begin, check_shift, check_table, fill, kernels
-    from inference_files import numbers, shifted, table_bits  # isort: skip
+    from inference_files import HEADERS, LIMITS, LONGEST, Layer, Matrix, begin, check_counts, check_shift, check_table
+    from inference_files import count_sizes, fill, kernels, numbers, shifted, table_bits  # isort: skip
 
 OBJECTS = 4096  # bytes of heap for what is small, and for blocks that are not full
 END = 0  # the token at the boundary of stories
 EXP_ENTRIES, GELU_ENTRIES = 704, 1024
+ORDERS, FACTOR = 4, 0x1B873593  # of counts: contexts of 1 to so many tokens, and their hash
+LARGEST_POST_COUNTED, LARGEST_SHARPENED, LARGEST_ADDED = 20, (1 << 30) - 1, 1 << 17
 LARGEST_RESIDUAL, LARGEST_GELU = 1 << 22, 16383
 HASHED = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F, 0x165667B1)  # factors of a context's tokens, newest first
 
@@ -48,11 +50,17 @@ class Model:
         self.embedding.check("embedding", self.width, self.pre_logits)
         for rows in self.memory:
             check_table(file, rows, self.width)
+        if self.counts:
+            check_counts(file, self.buckets, self.counts, self.vocabulary)
 
         # The memory stays in the file, of which each token reads a row for each table.
-        self._file, self._tables = file, size - sum(self.memory) * (4 + self.width)
+        self._file, self._starts = file, size - self.counts_bytes
+        self._tables = self._starts - sum(self.memory) * (4 + self.width)
         self._record = bytearray(4 + self.width)
-        self._recent = array("H", bytes(2 * len(self.memory) + 2))
+        self._recent = array("H", bytes(2 * max(len(self.memory) + 1, ORDERS)))
+        if self.counts:
+            self._bucket, self._entries = array("I", bytes(8)), array("I", bytes(4 * LONGEST))
+            self._softness = bytes(logarithm(32768 + weight) - ONE for weight in self.exp)
 
         # All memory that a story needs is allocated here, so that a device cannot run out of it during one.
         cached = self.layers * self.context * self.width
@@ -74,16 +82,21 @@ class Model:
         self.vocabulary, self.width, self.layers, self.heads, self.hidden, self.context = sizes
         if self.width % self.heads:
             raise ValueError(f"the model file's width {self.width} is not a multiple of its heads {self.heads}")
-        if version == 2:
+        self.post_memory, self._bits, self.counts, self.buckets = 0, [], 0, 0
+        if version > 1:
             file.seek(40)
             self.post_memory = file.read(1)[0]
-            check_shift("post_memory", self.post_memory)
-            self._bits = table_bits(file.read(7))
+            self._bits = table_bits(file.read(7), 3 - version)
+            if self._bits:
+                check_shift("post_memory", self.post_memory)
+            elif self.post_memory:
+                raise ValueError("the model file's header has unused bytes that are not 0")
+            if version == 3:
+                self.counts, self.buckets = count_sizes(file.read(8))
             file.seek(28)
-        else:
-            self.post_memory, self._bits = 0, []
         self.memory = [1 << bits for bits in self._bits]
-        needed = model_bytes(*sizes, self.memory)
+        self.counts_bytes = 4 * (self.buckets + 1 + self.counts) if self.counts else 0
+        needed = model_bytes(*sizes, self.memory, self.counts_bytes)
         if size != needed:
             raise ValueError(f"the model file has {size} bytes, but its sizes need {needed}")
         heap = heap_bytes(*sizes)
@@ -97,9 +110,10 @@ class Model:
         check_shift("pre_logits", self.pre_logits)
         check_shift("post_logits", self.post_logits)
         check_shift("post_embedding", self.post_embedding)
+        if self.counts and self.post_logits > LARGEST_POST_COUNTED:
+            raise ValueError(f"the model file's post_logits is {self.post_logits}; the most is {LARGEST_POST_COUNTED}")
         self.vocabulary_bytes, self.vocabulary_crc = struct.unpack("<II", file.read(8))
-        if version == 2:
-            file.seek(48)
+        file.seek(HEADERS[b"TTM1"][version])
         return size
 
     def tokens(self, ids, max_tokens, temperature=0, top_k=0, seed=1):
@@ -146,8 +160,12 @@ class Model:
         table = self.embedding
         first = (token >> 1) * 2 * width + (token & 1)
         kernels.embed(table.weights, first, table.multiplier[token], self.post_embedding, x, width)
+        recent = self._recent
+        for i in range(len(recent) - 1, 0, -1):
+            recent[i] = recent[i - 1] if position else END
+        recent[0] = token
         if self.memory:
-            self._remember(token, position)
+            self._remember()
         for number in range(self.layers):
             layer = self.blocks[number]
             shifts = layer.shifts
@@ -162,14 +180,11 @@ class Model:
             layer.down.times(h, y)
             kernels.add(x, y, layer.down.multiplier, width, shifts[8], shifts[9], LARGEST_RESIDUAL)
 
-    def _remember(self, token, position):
-        """Add the rows of the contexts that end at this token to `_x`."""
+    def _remember(self):
+        """Add the rows of the contexts that end at the newest token to `_x`."""
         recent, record, width = self._recent, self._record, self.width
-        for i in range(len(recent) - 1, 0, -1):
-            recent[i] = recent[i - 1] if position else 0
-        recent[0] = token
         place = self._tables
-        code = token * HASHED[0]
+        code = recent[0] * HASHED[0]
         for number, bits in enumerate(self._bits):
             code = (code + recent[number + 1] * HASHED[number + 1]) & 0xFFFFFFFF
             self._file.seek(place + (code >> 32 - bits) * (4 + width))
@@ -212,6 +227,32 @@ class Model:
         _norm(self._x, self._n)
         self.embedding.times(self._n, self._y)
         kernels.logits(self._y, self.embedding.multiplier, self.vocabulary, self.pre_logits)
+        if self.counts:
+            self._sharpen()
+
+    def _sharpen(self):
+        """Mix what the counts say of the newest tokens into the logits in `_y`."""
+        file, bucket, entries, y = self._file, self._bucket, self._entries, self._y
+        post, exp, softness, reach = self.post_logits, self.exp, self._softness, len(self.exp)
+        largest = y[self._greedy()]
+        whole = logarithm(kernels.total(y, self.vocabulary, largest, post, exp, reach)) - ONE
+        code = 0
+        for order in range(ORDERS):
+            code = (code + self._recent[order] + 1) * FACTOR & 0xFFFFFFFF
+            file.seek(self._starts + 4 * (code * self.buckets >> 32))
+            fill(file, bucket, 8)
+            count = bucket[1] - bucket[0]
+            if count:
+                file.seek(self._starts + 4 * (self.buckets + 1 + bucket[0]))
+                if file.readinto(entries) < 4 * count:  # more than the bucket's, where there are more
+                    raise ValueError("the file became shorter while it was being read")
+                tag = code >> 6 & 1023
+                added = kernels.sharpen(
+                    entries, count, tag, y, whole, largest, post, exp, softness, reach, LARGEST_SHARPENED
+                )
+                whole += logarithm(32768 + min(added, LARGEST_ADDED)) - ONE
+            if self._recent[order] == END:
+                return
 
     def _greedy(self):
         return kernels.largest(self._y, self.vocabulary)
@@ -242,13 +283,14 @@ class Model:
         return least, ties
 
 
-def model_bytes(vocabulary, width, layers, heads, hidden, context, memory=()):
+def model_bytes(vocabulary, width, layers, heads, hidden, context, memory=(), counts_bytes=0):
     """Bytes of a model file of these sizes; `memory` has the rows of its tables."""
     rows = 5 * width + hidden
     weights = 4 * width * width + 2 * width * hidden
     layer = 12 + 6 * rows + 2 * heads * context + weights
-    tables = 8 + sum(memory) * (4 + width) if memory else 0
-    return 40 + 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + layers * layer + vocabulary * (6 + width) + tables
+    tables = sum(memory) * (4 + width) + counts_bytes
+    header = 56 if counts_bytes else 48 if memory else 40
+    return header + 2 * EXP_ENTRIES + 2 * GELU_ENTRIES + layers * layer + vocabulary * (6 + width) + tables
 
 
 def heap_bytes(vocabulary, width, layers, heads, hidden, context):
@@ -256,6 +298,19 @@ def heap_bytes(vocabulary, width, layers, heads, hidden, context):
     weights = model_bytes(vocabulary, width, layers, heads, hidden, context)
     activations = 4 * (3 * width + hidden + context + max(vocabulary, 3 * width, hidden))
     return weights + 2 * layers * context * width + activations + OBJECTS
+
+
+def logarithm(number):
+    """64 times the natural logarithm of a number from 1 to 2**28 - 1, within one."""
+    bits = -1
+    while number >> bits + 1:
+        bits += 1
+    part = (number >> bits - 15 if bits >= 15 else number << 15 - bits) - 32768
+    power = (bits << 15) + part + ((part * (32768 - part) >> 15) * 11272 >> 15)
+    return (power >> 4) * 2839 >> 17
+
+
+ONE = logarithm(32768)
 
 
 def _norm(x, n):

@@ -13,8 +13,10 @@ from exporters.rp2040.inference import LARGEST_MERGES, LARGEST_TEXT, UNKNOWN, Vo
 from exporters.rp2040.inference_files import HEADERS, LIMITS, SHIFTS
 from exporters.rp2040.inference_model import END, Model
 from models.integer_arithmetic import EXP, GELU, Matrix
+from models.integer_counts import Entries
 from models.integer_transformer import IntegerTransformer, Layer, Table
 from models.tiny_transformer import PIECES, SPECIAL_TOKENS, TinyTransformerConfig
+from models.tiny_transformer_config import bucket_bits
 
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
@@ -46,9 +48,12 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     fields = struct.pack("<6H", *sizes)
     fields += _stored("u1", [model.pre_logits, model.post_logits, model.post_embedding, 0], "shifts")
     fields += struct.pack("<I", len(vocabulary)) + vocabulary[12:16]
-    if model.memory:
+    version = 3 if model.counts else 2 if model.memory else 1
+    if version > 1:
         bits = [rows.bit_length() - 1 for rows in config.memory]
         fields += _stored("u1", [model.post_memory, *bits, *[0] * (7 - len(bits))], "memory")
+    if model.counts:
+        fields += struct.pack("<II", config.counts, bucket_bits(config.counts))
     parts = [fields, _stored("<u2", EXP, "exp"), _stored("<i2", GELU, "gelu")]
     for layer in model.layers:
         matrices = (layer.qkv, layer.out, layer.up, layer.down)
@@ -62,7 +67,21 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     parts += [_stored("<u2", embedding.multiplier, "multiplier"), _stored("<i4", embedding.bias, "bias")]
     parts += [_interleaved(embedding.weights)]
     parts += [_records(table) for table in model.memory]
-    return _with_start(b"TTM1", 2 if model.memory else 1, b"".join(parts))
+    if model.counts:
+        parts += [_stored("<u4", model.counts.starts, "starts"), _packed(model.counts)]
+    return _with_start(b"TTM1", version, b"".join(parts))
+
+
+def _packed(counts: Entries) -> bytes:
+    """The entries: 12 bits of a token, 10 of a tag, 10 of a level."""
+    return _stored("<u4", counts.tokens | counts.tags << 12 | counts.levels << 22, "counts")
+
+
+def _entries(data: bytes, buckets: int) -> Entries:
+    """The counts that `pack_model` stored."""
+    numbers = np.frombuffer(data, "<u4").astype(np.int64)
+    starts, entries = numbers[: buckets + 1], numbers[buckets + 1 :]
+    return Entries(starts, entries & 4095, entries >> 12 & 1023, entries >> 22)
 
 
 def _records(table: Table) -> bytes:
@@ -89,9 +108,10 @@ def read_model(data: bytes) -> IntegerTransformer:
     if not (np.array_equal(stored.exp, EXP) and np.array_equal(np.array(stored.gelu, np.int64) - 32768, GELU)):
         raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
     sizes = {name: getattr(stored, name) for name, *_ in LIMITS}
-    config = TinyTransformerConfig(**sizes, memory=tuple(stored.memory))
+    config = TinyTransformerConfig(**sizes, memory=tuple(stored.memory), counts=stored.counts)
     memory: list[Table] = []
-    end = len(data)
+    end = len(data) - stored.counts_bytes
+    counts = _entries(data[end:], stored.buckets) if stored.counts else None
     for rows in reversed(config.memory):  # they are the end of the file
         start = end - rows * (4 + config.width)
         memory.insert(0, _table(data[start:end], config.width))
@@ -109,7 +129,9 @@ def read_model(data: bytes) -> IntegerTransformer:
         for block in stored.blocks
     )
     shifts = stored.pre_logits, stored.post_logits, stored.post_embedding
-    return IntegerTransformer(config, layers, _matrix(stored.embedding), *shifts, tuple(memory), stored.post_memory)
+    return IntegerTransformer(
+        config, layers, _matrix(stored.embedding), *shifts, tuple(memory), stored.post_memory, counts
+    )
 
 
 def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:

@@ -33,10 +33,11 @@ CASES = {
 
 
 def run_of(name, tmp_path):
-    """A run with a small model of one of `hostile.MODELS`; that of stories has a tokenizer and a memory."""
+    """A run with a small model of one of `hostile.MODELS`; that of stories has a tokenizer, a memory and counts."""
     run = tmp_path / "w" / name
     if name == "tiny_transformer":
-        io.save(tiny.make(vocabulary=48, memory=(64, 128), tokenizer=tiny.trained_tokenizer(48)), run / "model/best")
+        sizes = {"vocabulary": 48, "memory": (64, 128), "counts": 200}
+        io.save(tiny.make(**sizes, tokenizer=tiny.trained_tokenizer(48)), run / "model/best")
     else:
         hostile.folder_of(name, run / "model/best", **CASES[name][1] if name in CASES else {})
     return run

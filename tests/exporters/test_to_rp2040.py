@@ -133,6 +133,14 @@ def test_a_model_with_a_memory_is_exported(run):
     assert (described["version"], described["memory"]) == (2, [16, 64])
 
 
+def test_a_model_with_counts_is_exported(run):
+    model = make(tokenizer=trained_tokenizer(32), counts=60)
+    io.save(model, run / "model" / "best")
+    exporters.export("rp2040", run, "best", None)
+    described = json.loads((run / "exports" / "rp2040" / "config_32p.json").read_text())
+    assert (described["version"], described["memory"], described["counts"]) == (3, [], 60)
+
+
 def test_two_exports_are_equal(run, tmp_path):
     exporters.export("rp2040", run, "best", None)
     exporters.export("rp2040", run, "best", tmp_path / "again")

@@ -36,7 +36,16 @@ MODELS = {
     "dgt": (routing, {"kind": "dgt", "width": 8, "heads": 2, "layers": 1}),
     "tiny_transformer": (
         tiny_transformer,
-        {"vocabulary": 32, "width": 8, "layers": 2, "heads": 4, "hidden": 16, "context": 6, "tokenizer": {"a": [1]}},
+        {
+            "vocabulary": 32,
+            "width": 8,
+            "layers": 2,
+            "heads": 4,
+            "hidden": 16,
+            "context": 6,
+            "counts": 40,
+            "tokenizer": {"a": [1]},
+        },
     ),
     "siamese": (comparator, {"kind": "siamese", **SMALL, "references": 3}),
     "texture": (comparator, {"kind": "siamese", **SMALL, "texture": True}),

@@ -87,6 +87,8 @@ HUGE = 10**12
         ("tiny_transformer", {"heads": 10**6, "width": 10**6, "context": 10**5}),
         ("tiny_transformer", {"heads": 0}),
         ("tiny_transformer", {"memory": [2**16] * 4, "width": 4096}),
+        ("tiny_transformer", {"counts": 2**18}),
+        ("tiny_transformer", {"counts": 10**9}),
         ("siamese", {"layers": HUGE}),
         ("siamese", {"references": HUGE}),
         ("cross", {"size": 10**9}),

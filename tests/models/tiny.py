@@ -14,7 +14,7 @@ SENTENCES = ["The cat sat on the mat.", "The dog sat on the cat!", "A cat and a 
 
 
 def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: Any) -> TinyTransformer:
-    """A model whose random weights give logits that are far apart, as a trained one's are; its memory is full."""
+    """A model whose random weights give logits far apart, as a trained one's are; its memory and counts are full."""
     torch.manual_seed(seed)
     model = TinyTransformer(TinyTransformerConfig(**{**SIZES, **sizes}, tokenizer=tokenizer or {})).eval()
     with torch.no_grad():
@@ -24,6 +24,11 @@ def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: Any) -
     if model.memory is not None:
         model.memory.count(np.arange(4000) * 7919 % model.config.vocabulary, np.arange(4000) // 50)
         model.memory.refit()
+    if model.counts is not None:
+        text = np.random.default_rng(seed).integers(0, model.config.vocabulary, 30)[np.arange(4000) ** 2 % 30]
+        stories = np.cumsum(text == 0)
+        model.counts.count(text, stories)
+        model.counts.fit(model.counts.seen(text, stories), torch.full((len(text) - 1,), 3.0, dtype=torch.float64))
     return model
 
 

@@ -74,14 +74,14 @@ TT_HOT static void embed(struct tt *t, uint32_t token) {
         t->x[i] = scale(weights[2 * i] - 128, multiplier, t->post_embedding);
 }
 
-/* Adds to t->x what the memory holds about the contexts that end with this token. */
-TT_HOT TT_APART static void remember(struct tt *t, uint32_t token) {
+/* Adds to t->x what the memory holds about the contexts that end with the newest token. */
+TT_HOT TT_APART static void remember(struct tt *t) {
     /* Not constant, so that it lies in SRAM. */
     static uint32_t factor[1 + TT_MOST_TABLES] = {0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f, 0x165667b1};
-    uint32_t hash = token * factor[0], width = t->width, post = t->post_memory;
+    uint32_t hash = t->recent[0] * factor[0], width = t->width, post = t->post_memory;
     int32_t *x = t->x;
     for (uint32_t i = 0; i < t->tables; i++) {
-        hash += t->recent[i] * factor[1 + i];
+        hash += t->recent[1 + i] * factor[1 + i];
         const uint8_t *row = t->table[i].rows + (hash >> t->table[i].shift) * (4 + width);
         if (row[0] != (hash & 0xff))
             continue;
@@ -91,9 +91,6 @@ TT_HOT TT_APART static void remember(struct tt *t, uint32_t token) {
     }
     for (uint32_t j = 0; j < width; j++)
         x[j] = sat(x[j], LARGEST_RESIDUAL);
-    for (uint32_t i = t->tables - 1; i; i--)
-        t->recent[i] = t->recent[i - 1];
-    t->recent[0] = token;
 }
 
 /* In place: values[i] = sat(scale(values[i] >> pre, multiplier[i], post), most). */
@@ -205,7 +202,59 @@ TT_HOT static int32_t share_logits(const struct tt_work *w, uint32_t from, uint3
     return (int32_t)(from + tt_logits(out, matrix->multiplier + from, to - from, w->t->pre_logits));
 }
 
+/* The sum of the weights of logits at temperature 1. */
+TT_HOT static int32_t share_weights(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const int32_t *logit = w->t->sums + from, *end = w->t->sums + to;
+    const uint16_t *exp = w->t->exp;
+    int32_t largest = w->t->sums[w->t->best], total = 0;
+    uint32_t post = w->t->post_logits;
+    for (; logit != end; logit++) {
+        uint32_t below = (uint32_t)(largest - *logit) >> post;
+        if (below < EXP_ENTRIES)
+            total += exp[below];
+    }
+    return total;
+}
+
 /* ---- A step ---- */
+
+/* 64 times the natural logarithm of a value from 1 to 2^28 - 1, within one. */
+TT_HOT TT_APART static int32_t logarithm(uint32_t value) {
+    uint32_t bits = bit_length(value) - 1;
+    uint32_t part = (bits >= 15 ? value >> (bits - 15) : value << (15 - bits)) - 32768;
+    uint32_t power = (bits << 15) + part + ((part * (32768 - part) >> 15) * 11272 >> 15);
+    return (int32_t)((power >> 4) * 2839 >> 17);
+}
+
+/* Mixes what the counts say of the newest tokens into the logits, whose weights are `total`. */
+TT_HOT TT_APART static void sharpen(struct tt *t, uint32_t total) {
+    int32_t *logits = t->sums, largest = logits[t->best], whole = logarithm(total) - ONE;
+    uint32_t post = t->post_logits, code = 0;
+    const uint16_t *exp = t->exp;
+    for (uint32_t order = 0; order < TT_COUNTED; order++) {
+        code = (code + t->recent[order] + 1) * 0x1b873593;
+        const uint8_t *bucket = t->buckets + 4 * (code >> t->bucket_shift);
+        const uint8_t *entry = t->entries + 4 * get32(bucket), *end = t->entries + 4 * get32(bucket + 4);
+        uint32_t tag = code >> 6 & 1023, added = 0;
+        for (; entry != end; entry += 4) {
+            uint32_t packed = get32(entry), token = packed & 4095, level = packed >> 22;
+            if ((packed >> 12 & 1023) != tag)
+                continue;
+            added += level < EXP_ENTRIES ? exp[level] : 0;
+            int32_t more = whole - (int32_t)level + ((largest - logits[token]) >> post);
+            int32_t far = more < 0 ? -more : more, change = more < 0 ? 0 : more;
+            if (far < EXP_ENTRIES)
+                change += logarithm(32768u + exp[far]) - ONE;
+            int32_t raised = (int32_t)((uint32_t)logits[token] + ((uint32_t)change << post));
+            logits[token] = raised = raised > LARGEST_SHARPENED ? LARGEST_SHARPENED : raised;
+            if (raised > logits[t->best] || (raised == logits[t->best] && token < t->best))
+                t->best = token;
+        }
+        whole += logarithm(32768 + (added > LARGEST_ADDED ? LARGEST_ADDED : added)) - ONE;
+        if (t->recent[order] == TT_END)
+            return;
+    }
+}
 
 /* Puts the queries, negated, into t->query, and keys and values into the cache. */
 TT_HOT TT_APART static void split_qkv(struct tt *t, const struct tt_layer *layer) {
@@ -238,7 +287,7 @@ TT_HOT TT_APART static void add(struct tt *t, struct tt_work *w, const struct tt
 void tt_start(struct tt *t) {
     t->slot = t->filled = 0;
     t->best = 0;
-    for (uint32_t i = 0; i < TT_MOST_TABLES; i++)
+    for (uint32_t i = 0; i <= TT_MOST_TABLES; i++)
         t->recent[i] = TT_END;
 }
 
@@ -248,9 +297,12 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
     w.t = t;
     if (t->filled < t->context)
         t->filled++;
+    for (uint32_t i = TT_MOST_TABLES; i; i--)
+        t->recent[i] = t->recent[i - 1];
+    t->recent[0] = token;
     embed(t, token);
     if (t->tables)
-        remember(t, token);
+        remember(t);
     for (uint32_t i = 0; i < t->layers; i++) {
         const struct tt_layer *layer = w.layer = &t->layer[i];
         const uint8_t *shifts = w.shifts = layer->shifts;
@@ -281,5 +333,10 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
         w.matrix = &t->embedding;
         tt_both(&w, t->vocabulary, PAIRS);
         t->best = (uint32_t)(t->sums[w.second] > t->sums[w.first] ? w.second : w.first);
+        if (t->buckets) {
+            w.share = share_weights;
+            tt_both(&w, t->vocabulary, PAIRS);
+            sharpen(t, (uint32_t)(w.first + w.second));
+        }
     }
 }

@@ -6,9 +6,21 @@ struct sizes {
     uint32_t longest;                    /* length of the buffer of sums */
     uint32_t header, tables, memory_bytes;
     uint8_t bits[TT_MOST_TABLES];
+    uint32_t entries, buckets, counts_bytes;
 };
 
-/* The last 8 bytes of a header of version 2: post, bits of the row numbers of each table, zeros. */
+/* The last 8 bytes of a header of version 3: entries, bits of the bucket numbers. */
+static const char *read_counts(struct sizes *s, const uint8_t *fields) {
+    uint32_t bits = get32(fields + 4);
+    s->entries = get32(fields);
+    if (s->entries < 16 || s->entries > 1 << 18 || bits < 1 || bits > 16)
+        return "the sizes of the model's counts are out of range";
+    s->buckets = 1u << bits;
+    s->counts_bytes = 4 * (s->buckets + 1 + s->entries);
+    return NULL;
+}
+
+/* The 8 bytes that follow in version 2: post, bits of the row numbers of each table, zeros. */
 static const char *read_tables(struct sizes *s, const uint8_t *fields) {
     for (uint32_t i = 0; i < 7; i++) {
         uint32_t bits = fields[1 + i];
@@ -19,15 +31,17 @@ static const char *read_tables(struct sizes *s, const uint8_t *fields) {
             s->memory_bytes += (4 + s->d) << bits;
         }
     }
-    return s->tables ? NULL : "the sizes of the model's memory are out of range";
+    if (!s->tables && (s->header == TT_MODEL_HEADER + 8 || fields[0]))
+        return "the sizes of the model's memory are out of range";
+    return s->header == TT_MODEL_HEADER + 8 ? NULL : read_counts(s, fields + 8);
 }
 
-/* The largest sizes give less than 2^24 bytes, and 2^26 of memory, so nothing here overflows. */
+/* The largest sizes give less than 2^24 bytes, 2^26 of memory and 2^21 of counts, so nothing here overflows. */
 static const char *read_sizes(struct sizes *s, const uint8_t *model, size_t size) {
     if (size < TT_MODEL_HEADER || get32(model) != 0x314d5454) /* "TTM1" */
         return "there is no model: its file does not begin with TTM1";
-    s->header = get16(model + 4) == 2 ? TT_MODEL_HEADER + 8 : TT_MODEL_HEADER;
-    if (get16(model + 4) < 1 || get16(model + 4) > 2 || get16(model + 6) != s->header)
+    s->header = TT_MODEL_HEADER + 8 * (get16(model + 4) - 1);
+    if (get16(model + 4) < 1 || get16(model + 4) > 3 || get16(model + 6) != s->header)
         return "the model file is of another version";
     if (size < s->header)
         return "the model file is cut short";
@@ -55,7 +69,7 @@ static const char *read_sizes(struct sizes *s, const uint8_t *model, size_t size
     s->longest = s->v > s->f ? s->v : s->f;
     if (s->longest < 3 * s->d + 2 * s->c)
         s->longest = 3 * s->d + 2 * s->c;
-    s->tables = s->memory_bytes = 0;
+    s->tables = s->memory_bytes = s->counts_bytes = 0;
     return s->header == TT_MODEL_HEADER ? NULL : read_tables(s, model + TT_MODEL_HEADER);
 }
 
@@ -215,12 +229,35 @@ static const char *open_memory(struct tt *t, const struct sizes *s, const uint8_
     return NULL;
 }
 
+static const char *open_counts(struct tt *t, const struct sizes *s, const uint8_t *from) {
+    t->buckets = s->counts_bytes ? from : NULL;
+    if (!s->counts_bytes)
+        return NULL;
+    t->entries = from + 4 * (s->buckets + 1);
+    t->bucket_shift = 1;
+    while (s->buckets << t->bucket_shift)
+        t->bucket_shift++;
+    uint32_t before = get32(from);
+    if (before)
+        return "the model's counts are out of range";
+    for (uint32_t i = 1; i <= s->buckets; i++) {
+        uint32_t start = get32(from + 4 * i);
+        if (start < before || start > before + TT_LONGEST_BUCKET || start > s->entries)
+            return "the model's counts are out of range";
+        before = start;
+    }
+    for (uint32_t i = 0; i < s->entries; i++)
+        if ((get32(t->entries + 4 * i) & 4095) >= s->v)
+            return "the model's counts have a token that is not in the vocabulary";
+    return t->post_logits > 20 ? "a shift of the model is out of range" : NULL;
+}
+
 static const char *open_model(struct tt *t, const uint8_t *model, size_t size, void *arena, size_t available) {
     struct sizes s;
     const char *reason = read_sizes(&s, model, size);
     if (reason)
         return reason;
-    if (get32(model + 8) != s.header + s.payload_bytes + s.memory_bytes)
+    if (get32(model + 8) != s.header + s.payload_bytes + s.memory_bytes + s.counts_bytes)
         return "the model file is not as long as its sizes say";
     if (get32(model + 8) > size)
         return "the model file is cut short";
@@ -268,6 +305,8 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
     if (!reason)
         reason = open_memory(t, &s, c.from);
     t->post_memory = s.tables ? model[TT_MODEL_HEADER] : 0;
+    if (!reason)
+        reason = open_counts(t, &s, c.from + s.memory_bytes);
 
     place_activations(t, &c, &s);
     return reason;

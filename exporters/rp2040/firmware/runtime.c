@@ -9,6 +9,9 @@
 #define GELU_ENTRIES 1024
 #define LARGEST_RESIDUAL (1 << 22)
 #define LARGEST_BIAS ((1 << 24) - 1)
+#define LARGEST_SHARPENED ((1 << 30) - 1)
+#define LARGEST_ADDED (1 << 17)
+#define ONE 665 /* the logarithm of 32768, in 64ths */
 #define INLINE static inline __attribute__((always_inline)) /* parts of a function, with no cost of their own */
 
 static uint32_t get16(const uint8_t *p) {

@@ -13,8 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TT_MODEL_HEADER 40 /* of version 1; 8 bytes more in version 2 */
+#define TT_MODEL_HEADER 40 /* of version 1; 8 bytes more in version 2, 16 in version 3 */
 #define TT_MOST_TABLES 4
+#define TT_LONGEST_BUCKET 64 /* of counts */
+#define TT_COUNTED 4         /* contexts of 1 to so many tokens have counts */
 #define TT_VOCABULARY_HEADER 24
 #define TT_END 0     /* the boundary of stories */
 #define TT_UNKNOWN 1 /* stands for a byte without a token */
@@ -52,7 +54,9 @@ struct tt {
     uint32_t best;                      /* the greedy choice */
     uint32_t tables, post_memory;
     struct tt_table table[TT_MOST_TABLES];
-    uint32_t recent[TT_MOST_TABLES]; /* the tokens before the next one, the newest first */
+    uint32_t recent[1 + TT_MOST_TABLES]; /* tokens, the newest first */
+    const uint8_t *buckets, *entries;    /* of the counts, where the file is: u32 each; NULL if there are none */
+    uint32_t bucket_shift;               /* of a context's hash to its bucket */
 
     const uint8_t *byte_tokens, *merges, *token_starts, *token_bytes; /* in the vocabulary file */
     uint32_t num_merges;
@@ -62,7 +66,7 @@ struct tt {
 /* Bytes of arena that the model with this header needs; 0 if the header is invalid. The vocabulary is not copied. */
 size_t tt_arena_size(const uint8_t *model, size_t model_size);
 
-/* Checks both files and copies the model without its memory into the arena, which must be aligned like a pointer. The
+/* Checks both files and copies the model without its memory and counts into the arena, which must be aligned like a pointer. The
  * sizes are the bytes that may be read. Returns NULL, or the reason for a refusal in one line. Both files have to stay
  * in place. */
 const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const uint8_t *vocabulary,

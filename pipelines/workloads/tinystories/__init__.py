@@ -51,6 +51,9 @@ class Model(Section):
     memory: tuple[int, ...] | None = Field(
         None, description="rows of the tables of bigrams, trigrams, ... in flash, powers of two; null: the preset's"
     )
+    counts: int = Field(
+        0, ge=0, description="entries of counted n-grams in flash that are mixed into the predictions; 0: none"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations that are dropped in training")
 
     @model_validator(mode="after")
@@ -64,7 +67,7 @@ class Model(Section):
         sizes = {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name))}}
         if self.memory is not None:
             sizes["memory"] = self.memory
-        return TinyTransformerConfig(**sizes, dropout=self.dropout, tokenizer=tokenizer or {})
+        return TinyTransformerConfig(**sizes, counts=self.counts, dropout=self.dropout, tokenizer=tokenizer or {})
 
 
 class StoriesTraining(Training):

@@ -38,6 +38,10 @@ class Windows:
         tokens = torch.from_numpy(stream.view(np.int16))  # torch has few operations on uint16
         self.tokens = tokens.to(device) if _has_room(device, stream.nbytes) else tokens
 
+    def inputs(self) -> Tensor:
+        """Return the place in the stream (windows, S) of each input."""
+        return torch.arange(self.size)[:, None] * self.stride + torch.arange(self.length)
+
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return tokens, targets, stories, counted (b, S); a target counts if it is new and of its input's story.
 
@@ -82,6 +86,9 @@ class StoriesTask(Task):
         if self.model.memory is not None:
             self.model.memory.count(training, data.numbers(training))
         self.train = Windows(training, sequence, sequence, device)
+        if self.model.counts is not None:
+            self.model.counts.count(training, data.numbers(training))
+            self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
         self.facts = data.facts(folder)
         self.notes = self._notes(config)
@@ -117,7 +124,18 @@ class StoriesTask(Task):
         return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Set the memory's rows to the means under the vectors as they are."""
-        if self.model.memory is not None:
-            self.model.memory.refit()
-        return {}
+        """Set the memory's rows to the means under the vectors as they are, and fit the counts' levels to them."""
+        model = self.model
+        if model.memory is not None:
+            model.memory.refit()
+        if model.counts is None:
+            return {}
+
+        def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+            logits = model(batch["tokens"], batch["stories"], sharpen=False)
+            return {"nats": token_nats(logits, batch["targets"]), "counted": text_only(batch)}
+
+        found = map_items(self.validation, nats)
+        counted = found["counted"]
+        seen = model.counts.seen(self.unseen, data.numbers(self.unseen)).at(self.validation.inputs()[counted])
+        return {"counts": model.counts.fit(seen, found["nats"][counted].double())}

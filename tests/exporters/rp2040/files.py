@@ -29,6 +29,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "context longer than the text": {"context": 200},
     "wide": {"width": 32, "heads": 4, "hidden": 64, "context": 16},
     "memory": {"memory": (16, 64)},
+    "counts": {"counts": 100},
+    "counts beside a memory": {"counts": 40, "memory": (16,), "context": 2},
     "four tables": {"memory": (64, 2, 16, 32), "width": 12, "heads": 2},
 }
 
@@ -47,6 +49,12 @@ def model() -> bytes:
 def remembering() -> bytes:
     """A model file with a memory, of version 2."""
     return layout.pack_model(quantize(make(**SMALLEST, memory=(4, 8))), vocabulary())
+
+
+@cache
+def counting() -> bytes:
+    """A model file with counts, of version 3."""
+    return layout.pack_model(quantize(make(**SMALLEST, memory=(4,), counts=24)), vocabulary())
 
 
 @cache

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from exporters.rp2040 import inference, layout, uf2
 from exporters.rp2040.layout import read_model, read_vocabulary
-from tests.exporters.rp2040.files import model, remembering, uf2_file, vocabulary, with_sum
+from tests.exporters.rp2040.files import counting, model, remembering, uf2_file, vocabulary, with_sum
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
@@ -39,7 +39,7 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 
 def endure(data: bytes, kind: str, draw: random.Random) -> bool:
     """Read a file, which may raise only ValueError, and use it; return True if it was accepted."""
-    read = dict.fromkeys(("model", "memory"), lambda data: inference.Model(io.BytesIO(data)))
+    read = dict.fromkeys(("model", "memory", "counts"), lambda data: inference.Model(io.BytesIO(data)))
     found, reason = tried({**read, "vocabulary": layout.read_vocabulary, "uf2": uf2.split}[kind], data)
     if reason:
         return False
@@ -69,7 +69,7 @@ def tried(read, data: bytes):
     return None, reason
 
 
-ORIGINALS = {"model": model, "memory": remembering, "vocabulary": vocabulary, "uf2": uf2_file}
+ORIGINALS = {"model": model, "memory": remembering, "counts": counting, "vocabulary": vocabulary, "uf2": uf2_file}
 
 
 @settings(max_examples=300, deadline=None)
@@ -85,9 +85,9 @@ def test_a_hundred_thousand_changed_files_are_refused_or_work():
     draw = random.Random(0)
     accepted = dict.fromkeys(ORIGINALS, 0)
     for number in range(100_000):
-        kind = list(ORIGINALS)[number % 4]
+        kind = list(ORIGINALS)[number % len(ORIGINALS)]
         changed = mutated(ORIGINALS[kind](), draw)
-        if number // 4 % 2 and kind != "uf2":
+        if number // len(ORIGINALS) % 2 and kind != "uf2":
             changed = with_sum(changed)
         accepted[kind] += endure(changed, kind, draw)
     # So that the readers are tested behind their first checks.
@@ -133,8 +133,8 @@ def test_the_c_runtime_stays_within_its_buffers_on_a_hundred_thousand_inputs(cor
     assert shutil.which("clang"), "apt-get install clang libclang-rt-14-dev"
     subprocess.run(["make", "-C", FIRMWARE, f"BUILD={tmp_path}", "fuzz"], check=True, stdout=subprocess.DEVNULL)
     (tmp_path / "found").mkdir()
-    seed = remembering()
-    (corpus / "memory").write_bytes(len(seed).to_bytes(4, "little") + b"\1" + seed + vocabulary())
+    for name, seed in (("memory", remembering()), ("counts", counting())):
+        (corpus / name).write_bytes(len(seed).to_bytes(4, "little") + b"\1" + seed + vocabulary())
     options = ["-runs=100000", "-max_len=20000", "-seed=1", f"-artifact_prefix={tmp_path}/"]
     command = [tmp_path / "fuzz", *options, tmp_path / "found", corpus]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -8,12 +8,12 @@ import zlib
 import pytest
 
 from exporters.rp2040 import inference_files, layout
-from tests.exporters.rp2040.files import TABLES, model, patched, remembering, u16, vocabulary, with_sum
+from tests.exporters.rp2040.files import TABLES, counting, model, patched, remembering, u16, vocabulary, with_sum
 
 # offset, new bytes, what is said
 REFUSED_MODELS = [
     (0, b"TTV1", "this is not a model file: it does not start with TTM1"),
-    (4, u16(3), "the model file has version 3; this reader knows [1, 2]"),
+    (4, u16(4), "the model file has version 4; this reader knows [1, 2, 3]"),
     (6, u16(44), "the model file says its header has 44 bytes; version 1 has 40"),
     (16, u16(3), "the model file's vocabulary is 3; allowed: 4 to 4096, multiples of 2"),
     (16, u16(4098), "the model file's vocabulary is 4098"),
@@ -102,6 +102,29 @@ REFUSED_MEMORIES = [
     (-RECORD + 3, b"\x80", "has a row with an unused byte or a multiplier above 32767"),
     (-12 * RECORD + 4, b"\0", "the model file's memory has a weight of -128"),
 ]
+
+
+REFUSED_COUNTS = [  # of 4 buckets and 24 entries
+    (4, u16(2), "the model file says its header has 56 bytes; version 2 has 48"),
+    (48, b"\x0f", "has 15 counts in buckets of 2 bits; allowed: 16 to 262144 and 1 to 16"),
+    (51, b"\1", "counts in buckets of 2 bits; allowed: 16 to 262144 and 1 to 16"),
+    (52, b"\0", "counts in buckets of 0 bits; allowed: 16 to 262144 and 1 to 16"),
+    (52, b"\x11", "counts in buckets of 17 bits; allowed: 16 to 262144 and 1 to 16"),
+    (41, b"\0", "the model file's header has unused bytes that are not 0"),
+    (29, b"\x15", "the model file's post_logits is 21; the most is 20"),
+    (-4 * (24 + 5), b"\1", "the model file's counts do not begin with the first entry"),
+    (-4 * (24 + 1), b"\x19", "to 25; the most is 64"),
+    (-4 * (24 + 1), b"\0", "to 0; the most is 64"),
+    (-4 * 24, b"\x20\0", "the model file's counts have a token that is not in the vocabulary"),
+]
+
+
+@pytest.mark.parametrize(("offset", "new", "reason"), REFUSED_COUNTS)
+def test_counts_out_of_the_limits_are_refused(offset, new, reason):
+    layout.read_model(counting())
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
+        layout.read_model(patched(counting(), offset, new))
+    assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(("offset", "new", "reason"), REFUSED_MEMORIES)

@@ -54,7 +54,7 @@ for prompt, settings in json.loads('''JOBS'''):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [SHAPES["head size 1"], SHAPES["head size 6"], SHAPES["wide"]])
+@pytest.mark.parametrize("sizes", [SHAPES[name] for name in ("head size 1", "counts", "wide")])
 def test_micropython_tells_the_stories_of_the_reference(tmp_path, sizes):
     integers, *paths = written(tmp_path, **sizes)
     for source in SOURCES:
