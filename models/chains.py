@@ -103,19 +103,19 @@ def contexts(
 
 
 def keys_of(
-    pieces: np.ndarray, word: np.ndarray, before: np.ndarray, sections: np.ndarray, document: int
+    pieces: np.ndarray, word: np.ndarray, before: np.ndarray, sections: np.ndarray, document: int | np.ndarray
 ) -> np.ndarray:
     """Return keys (N, K) int64 of contexts by what they are made of.
 
     That is hashes of the last tokens (N, ORDERS), of the current word (N,), of the words before it (N, WORDS - 1), the
-    latest first, and of the heading (N,).
+    latest first, and of the heading (N,), and the number of the document, of all or of each (N,).
     """
     hashes = [word]
     for number in range(1, WORDS):
         hashes.append(mixed(hashes[-1] + np.uint64(number)) ^ before[:, number - 1])
     words = [each[:, None] for each in hashes]
     sectioned = mixed(np.concatenate([pieces[:, _SECTION_PLACES], words[1]], 1) + sections[:, None])
-    own = pieces[:, _OWN_PLACES] + np.uint64((document + 1) * BASE & (1 << 64) - 1)
+    own = pieces[:, _OWN_PLACES] + (np.atleast_1d(document) + 1).astype(np.uint64)[:, None] * np.uint64(BASE)
     return mixed(np.concatenate([pieces, *words, sectioned, own], 1) ^ TAGS).view(np.int64)
 
 
@@ -183,6 +183,21 @@ class Counts:
         sizes = ends - begins
         skipped = np.cumsum(sizes) - sizes
         return np.repeat(known, sizes), np.arange(sizes.sum()) + np.repeat(begins - skipped, sizes)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Counts of several texts, each for as many rows of its own."""
+
+    each: Sequence[Sequence[Counts]]
+
+    def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
+        """Add the counts of all tokens after each context to `dense` (N, V), N / texts for each text."""
+        for counted, rows, own in zip(
+            self.each, *(np.split(whole, len(self.each)) for whole in (dense, keys)), strict=True
+        ):
+            for counts in counted:
+                counts.add_to(rows, own)
 
 
 EMPTY = Counts(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int32))
@@ -274,7 +289,7 @@ def layers(
     keys: np.ndarray,
     tokens: np.ndarray,
     num_tokens: int,
-    known: Sequence[Counts],
+    known: Sequence[Counts | Apart],
     chosen: np.ndarray | None,
     rows: np.ndarray | None = None,
 ) -> Layers:
