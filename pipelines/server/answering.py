@@ -1,4 +1,7 @@
-"""A run that answers requests: those that arrive while it computes are answered together afterwards."""
+"""A run that answers requests: those that arrive while it computes are answered together afterwards.
+
+Models that write texts side by side begin with those that arrive at once (`scheduling.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import contextlib
 import functools
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,6 +21,7 @@ from common.errors import UserError
 from common.inputs import Given
 from pipelines.answers.trained import Trained
 from pipelines.server.limits import Limits, Refused, too_large
+from pipelines.server.scheduling import Request, Scheduler
 
 Result = TypeVar("Result")
 
@@ -45,7 +49,10 @@ class Answering:
         self.waiting: deque[Waiting] = deque()
         self.wake = asyncio.Event()
         self.open = 0  # requests, streams among them, that are not finished
-        self.batches = self.batched = 0  # how often inputs were answered together, and how many in all
+        self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
+        first, *others = trained.models.values()
+        writer = first.writer() if hasattr(first, "writer") and not others else None
+        self.scheduler = Scheduler(writer, trained.inputs.at_once, self._in_thread, self._count) if writer else None
 
     @property
     def name(self) -> str:
@@ -59,18 +66,23 @@ class Answering:
 
     async def answers(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return an answer to each input, or what is wrong with it. Raises Refused."""
-        found = await asyncio.to_thread(lambda: (self._checked(settings), [self.asked(each) for each in inputs])[1])
+        found, chosen = await asyncio.to_thread(self._read, inputs, settings)
         usable = [asked for asked, _ in found if asked is not None]
-        answers = iter(await self._in_turn(usable, settings) if usable else [])
+        if usable and self.scheduler:
+            answers = iter(await self._written(self.scheduler, Request(usable, chosen)))
+        else:
+            answers = iter(await self._in_turn(usable, settings) if usable else [])
         return [next(answers) if asked is not None else {"error": error} for asked, error in found]
 
     async def pieces(self, given: Any, settings: Mapping[str, Any]) -> AsyncGenerator[str]:
         """Return the text of an answer piece by piece; who wants no more of it closes it. Raises Refused."""
 
-        def begun() -> Iterator[str]:
-            asked = self.usable(given, settings)
+        def begun() -> AsyncGenerator[str]:
+            asked, chosen = self.usable(given, settings)
+            if self.scheduler:
+                return self.scheduler.pieces(Request([asked], chosen))
             try:
-                return self.trained.pieces(asked, settings)
+                return self._each(self.trained.pieces(asked, settings))
             except UserError as refused:
                 raise Refused(422, str(refused)) from refused
 
@@ -78,38 +90,49 @@ class Answering:
         await anext(streamed)  # counted from here on, or refused while that can still be told
         return streamed
 
-    async def _streamed(self, pieces: Iterator[str]) -> AsyncGenerator[str]:
+    async def _each(self, pieces: Iterator[str]) -> AsyncGenerator[str]:
+        while (piece := await self._in_thread(lambda: next(pieces, None))) is not None:
+            yield piece
+
+    async def _streamed(self, pieces: AsyncGenerator[str]) -> AsyncGenerator[str]:
         """Yield nothing, and then the pieces."""
         with self._counted():
             yield ""
-            while (piece := await self._in_thread(lambda: next(pieces, None))) is not None:
-                yield piece
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
 
-    def usable(self, given: Any, settings: Mapping[str, Any]) -> Any:
-        """Return an input as the models take it. Raises Refused where it or the settings do not fit."""
-        self._checked(settings)
-        asked, error = self.asked(given)
+    def usable(self, given: Any, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return an input and settings as the models take them. Raises Refused where they do not fit."""
+        ((asked, error),), chosen = self._read([given], settings)
         if asked is None:
             raise Refused(422, error)
-        return asked
+        return asked, chosen
 
-    def asked(self, given: Any) -> tuple[Any, str]:
+    def _read(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> tuple[list[tuple[Any, str]], Any]:
+        chosen = self._checked(settings)
+        return [self._asked(each, chosen) for each in inputs], chosen
+
+    def _asked(self, given: Any, settings: Any) -> tuple[Any, str]:
         """Return an input as the models take it, or None and what is wrong with it."""
         try:
             asked = self.trained.asked(Given("request", given), files=False)
-        except UserError as error:
+            if self.scheduler:
+                asked = self.scheduler.writer.model.prepared(asked, settings)
+        except ValueError as error:  # a UserError is one
             return None, str(error)
         large = too_large(asked, self.trained.inputs.served)
         return (None, large) if large else (asked, "")
 
-    def _checked(self, settings: Mapping[str, Any]) -> None:
-        """Raise Refused for settings that do not fit."""
+    def _checked(self, settings: Mapping[str, Any]) -> Any:
+        """Return settings as the models take them. Raises Refused for those that do not fit."""
         try:
             chosen = checked(self.trained.inputs.settings, settings, "settings")
         except UserError as error:
             raise Refused(422, str(error)) from error
         if large := too_large(chosen, self.trained.inputs.served):
             raise Refused(422, f"settings: {large}")
+        return chosen
 
     async def _in_turn(self, asked: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return answers to inputs, together with those of other requests."""
@@ -118,12 +141,24 @@ class Answering:
             self.waiting.append(own)
             self.wake.set()
             try:
-                return await asyncio.wait_for(own.answers, self.limits.seconds)
-            except TimeoutError:
-                if own not in self.waiting:
-                    raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
-                self.waiting.remove(own)
-                raise Refused(429, f"no answer within {self.limits.seconds:g} s, too many ask; try later") from None
+                return await self._in_time(own.answers, lambda: own not in self.waiting)
+            finally:
+                if own in self.waiting:
+                    self.waiting.remove(own)
+
+    async def _written(self, scheduler: Scheduler, request: Request) -> list[dict[str, Any]]:
+        """Return texts, which are written beside those of other requests."""
+        with self._counted():
+            return await self._in_time(scheduler.answers(request), lambda: bool(request.texts))
+
+    async def _in_time(self, result: Awaitable[Result], begun: Callable[[], bool]) -> Result:
+        """Return a result. Raises Refused where it takes too long, or is not even `begun` then."""
+        try:
+            return await asyncio.wait_for(result, self.limits.seconds)
+        except TimeoutError:
+            if begun():
+                raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
+            raise Refused(429, f"no answer within {self.limits.seconds:g} s, too many ask; try later") from None
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -137,6 +172,8 @@ class Answering:
 
     async def work(self) -> None:
         """Answer what waits, for ever."""
+        if self.scheduler:
+            await self.scheduler.work()
         while True:
             await self.wake.wait()
             self.wake.clear()
@@ -152,8 +189,11 @@ class Answering:
                 self.waiting.remove(each)
                 chosen.append(each)
                 count += len(each.asked)
-        self.batches, self.batched = self.batches + 1, self.batched + count
+        self._count(count)
         return chosen
+
+    def _count(self, together: int) -> None:
+        self.batches, self.batched = self.batches + 1, self.batched + together
 
     async def _answer(self, requests: Sequence[Waiting]) -> None:
         found: list[dict[str, Any]] = []
@@ -176,10 +216,7 @@ class Answering:
     async def run(self, function: Callable[[], Result]) -> Result:
         """Call a function after what waits for the models already. Raises Refused where that takes too long."""
         with self._counted():
-            try:
-                return await asyncio.wait_for(self._in_thread(function), self.limits.seconds)
-            except TimeoutError:
-                raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
+            return await self._in_time(self._in_thread(function), lambda: True)
 
     def _in_thread(self, function: Callable[[], Result]) -> asyncio.Future[Result]:
         return asyncio.get_running_loop().run_in_executor(self.thread, function)
