@@ -13,6 +13,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -185,19 +186,11 @@ class Counts:
         return np.repeat(known, sizes), np.arange(sizes.sum()) + np.repeat(begins - skipped, sizes)
 
 
-@dataclass(frozen=True)
-class Apart:
-    """Counts of several texts, each for as many rows of its own."""
-
-    each: Sequence[Sequence[Counts]]
+class Known(Protocol):
+    """What counts can be looked up in."""
 
     def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
-        """Add the counts of all tokens after each context to `dense` (N, V), N / texts for each text."""
-        for counted, rows, own in zip(
-            self.each, *(np.split(whole, len(self.each)) for whole in (dense, keys)), strict=True
-        ):
-            for counts in counted:
-                counts.add_to(rows, own)
+        """Add the counts of all tokens after each context to `dense` (N, V)."""
 
 
 EMPTY = Counts(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int32))
@@ -289,7 +282,7 @@ def layers(
     keys: np.ndarray,
     tokens: np.ndarray,
     num_tokens: int,
-    known: Sequence[Counts | Apart],
+    known: Sequence[Known],
     chosen: np.ndarray | None,
     rows: np.ndarray | None = None,
 ) -> Layers:

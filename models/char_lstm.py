@@ -188,8 +188,9 @@ class CharLSTM(io.Model):
         if stop == "":
             raise ValueError("stop is empty; give the text to stop at, or None")
         sampling.check(temperature, top_k, top_p)
-        choice = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop}
-        settings = TextSettings.model_construct(length=max_characters, seed=seed, **choice)
+        settings = TextSettings.model_construct(
+            length=max_characters, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop
+        )
         return self._told(TextInput.model_construct(prompt=prompt, document=document), settings)
 
     def _told(self, given: TextInput, settings: TextSettings) -> Iterator[str]:

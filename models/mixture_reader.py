@@ -20,6 +20,21 @@ COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes so
 MOST_RECENT = 8  # counts of pieces that were read, before they are added up
 
 
+class Apart:
+    """The counts of several texts, each of which has as many rows of keys."""
+
+    def __init__(self, counts: Sequence[Sequence[chains.Counts]]):
+        self.counts = counts
+
+    def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
+        """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own."""
+        num = len(keys) // len(self.counts)
+        for number, counts in enumerate(self.counts):
+            rows = slice(number * num, (number + 1) * num)
+            for each in counts:
+                each.add_to(dense[rows], keys[rows])
+
+
 class MixtureReader(Reader):
     """What has been read of one or several documents: their counts beside the model's, and the LSTM's state."""
 
@@ -62,13 +77,10 @@ class MixtureReader(Reader):
     def expected(cls, readers: "Sequence[MixtureReader]") -> Tensor:
         """Return the log-probabilities (B, V) of the next token of each of several texts, which adapt alike."""
         first = readers[0]
-        for reader in readers:
-            if len(reader.recent) > 1:
-                reader.recent = [chains.added(reader.recent)]
         where = np.concatenate([reader.place() for reader in readers])
         keys = ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
-        return first.mixed(network, keys, [first.known, chains.Apart([reader.recent for reader in readers])])
+        return first._mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
     @classmethod
     def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
@@ -98,12 +110,15 @@ class MixtureReader(Reader):
         """
         network, after = super().extend(standing, tokens)
         after = replace(after, ends=ends.after(standing.ends, tokens, self.model.classes))
-        if len(self.recent) > 1:
-            self.recent = [chains.added(self.recent)]
         keys = ends.keys(after.ends, self.document)[:, : self.depth]
-        return self.mixed(network, keys, self._counts()), after
+        return self._mixed(network, keys, [self.known, *self.summed()]), after
 
-    def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Counts | chains.Apart]) -> Tensor:
+    def summed(self) -> list[chains.Counts]:
+        """Return the counts of what was read, all in one."""
+        self.recent = [chains.added(self.recent)] if len(self.recent) > 1 else self.recent
+        return self.recent
+
+    def _mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
         """Return the log-probabilities (B, V) of the next token of texts by the keys of their contexts and the LSTM's.
 
         What a text gets depends on it alone: products of its own, and sums over rows that are as long for any batch.

@@ -5,7 +5,6 @@ beside it, to the last bit: random numbers are functions of (seed, number of the
 of rounding (models/lstm_steps.py); all else is done row by row.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +73,8 @@ class Writer:
         reader = self.model.reader(int(tokens[0]))
         reader.steps = self.steps
         reader.skim(tokens[1:])
-        lower = settings.stop is not None and self.model.config.lower_case
-        return Text(reader, given, settings, settings.stop.lower() if lower else settings.stop)
+        stop = settings.stop.lower() if settings.stop and self.model.config.lower_case else settings.stop
+        return Text(reader, given, settings, stop)
 
     @torch.no_grad()
     def advance(self, texts: Sequence[Text]) -> None:
@@ -83,7 +82,7 @@ class Writer:
         readers = [text.reader for text in texts]
         logits = readers[0].expected(readers)
         logits[:, PAD : UNKNOWN + 1] = -torch.inf
-        draws, waiting, going = [text.draw() for text in texts], range(len(texts)), []
+        draws, waiting, going = [text.draw() for text in texts], list(range(len(texts))), []
         while waiting:
             again = []
             for row, token in self._chosen(texts, logits, draws, waiting):
@@ -105,12 +104,12 @@ class Writer:
         texts: Sequence[Text], logits: torch.Tensor, draws: Sequence[float], rows: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Return each of some rows with its next token; those with equal settings are drawn together."""
+        alike: dict[tuple[float, int, float], list[int]] = {}
+        for row in rows:
+            alike.setdefault(texts[row].choice, []).append(row)
         found: list[tuple[int, int]] = []
-        for choice, same in itertools.groupby(
-            sorted(rows, key=lambda row: texts[row].choice), lambda row: texts[row].choice
-        ):
-            own = list(same)
-            tokens = sampling.drawn(logits[own], *choice, [draws[row] for row in own])
+        for (temperature, top_k, top_p), own in alike.items():
+            tokens = sampling.drawn(logits[own], temperature, top_k, top_p, [draws[row] for row in own])
             found += zip(own, tokens.tolist(), strict=True)
         return found
 

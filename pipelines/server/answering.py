@@ -8,31 +8,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from common.batches import batched
 from common.config import checked
 from common.errors import UserError
 from common.inputs import Given
 from pipelines.answers.trained import Trained
 from pipelines.server.limits import Limits, Refused, too_large
-from pipelines.server.scheduling import Request, Scheduler
+from pipelines.server.scheduling import PLACES, Request, Scheduler
 
 Result = TypeVar("Result")
 
 
-@dataclass
+@dataclass(eq=False)
 class Waiting:
     """A request that is not answered yet."""
 
     asked: Sequence[Any]
     settings: Mapping[str, Any]
+    at_once: int  # inputs, of any requests, that are answered together
     answers: asyncio.Future[list[dict[str, Any]]]
+    found: list[dict[str, Any]] = field(default_factory=list)  # answers to the first of its inputs
 
     @functools.cached_property
     def key(self) -> str:
@@ -50,9 +52,9 @@ class Answering:
         self.wake = asyncio.Event()
         self.open = 0  # requests, streams among them, that are not finished
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
-        first, *others = trained.models.values()
-        writer = first.writer() if hasattr(first, "writer") and not others else None
-        self.scheduler = Scheduler(writer, trained.inputs.at_once, self._in_thread, self._count) if writer else None
+        self.scheduler: Scheduler | None = None
+        if len(trained.models) == 1 and hasattr(model := next(iter(trained.models.values())), "writer"):
+            self.scheduler = Scheduler(model.writer(), PLACES, self._in_thread, self._count)
 
     @property
     def name(self) -> str:
@@ -71,7 +73,7 @@ class Answering:
         if usable and self.scheduler:
             answers = iter(await self._written(self.scheduler, Request(usable, chosen)))
         else:
-            answers = iter(await self._in_turn(usable, settings) if usable else [])
+            answers = iter(await self._in_turn(usable, settings, chosen) if usable else [])
         return [next(answers) if asked is not None else {"error": error} for asked, error in found]
 
     async def pieces(self, given: Any, settings: Mapping[str, Any]) -> AsyncGenerator[str]:
@@ -134,14 +136,15 @@ class Answering:
             raise Refused(422, f"settings: {large}")
         return chosen
 
-    async def _in_turn(self, asked: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return answers to inputs, together with those of other requests."""
-        own = Waiting(asked, settings, asyncio.get_running_loop().create_future())
+    async def _in_turn(self, asked: Sequence[Any], settings: Mapping[str, Any], chosen: Any) -> list[dict[str, Any]]:
+        """Return answers to inputs, together with those of other requests; `chosen` are the settings as a Section."""
+        at_once = self.trained.inputs.together(chosen)
+        own = Waiting(asked, settings, at_once, asyncio.get_running_loop().create_future())
         with self._counted():
             self.waiting.append(own)
             self.wake.set()
             try:
-                return await self._in_time(own.answers, lambda: own not in self.waiting)
+                return await self._in_time(own.answers, lambda: bool(own.found) or own not in self.waiting)
             finally:
                 if own in self.waiting:
                     self.waiting.remove(own)
@@ -180,38 +183,40 @@ class Answering:
             while self.waiting:
                 await self._answer(self._together())
 
-    def _together(self) -> list[Waiting]:
-        """Take the first request that waits, and others that can be answered with it."""
-        first = self.waiting.popleft()
-        chosen, count = [first], len(first.asked)
+    def _together(self) -> list[tuple[Waiting, Sequence[Any]]]:
+        """Take inputs of the first request that waits, and of others that can be answered with them."""
+        first, chosen = self.waiting[0], []
+        room = first.at_once
         for each in list(self.waiting):
-            if each.key == first.key and count + len(each.asked) <= self.trained.inputs.at_once:
+            if room and each.key == first.key:
+                chosen.append((each, each.asked[len(each.found) :][:room]))
+                room -= len(chosen[-1][1])
                 self.waiting.remove(each)
-                chosen.append(each)
-                count += len(each.asked)
-        self._count(count)
+        self._count(first.at_once - room)
         return chosen
 
     def _count(self, together: int) -> None:
         self.batches, self.batched = self.batches + 1, self.batched + together
 
-    async def _answer(self, requests: Sequence[Waiting]) -> None:
-        found: list[dict[str, Any]] = []
+    async def _answer(self, chosen: Sequence[tuple[Waiting, Sequence[Any]]]) -> None:
+        """Answer some inputs of requests; those with more of them go to the end of the queue."""
+        whole = [each for _, inputs in chosen for each in inputs]
+        together = functools.partial(self.trained.together, whole, chosen[0][0].settings)
         try:
-            for part in batched((each for request in requests for each in request.asked), self.trained.inputs.at_once):
-                if all(request.answers.done() for request in requests):  # nobody waits any longer
-                    return
-                found += await self._in_thread(functools.partial(self.trained.together, part, requests[0].settings))
+            found = iter(await self._in_thread(together))
         except Exception as error:  # told to those who asked, and the next ones are answered
-            for request in requests:
+            for request, _ in chosen:
                 if not request.answers.done():
                     request.answers.set_exception(error)
             return
-        answers = iter(found)
-        for request in requests:
-            own = [next(answers) for _ in request.asked]
-            if not request.answers.done():
-                request.answers.set_result(own)
+        for request, inputs in chosen:
+            request.found += itertools.islice(found, len(inputs))
+            if request.answers.done():  # nobody waits any longer
+                continue
+            if len(request.found) < len(request.asked):
+                self.waiting.append(request)
+            else:
+                request.answers.set_result(request.found)
 
     async def run(self, function: Callable[[], Result]) -> Result:
         """Call a function after what waits for the models already. Raises Refused where that takes too long."""

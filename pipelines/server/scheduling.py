@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
+PLACES = 32  # texts under way together; what was counted of the longest document that is taken has 10 MB
 TURN_SECONDS = 0.02  # after which what was written is told, and new requests and those given up are noticed
 
 
