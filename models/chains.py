@@ -292,9 +292,9 @@ def layers(
     """
     rows = np.arange(len(keys)) if rows is None else rows
     num, depth = len(rows), keys.shape[1]
-    found = np.zeros((num * depth, num_tokens), np.float32)
+    found, wanted = np.zeros((num * depth, num_tokens), np.float32), keys[rows].ravel()
     for counts in known:
-        counts.add_to(found, keys[rows].ravel())
+        counts.add_to(found, wanted)
     found = found.reshape(num, depth, num_tokens)
     if chosen is not None:
         for level in range(depth):

@@ -24,32 +24,44 @@ class Steps:
 
     @torch.no_grad()
     def __init__(self, model: "CharLSTM"):
-        weights, layers = dict(model.lstm.named_parameters()), range(model.lstm.num_layers)
+        size, layers = model.lstm.hidden_size, range(model.lstm.num_layers)
+        # Of the gates that a sigmoid opens, all halves: it is (tanh(x / 2) + 1) / 2, so that one tanh does for all.
+        halves = torch.tensor([0.5, 0.5, 1.0, 0.5]).repeat_interleave(size)
+        weights = {name: _cpu(each) for name, each in model.lstm.named_parameters()}
+        weights = {name: each * (halves[:, None] if each.dim() > 1 else halves) for name, each in weights.items()}
+        biases = [(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]).numpy() for n in layers]
         tokens = torch.arange(len(model.characters), device=model.output.weight.device)
-        biases = [_cpu(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]).numpy() for n in layers]
-        self.of_tokens = _cpu(model.channels(tokens) @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
+        channels = _cpu(model.channels(tokens))
+        self.of_tokens = (channels @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
         self.further = [(biases[n], Product(weights[f"weight_ih_l{n}"])) for n in layers[1:]]  # of the other layers
         self.recurrent = [Product(weights[f"weight_hh_l{n}"]) for n in layers]
         padding = len(model.characters) - len(model.output.bias)  # special tokens that have the constant logit 0
-        self.output = Product(F.pad(model.output.weight, (0, 0, padding, 0)))
+        self.output = Product(F.pad(_cpu(model.output.weight), (0, 0, padding, 0)))
         self.bias = F.pad(_cpu(model.output.bias), (padding, 0)).numpy()
 
     def __call__(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities (B, V) after a token (B,) more, and the state (2, L, B, H) after it."""
-        before, after = state.numpy(), torch.empty_like(state)
+        before, after, size = state.numpy(), np.empty(state.shape, np.float32), state.shape[3]
         x, inputs = np.zeros(0), self.of_tokens[tokens.numpy()]
         for layer, recurrent in enumerate(self.recurrent):
             if layer:
                 bias, product = self.further[layer - 1]
                 inputs = product(x) + bias
-            enter, forget, candidate, leave = np.split(recurrent(before[0, layer]) + inputs, 4, 1)
-            cell = _sigmoid(forget) * before[1, layer] + _sigmoid(enter) * np.tanh(candidate)
-            x = _sigmoid(leave) * np.tanh(cell)
-            after[1, layer], after[0, layer] = torch.from_numpy(cell), torch.from_numpy(x)
-        logits = self.output(x) + self.bias
+            gates = recurrent(before[0, layer])
+            gates += inputs
+            np.tanh(gates, out=gates)
+            candidate = gates[:, 2 * size : 3 * size].copy()
+            gates += 1.0
+            gates *= 0.5
+            cell = gates[:, size : 2 * size] * before[1, layer]
+            cell += gates[:, :size] * candidate
+            x = gates[:, 3 * size :] * np.tanh(cell)
+            after[1, layer], after[0, layer] = cell, x
+        logits = self.output(x)
+        logits += self.bias
         logits -= logits.max(1, keepdims=True)
         logits -= np.log(np.exp(logits).sum(1, keepdims=True))
-        return torch.from_numpy(logits.astype(np.float32)), after
+        return torch.from_numpy(logits.astype(np.float32)), torch.from_numpy(after)
 
 
 class Product:
@@ -64,11 +76,9 @@ class Product:
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Return the product (B, outputs) float64 with `inputs` (B, inputs)."""
         whole = np.rint(inputs * 2.0**INPUT_BITS, dtype=np.float64)
-        return (torch.from_numpy(whole) @ self.weights).numpy() * self.units
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return 0.5 * np.tanh(0.5 * values) + 0.5
+        product = (torch.from_numpy(whole) @ self.weights).numpy()
+        product *= self.units
+        return product
 
 
 def _cpu(values: Tensor) -> Tensor:
