@@ -4,7 +4,8 @@
 
 RUN is a trained run, as in runs/bep/default; if none is given, one is trained for 20 updates, since the time depends on
 the sizes, not on how good a model is. It prints characters generated per CPU-second, 400 in a row and 30 of each of 1,
-8 and 64 texts that are written side by side, their prompts read in that time, too; and the CPU-seconds for 140,000 characters: the embedded plans, and the same backwards, of which no longer context was seen before. Each is
+8 and 64 texts that are written side by side, their prompts read in that time, too; and the CPU-seconds for 140,000
+characters: the embedded plans, and the same backwards, of which no longer context was seen before. Each is
 the median of five.
 """
 
