@@ -81,7 +81,8 @@ def measure(name: str, part: Part) -> dict[str, Any]:
                 faults = [f"exit status {done.returncode} of {command}", *log.read_text().splitlines()[-10:]]
                 break
     now = os.times()
-    cpu = now.children_user + now.children_system - before.children_user - before.children_system
+    # Each difference by itself, or rounding can leave less than nothing.
+    cpu = (now.children_user - before.children_user) + (now.children_system - before.children_system)
     for key, figure in {} if faults else part.figures.items():
         try:
             value = figure.read(log.read_text())

@@ -62,20 +62,26 @@ def whole(run: str, split: str, words: str = "", then: Sequence[str] = (), needs
 
 
 def coins(run: str, words: str = "", **skill: float) -> Part:
-    """A run of coins, with the nats that each predictor gains on the prior; `skill` bounds how many show some."""
+    """A run of coins: nats that each predictor gains on the prior, and verdicts; `skill` bounds how many show some."""
     part = whole(run, "test", words, skill=skill)
     pages = ROOT / "runs" / run / "evaluations/test"
 
+    def each() -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(pages.glob("*.json"))]
+
     def gains(_: str) -> dict[str, dict[str, float]]:
         found = {}
-        for page in (json.loads(path.read_text()) for path in sorted(pages.glob("*.json"))):
+        for page in each():
             prior, rows = page["figures"]["prior_log_loss"], page["predictors"]
             found[page["symbol"]] = {
                 row["predictor"]: prior - row["log_loss"] for row in rows if row.get("log_loss") is not None
             }
         return found
 
-    return replace(part, figures={**part.figures, "gains": Figure(gains)})
+    def grades(_: str) -> dict[str, dict[str, Any]]:
+        return {page["symbol"]: {"verdict": page["verdict"], "grades": page["grades"]} for page in each()}
+
+    return replace(part, figures={**part.figures, "gains": Figure(gains), "verdicts": Figure(grades)})
 
 
 def stories(name: str, words: str, then: Sequence[str] = (), needs: str | None = None, **bounds: float) -> Part:

@@ -98,7 +98,7 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
     assert traded(frame)[: len(closed)] == closed
     none = strategy.populate_indicators(frame_of(candles), {"pair": "BBB/USDT"})
     assert not none["signal"].any()
-    with pytest.raises(ValueError, match="there is no model of CCCUSDT; there are AAAUSDT, BBBUSDT"):
+    with pytest.raises(ValueError, match="there is no model of CCCUSDT, only of AAAUSDT, BBBUSDT; leave the pair"):
         strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
 
 
