@@ -43,7 +43,7 @@ def unavailable() -> str | None:
 def _library() -> ctypes.CDLL:
     """Return the compiled library.
 
-    Where it cannot be made it raises OSError or SubprocessError, ValueError for an odd CXX, RuntimeError without a home.
+    Raises OSError or SubprocessError where it cannot be made, ValueError for an odd CXX, RuntimeError without a home.
     """
     here = Path(__file__).parent
     compiler = os.environ.get("CXX") or "c++"
