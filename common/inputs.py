@@ -40,9 +40,14 @@ class Inputs:
     beside: Callable[[Path, Mapping[str, Any], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
-    at_once: int = 64  # inputs that a server answers together; as few as make an answer cheap, as others wait meanwhile
+    # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
+    at_once: int | Callable[[Any], int] = 64
     about: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None  # models -> facts that a page of theirs needs
     rivals: Callable[[Any, float], Mapping[str, Any]] | None = None  # (input, seconds) -> {method: its answer}
+
+    def together(self, settings: Any) -> int:
+        """Return how many inputs a server answers together by some settings."""
+        return self.at_once if isinstance(self.at_once, int) else self.at_once(settings)
 
 
 def each_file(

@@ -13,6 +13,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -103,19 +104,19 @@ def contexts(
 
 
 def keys_of(
-    pieces: np.ndarray, word: np.ndarray, before: np.ndarray, sections: np.ndarray, document: int
+    pieces: np.ndarray, word: np.ndarray, before: np.ndarray, sections: np.ndarray, document: int | np.ndarray
 ) -> np.ndarray:
     """Return keys (N, K) int64 of contexts by what they are made of.
 
     That is hashes of the last tokens (N, ORDERS), of the current word (N,), of the words before it (N, WORDS - 1), the
-    latest first, and of the heading (N,).
+    latest first, and of the heading (N,), and the number of the document, of all or of each (N,).
     """
     hashes = [word]
     for number in range(1, WORDS):
         hashes.append(mixed(hashes[-1] + np.uint64(number)) ^ before[:, number - 1])
     words = [each[:, None] for each in hashes]
     sectioned = mixed(np.concatenate([pieces[:, _SECTION_PLACES], words[1]], 1) + sections[:, None])
-    own = pieces[:, _OWN_PLACES] + np.uint64((document + 1) * BASE & (1 << 64) - 1)
+    own = pieces[:, _OWN_PLACES] + (np.atleast_1d(document) + 1).astype(np.uint64)[:, None] * np.uint64(BASE)
     return mixed(np.concatenate([pieces, *words, sectioned, own], 1) ^ TAGS).view(np.int64)
 
 
@@ -183,6 +184,13 @@ class Counts:
         sizes = ends - begins
         skipped = np.cumsum(sizes) - sizes
         return np.repeat(known, sizes), np.arange(sizes.sum()) + np.repeat(begins - skipped, sizes)
+
+
+class Known(Protocol):
+    """What counts can be looked up in."""
+
+    def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
+        """Add the counts of all tokens after each context to `dense` (N, V)."""
 
 
 EMPTY = Counts(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int32))
@@ -274,7 +282,7 @@ def layers(
     keys: np.ndarray,
     tokens: np.ndarray,
     num_tokens: int,
-    known: Sequence[Counts],
+    known: Sequence[Known],
     chosen: np.ndarray | None,
     rows: np.ndarray | None = None,
 ) -> Layers:
@@ -284,9 +292,9 @@ def layers(
     """
     rows = np.arange(len(keys)) if rows is None else rows
     num, depth = len(rows), keys.shape[1]
-    found = np.zeros((num * depth, num_tokens), np.float32)
+    found, wanted = np.zeros((num * depth, num_tokens), np.float32), keys[rows].ravel()
     for counts in known:
-        counts.add_to(found, keys[rows].ravel())
+        counts.add_to(found, wanted)
     found = found.reshape(num, depth, num_tokens)
     if chosen is not None:
         for level in range(depth):

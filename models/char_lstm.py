@@ -9,7 +9,7 @@ import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,18 +17,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import char_cards, io, sampling
-from models.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
+from models.characters import END, SPECIAL_TOKENS, Characters
 from models.characters import MASKS as MASKS
+from models.characters import PAD as PAD
+from models.characters import UNKNOWN as UNKNOWN
 from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT, TextInput, TextSettings
 from models.io import config_from
 from models.lstm_steps import Steps
 from models.prediction import asked
+from models.writing import Writer
 
 PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
 }
-COPIED = 50  # characters from which a piece of training text counts as copied
 FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
 
 State = tuple[Tensor, Tensor]
@@ -151,13 +153,11 @@ class CharLSTM(io.Model):
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
         """Return what follows each prompt; see `sampling.answer`."""
-        return [
-            {
-                **({"field": given.field} if given.field is not None else {}),
-                **sampling.answer(given.prompt, text := "".join(self._continued(given, settings)), len(text), settings),
-            }
-            for given in prepared
-        ]
+        return self.writer().answers(prepared, settings)
+
+    def writer(self) -> Writer:
+        """Return what writes texts side by side, by the weights as they are now."""
+        return Writer(self)
 
     def stream(self, given: Mapping[str, Any] | TextInput, **settings: Any) -> Iterator[str]:
         """Iterate over the characters of the `text` that `predict` answers, each as soon as it is certain.
@@ -165,12 +165,7 @@ class CharLSTM(io.Model):
         Raises ValueError for an input or settings that cannot be used, when called.
         """
         text, chosen = asked(self, given, settings)
-        return self._continued(self.prepared(text, chosen), chosen)
-
-    def _continued(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
-        choice = settings.model_dump(include={"temperature", "top_k", "top_p", "stop"})
-        seed, document = settings.seed + given.item, given.document
-        return self.characters_of(given.prompt, settings.length, **choice, seed=seed, document=document)
+        return self._told(self.prepared(text, chosen), chosen)
 
     def characters_of(
         self,
@@ -192,35 +187,19 @@ class CharLSTM(io.Model):
             raise ValueError(f"max_characters must be 1 or more (given {max_characters})")
         if stop == "":
             raise ValueError("stop is empty; give the text to stop at, or None")
-        sampling.choose(torch.zeros(1, 2), temperature, top_k, top_p)  # raises before the first character is asked for
-        pieces = self._pieces(document + prompt, max_characters, temperature, top_k, top_p, seed)
-        if stop is not None:
-            pieces = sampling.until(pieces, stop.lower() if self.config.lower_case else stop)
-        return (character for piece in pieces for character in piece)
+        sampling.check(temperature, top_k, top_p)
+        settings = TextSettings.model_construct(
+            length=max_characters, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop
+        )
+        return self._told(TextInput.model_construct(prompt=prompt, document=document), settings)
 
-    @torch.no_grad()
-    def _pieces(
-        self, prompt: str, count: int, temperature: float, top_k: int, top_p: float, seed: int
-    ) -> Iterator[str]:
-        """Yield the text of each new token: a character, or the name of a mask."""
-        tokens = np.array(self.characters.encode(prompt))
-        reader = self.reader(int(tokens[0]))
-        reader.skim(tokens[1:])
-        number, written = 0, ""
-        while count > 0:
-            logits = reader.ahead()[None].clone()
-            logits[:, PAD : UNKNOWN + 1] = -torch.inf
-            while True:
-                token = int(sampling.choose(logits, temperature, top_k, top_p, seed, number))
-                piece = self.characters.decode([token])
-                if token == END or len(piece) > count:
-                    return
-                if not self.copied(written, piece):
-                    break
-                logits[:, token] = -torch.inf
-            yield piece
-            reader.follow(token)
-            number, count, written = number + 1, count - len(piece), (written + piece)[-COPIED:]
+    def _told(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
+        """Yield the characters of a text."""
+        writer = self.writer()
+        text = writer.begun(given, settings)
+        while not text.ended:
+            writer.advance([text])
+            yield from text.taken()
 
     def copied(self, written: str, piece: str) -> bool:
         """Return whether `piece` makes what was written before it a copy of stored training text; none is here."""
@@ -267,12 +246,24 @@ class Reader:
 
     def ahead(self) -> Tensor:
         """Return the log-probabilities (V,) of the next token."""
-        return self.next
+        return self.expected([self])[0]
 
     def follow(self, token: int) -> None:
-        """Go on with a token that was generated."""
-        found, self.state = self._steps(torch.tensor([token]), self.state)
-        self.next = found[0]
+        """Go on with a token that is not counted, such as one that was generated."""
+        self.go_on([self], [token])
+
+    @classmethod
+    def expected(cls, readers: "Sequence[Self]") -> Tensor:
+        """Return the log-probabilities (B, V) of the next token of each of several texts."""
+        return torch.stack([reader.next for reader in readers])
+
+    @classmethod
+    def go_on(cls, readers: "Sequence[Self]", tokens: Sequence[int]) -> None:
+        """Go on with a token of each of several texts; what becomes of one does not depend on the others."""
+        states = torch.cat([reader.state for reader in readers], 2)
+        found, state = readers[0].steps(torch.tensor(tokens), states)
+        for row, reader in enumerate(readers):
+            reader.next, reader.state = found[row], state[:, :, row : row + 1]
 
     def fork(self) -> "Reader":
         """Return a reader of the same text that goes on by itself."""
@@ -287,11 +278,12 @@ class Reader:
 
         What was read stays as it is.
         """
-        found, state = self._steps(torch.from_numpy(tokens.astype(np.int64)), standing.state)
+        found, state = self.steps(torch.from_numpy(tokens.astype(np.int64)), standing.state)
         return found, Standing(state, standing.ends)
 
     @functools.cached_property
-    def _steps(self) -> Steps:
+    def steps(self) -> Steps:
+        """What goes on token by token, by the weights as they were when it was first asked for."""
         return self.model.steps()
 
     @torch.no_grad()

@@ -21,13 +21,8 @@ from torch import Tensor, nn
 
 from common.text import Spans
 from models import chains, char_cards
-from models.char_lstm import (
-    COPIED,
-    END,
-    CharLSTM,
-    CharLSTMConfig,
-    State,
-)
+from models.char_lstm import CharLSTM, CharLSTMConfig, State
+from models.characters import COPIED, END
 from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT
 from models.io import config_from
 from models.mixture_reader import MixtureReader

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
 PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
+COPIED = 50  # characters from which a piece of training text counts as copied
 # In prepared text these private-use characters stand for masked parts, so that no text can spell a special token.
 MASKS = {"\ue000": 3, "\ue001": 4, "\ue002": 5}
 

@@ -55,8 +55,8 @@ def after(ends: np.ndarray, tokens: np.ndarray, classes: np.ndarray) -> np.ndarr
     return grown
 
 
-def keys(ends: np.ndarray, document: int) -> np.ndarray:
-    """Return the keys (B, K) int64 of the contexts of the next tokens."""
+def keys(ends: np.ndarray, document: int | np.ndarray) -> np.ndarray:
+    """Return the keys (B, K) int64 of the contexts of the next tokens, in one document or one for each text (B,)."""
     missing = np.maximum(_ORDERS - ends[:, LENGTH, None].astype(np.int64), 0)  # tokens that a text is shorter by
     pieces = np.zeros((len(ends), len(chains.ORDERS)), np.uint64)
     pieces[:, 1:] = ends[:, PIECES] * _INVERSES[missing]

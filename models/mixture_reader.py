@@ -1,6 +1,7 @@
 """What a mixture of an LSTM and counted contexts has read, and what it expects next."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
 MOST_RECENT = 8  # counts of pieces that were read, before they are added up
+
+
+class Apart:
+    """The counts of several texts, each of which has as many rows of keys."""
+
+    def __init__(self, counts: Sequence[Sequence[chains.Counts]]):
+        self.counts = counts
+
+    def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
+        """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own."""
+        num = len(keys) // len(self.counts)
+        for number, counts in enumerate(self.counts):
+            rows = slice(number * num, (number + 1) * num)
+            for each in counts:
+                each.add_to(dense[rows], keys[rows])
 
 
 class MixtureReader(Reader):
@@ -57,23 +73,35 @@ class MixtureReader(Reader):
                 self._count(keys, piece, chains.counted(keys, piece, self._counts()))
             self._pass(piece)
 
-    def ahead(self) -> Tensor:
-        """Return the log-probabilities (V,) of the next token."""
-        return self.mixed(self.next[None], self.standing().ends)[0]
+    @classmethod
+    def expected(cls, readers: "Sequence[MixtureReader]") -> Tensor:
+        """Return the log-probabilities (B, V) of the next token of each of several texts, which adapt alike."""
+        first = readers[0]
+        where = np.concatenate([reader.place() for reader in readers])
+        keys = ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
+        network = torch.stack([reader.next for reader in readers])
+        return first._mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
-    def follow(self, token: int) -> None:
-        """Go on with a token that is not counted, such as one that was generated."""
-        super().follow(token)
-        end = self.end
-        self._pass(np.array([token]))
-        if end is not None and not self.model.classes[token] & chains.LINE_END:
-            self.end = ends.after(end, np.array([token]), self.model.classes)
+    @classmethod
+    def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
+        """Go on with a token of each text that is not counted, such as one that was generated."""
+        super().go_on(readers, tokens)
+        new, classes = np.array(tokens), readers[0].model.classes
+        grown = ends.after(np.concatenate([reader.place() for reader in readers]), new, classes)
+        for row, reader in enumerate(readers):
+            reader._pass(new[row : row + 1])
+            if not classes[new[row]] & chains.LINE_END:
+                reader.end = grown[row : row + 1]
 
     def standing(self) -> Standing:
         """Return where the text stands that has been read."""
+        return replace(super().standing(), ends=self.place())
+
+    def place(self) -> np.ndarray:
+        """Return the end (1, E) of what has been read."""
         if self.end is None:
             self.end = ends.of(self.tail, self.model.classes, self.section)
-        return replace(super().standing(), ends=self.end)
+        return self.end
 
     def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
         """Return what each of B texts expects after a token (B,) more, log-probabilities (B, V), and where they stand.
@@ -82,14 +110,20 @@ class MixtureReader(Reader):
         """
         network, after = super().extend(standing, tokens)
         after = replace(after, ends=ends.after(standing.ends, tokens, self.model.classes))
-        return self.mixed(network, after.ends), after
+        keys = ends.keys(after.ends, self.document)[:, : self.depth]
+        return self._mixed(network, keys, [self.known, *self.summed()]), after
 
-    def mixed(self, network: Tensor, where: np.ndarray) -> Tensor:
-        """Return the log-probabilities (B, V) of the next token of texts by their ends (B, E) and the LSTM's."""
-        keys = ends.keys(where, self.document)[:, : self._depth()]
-        if len(self.recent) > 1:
-            self.recent = [chains.added(self.recent)]
-        found = chains.layers(keys, np.zeros(len(keys), np.int64), network.shape[1], self._counts(), None)
+    def summed(self) -> list[chains.Counts]:
+        """Return the counts of what was read, all in one."""
+        self.recent = [chains.added(self.recent)] if len(self.recent) > 1 else self.recent
+        return self.recent
+
+    def _mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
+        """Return the log-probabilities (B, V) of the next token of texts by the keys of their contexts and the LSTM's.
+
+        What a text gets depends on it alone: products of its own, and sums over rows that are as long for any batch.
+        """
+        found = chains.layers(keys, np.zeros(len(keys), np.int64), network.shape[1], counts, None)
         return self.model.mixture(network, found, self.tables)
 
     def _read(self, tokens: np.ndarray) -> Tensor:
@@ -115,9 +149,11 @@ class MixtureReader(Reader):
         whole, skipped = np.concatenate([self.tail, tokens]), len(self.tail)
         sections = np.full(len(whole), self.section, np.uint64)
         sections[skipped:] = self._sections(tokens)[:-1]
-        return chains.contexts(whole, self.model.classes, self.document, sections)[skipped:, : self._depth()]
+        return chains.contexts(whole, self.model.classes, self.document, sections)[skipped:, : self.depth]
 
-    def _depth(self) -> int:
+    @property
+    def depth(self) -> int:
+        """The number of contexts that a place can have."""
         return chains.CONTEXTS if self.adapting else chains.STORED
 
     def _sections(self, tokens: np.ndarray) -> np.ndarray:

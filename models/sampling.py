@@ -1,6 +1,6 @@
 """Choosing the next token of a language model, and ending a text."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,11 +25,26 @@ def choose(
     has this share of the probability (Holtzman et al. 2020). The draw of a row is a pure function of (seed, number, its
     item); the `items` (B,) int64 are 0 to B - 1 if not given. Raises ValueError for settings out of range.
     """
+    check(temperature, top_k, top_p)
+    key = derive_key(seed, "sampling", number)
+    if items is None and len(logits) == 1:
+        draws = [first_uniform(key, 0)]
+    else:
+        draws = uniform(key, torch.arange(len(logits)) if items is None else items.cpu(), 1)[:, 0].tolist()
+    return drawn(logits, temperature, top_k, top_p, draws)
+
+
+def check(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise ValueError for settings out of range."""
     if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
         raise ValueError(
             f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 "
             f"(given {temperature}, {top_k} and {top_p})"
         )
+
+
+def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: Sequence[float]) -> Tensor:
+    """Return what `choose` does by numbers (B,) in [0, 1) that were drawn. What a row gets depends on it alone."""
     if temperature == 0:
         return logits.argmax(-1)
     # On the CPU: a GPU adds numbers up in varying order, and refuses to where results have to repeat.
@@ -40,31 +55,43 @@ def choose(
         probabilities[:, top_k:] = 0
     if top_p < 1:
         # A token stays if those before it have not reached the share yet, so at least one stays.
-        before = probabilities.cumsum(-1) - probabilities
-        probabilities = probabilities.masked_fill(before >= top_p * probabilities.sum(-1, keepdim=True), 0)
+        reached = probabilities.cumsum(-1)
+        probabilities = probabilities.masked_fill(reached - probabilities >= top_p * reached[:, -1:], 0)
     cumulative = probabilities.cumsum(-1)
-    key = derive_key(seed, "sampling", number)
-    if items is None and len(logits) == 1:
-        draw = torch.tensor([[first_uniform(key, 0)]], dtype=torch.float64)  # (B, 1)
-    else:
-        draw = uniform(key, torch.arange(len(logits)) if items is None else items.cpu(), 1).double()
-    place = (cumulative <= draw * cumulative[:, -1:]).sum(-1, keepdim=True)
-    return ids.gather(-1, place.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)
+    places = (cumulative <= torch.tensor(draws, dtype=torch.float64)[:, None] * cumulative[:, -1:]).sum(
+        -1, keepdim=True
+    )
+    return ids.gather(-1, places.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)
+
+
+class Certain:
+    """The part of a growing text that is certain: up to `stop`, and without what may be the beginning of it."""
+
+    def __init__(self, stop: str | None):
+        self.stop, self.held, self.ended = stop, "", False
+
+    def grown(self, piece: str) -> str:
+        """Return what is certain once the text has gone on with a piece; from `stop` on, nothing is."""
+        if self.stop is None or self.ended:
+            return "" if self.ended else piece
+        text, self.held = self.held + piece, ""
+        if self.stop in text:
+            self.ended = True
+            return text[: text.index(self.stop)]
+        lengths = range(min(len(self.stop) - 1, len(text)), 0, -1)
+        kept = next((length for length in lengths if self.stop.startswith(text[-length:])), 0)
+        self.held = text[len(text) - kept :]
+        return text[: len(text) - kept]
 
 
 def until(pieces: Iterable[str], stop: str) -> Iterator[str]:
     """Yield `pieces` up to `stop`; text that may be the beginning of `stop` is held back until that is decided."""
-    held = ""
+    certain = Certain(stop)
     for piece in pieces:
-        held += piece
-        if stop in held:
-            yield held[: held.index(stop)]
+        yield certain.grown(piece)
+        if certain.ended:
             return
-        lengths = range(min(len(stop) - 1, len(held)), 0, -1)
-        kept = next((length for length in lengths if stop.startswith(held[-length:])), 0)
-        yield held[: len(held) - kept]
-        held = held[len(held) - kept :]
-    yield held
+    yield certain.held
 
 
 def answer(prompt: str, text: str, count: int, settings: StorySettings | TextSettings) -> dict[str, Any]:

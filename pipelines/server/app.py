@@ -104,7 +104,7 @@ class Server:
         if solve is None:
             raise Refused(404, f"{run.name} has no rivals here")
         body = await bodies.read(request, bodies.Rivals, self.limits)
-        asked = await asyncio.to_thread(run.usable, body.input, body.settings)
+        asked, _ = await asyncio.to_thread(run.usable, body.input, body.settings)
 
         def solved() -> dict[str, Any]:
             began = time.perf_counter()  # in the model's turn: what it waited for it is not the others' time, too

@@ -28,10 +28,12 @@ def counts_of(tokens):
     return chains.count(keys, tokens[1:], chains.counted(keys, tokens[1:]))
 
 
-def mixture(text, seed=0):
+def mixture(text, seed=0, **sizes):
     torch.manual_seed(seed)
     counts = counts_of(tokens_of(text))
-    model = CharMixture(CharMixtureConfig(**SIZES, rows=len(counts.keys), entries=len(counts.tokens))).eval()
+    model = CharMixture(
+        CharMixtureConfig(**{**SIZES, **sizes}, rows=len(counts.keys), entries=len(counts.tokens))
+    ).eval()
     model.count(counts)
     for table in model.weights():
         table.uniform_(0, 0.3)

@@ -5,7 +5,9 @@ import contextlib
 import json
 import re
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -112,6 +114,26 @@ def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
         number = len(computed)
         time.sleep(0.2)
         assert len(computed) <= number + 1 < 64
+
+
+def test_requests_for_many_answers_take_turns_with_others(word, monkeypatch):
+    first, computed, together = threading.Event(), [], Trained.together
+
+    def recorded(self, asked, settings):
+        first.wait(LONG)
+        computed.append([each.prompt for each in asked])
+        return together(self, asked, settings)
+
+    monkeypatch.setattr(Trained, "together", recorded)
+    path, settings = "/runs/tinystories/small/predict", {"length": 2, "arithmetic": "integer"}
+    with served([word], Limits()) as port, ThreadPoolExecutor(2) as clients:
+        long = clients.submit(ask, port, path, {"inputs": [{"prompt": "The cat"}] * 10, "settings": settings})
+        assert until(lambda: is_open(port) == 1, LONG)
+        short = clients.submit(ask, port, path, {"inputs": [{"prompt": "A dog"}], "settings": {**settings, "seed": 1}})
+        assert until(lambda: is_open(port) == 2, LONG)
+        first.set()
+        assert [len(each.result()[1]["outputs"]) for each in (long, short)] == [10, 1]
+    assert computed == [["The cat"] * 4, ["A dog"], ["The cat"] * 4, ["The cat"] * 2]
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -117,7 +117,8 @@ def events(text):
 
 
 @pytest.mark.parametrize(("workload", "prompt"), [("tinystories", "The cat"), ("bep", "abc ")])
-def test_text_streams_and_openais_clients_are_served(port, workload, prompt):
+def test_text_streams_and_openais_clients_are_served(port, workload, prompt, monkeypatch):
+    monkeypatch.setattr("pipelines.server.scheduling.TURN_SECONDS", 0)  # a model this small writes it all in one turn
     name, settings = f"{workload}/small", {"length": 9, "seed": 5, "temperature": 1, "top_k": 0}
     _, found = ask(port, f"/runs/{name}/predict", {"inputs": [{"prompt": prompt}], "settings": settings})
     text = found["outputs"][0]["text"]
@@ -214,8 +215,34 @@ def test_requests_that_arrive_together_are_answered_together_and_none_is_lost(po
     assert after["batches"] - before["batches"] < 60
 
 
-def counts(port):
-    found = re.findall(r'^run_(\w+){run="cvrp/small"} (\d+)', ask(port, "/metrics")[1], re.MULTILINE)
+def test_texts_of_all_requests_are_written_side_by_side_and_each_as_alone(port, folders):
+    model = io.load(folders["bep"].partition("=")[2])
+    asked = [
+        ({"prompt": "abc "[number % 3 :], "item": number}, {"length": 20 + 5 * number, "temperature": 0.5 + number / 9})
+        for number in range(12)
+    ]
+
+    async def answered(given, settings):
+        client = Client(port)
+        body = {"inputs": [given, {"prompt": ""}], "settings": settings}
+        _, data = await client.ask("/runs/bep/small/predict", body)
+        client.close()
+        return json.loads(data)["outputs"]
+
+    async def all_answered():
+        return await asyncio.gather(*(answered(*each) for each in asked))
+
+    before = counts(port, "bep")
+    found = asyncio.run(all_answered())
+    after = counts(port, "bep")
+    for (given, settings), (answer, fault) in zip(asked, found, strict=True):
+        assert answer == next(model.predict([given], **settings))
+        assert "prompt is missing" in fault["error"]
+    assert after["batched"] - before["batched"] > 1.5 * (after["batches"] - before["batches"])
+
+
+def counts(port, workload="cvrp"):
+    found = re.findall(rf'^run_(\w+){{run="{workload}/small"}} (\d+)', ask(port, "/metrics")[1], re.MULTILINE)
     return {name: int(count) for name, count in found}
 
 

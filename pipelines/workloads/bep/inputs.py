@@ -57,6 +57,5 @@ INPUTS = Inputs(
     line=line,
     completed=completed,
     served={"length": 1000, "document": 20_000},
-    at_once=1,
     about=about,
 )

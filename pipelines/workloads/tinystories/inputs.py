@@ -29,11 +29,17 @@ def about(models: Sequence[Any]) -> dict[str, Any]:
     return {"chip": True}
 
 
+def together(settings: StorySettings) -> int:
+    """Return how many stories are told together; in integers they are told one after the other."""
+    return 4 if settings.arithmetic == "integer" else 64
+
+
 INPUTS = Inputs(
     input=StoryInput,
     settings=StorySettings,
     read=read,
     line=line,
     served={"length": 1000},
+    at_once=together,
     about=about,
 )
