@@ -30,11 +30,13 @@ def to_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 def from_csv(text: str) -> list[dict[str, str]]:
     """Return the rows, by column, that `to_csv` was given."""
-    columns, *rows = [
-        [cell[1:] if cell.startswith("'") and _is_formula(cell) else cell for cell in row]
-        for row in csv.reader(io.StringIO(text, newline=""))
-    ]
+    columns, *rows = [[unguarded(cell) for cell in row] for row in csv.reader(io.StringIO(text, newline=""))]
     return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def unguarded(cell: str) -> str:
+    """Return the text of which `to_csv` made a cell."""
+    return cell[1:] if cell.startswith("'") and _is_formula(cell) else cell
 
 
 def _is_formula(cell: str) -> bool:

@@ -16,6 +16,7 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 AVIF_BRANDS = frozenset((b"avif", b"avis"))
 HEIC_BRANDS = frozenset((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"))
 LONGEST_LIST = 256  # bytes of that box
+MOST_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 0)  # that Pillow opens at all
 SMALLEST_SIDE = 8  # pixels; a smaller image shows nothing that could be ranked
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
 BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency, which convert to RGB directly
@@ -51,9 +52,9 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
         except Image.UnidentifiedImageError:
             raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:
-            raise ValueError(f"too large: more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels") from None
-        except Refused as refused:
-            raise ValueError(str(refused)) from None
+            raise ValueError(f"too large: more than {MOST_PIXELS:,} pixels; scale it down first") from None
+        except Refused:
+            raise
         except PermissionError as error:
             raise ValueError(f"cannot be read: {error.strerror}") from None
         except Exception as error:  # the decoders raise a dozen unrelated types for damaged files
@@ -63,6 +64,10 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
 
 class Refused(ValueError):
     """An image that is intact but cannot be used."""
+
+
+class TooLarge(Refused):
+    """An image of more pixels than are allowed."""
 
 
 def _formats(source: Path | bytes) -> tuple[str, ...]:
@@ -101,7 +106,7 @@ def _reads_heic() -> bool:
 def _check_size(image: Image.Image, maximum_pixels: int) -> None:
     width, height = image.size
     if width * height > maximum_pixels:
-        raise Refused(f"too large: {width:,} x {height:,} pixels, data.maximum_pixels={maximum_pixels:,}")
+        raise TooLarge(f"too large: {width:,} x {height:,} pixels, {maximum_pixels:,} are allowed; scale it down first")
     if min(width, height) < SMALLEST_SIDE:
         raise Refused(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
 

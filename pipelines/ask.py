@@ -4,8 +4,8 @@
     python pipelines/ask.py my_pairs/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
     python pipelines/ask.py my_pairs/answers.csv --model runs/lmol/preferred/model/best --ranking ranking.csv
 
-SOURCE is a folder of images about which nothing was asked yet, or a CSV of answers beside such images: img1,img2,label
-or winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and
+SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label or
+winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and
 ask again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where scores lie before
 people are heard; without one, how alike images look does.
 """
@@ -21,7 +21,7 @@ from pipelines import cli
 
 def main() -> None:
     parser = Parser(prog="python pipelines/ask.py", description=__doc__)
-    parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers about them")
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers beside them")
     parser.add_argument(
         "--model", metavar="FOLDER", type=Path, help="folder of a trained comparator, such as runs/lmol/mine/model/best"
     )

@@ -24,7 +24,7 @@ from models.ranking import FIRST, SECOND
 from pipelines.workloads.lmol import Data, sources
 from pipelines.workloads.lmol.one_image import texture_features
 from pipelines.workloads.lmol.pairs import label
-from pipelines.workloads.lmol.preferences import UNKNOWN, Prior, fit, likeliest_prior, next_pairs
+from pipelines.workloads.lmol.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 
 SHARE, SLIPS, MOST = 0.95, 0.05, 20_000
 WAYS = {  # name: (pairs are chosen, images that look alike have like scores)
@@ -44,8 +44,9 @@ def of_all_pairs(found):
 def needed(found, features, chosen, bar, seed):
     """Number of answers after which the ranking is as good as `bar`."""
     generator, count = np.random.default_rng(seed), len(found.scores)
+    scored = fit if features is None else likeliest
     answers, unknown = np.zeros((0, 3), np.int64), Prior(np.zeros(count), np.full(count, UNKNOWN), features)
-    posterior = fit(answers, unknown if features is None else likeliest_prior(answers, unknown))
+    posterior = scored(answers, unknown)
     while len(answers) < MOST:
         batch = max(10, len(answers) // 16)
         if chosen:
@@ -56,7 +57,7 @@ def needed(found, features, chosen, bar, seed):
         labels = label(found.scores[asked[:, 0]], found.scores[asked[:, 1]], found.theta)
         labels = np.where(generator.random(batch) < SLIPS, generator.integers(0, 3, batch), labels)
         answers = np.concatenate([answers, np.column_stack([asked, labels])])
-        posterior = fit(answers, unknown if features is None else likeliest_prior(answers, unknown))
+        posterior = scored(answers, unknown)
         if spearmanr(posterior.scores, found.scores).statistic >= bar:
             return len(answers)
     raise SystemExit(f"{MOST} answers were not enough")

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -32,7 +33,7 @@ def unavailable() -> str | None:
     """Return why there is no native code on this machine, or None where there is; compile it if that is to be done."""
     try:
         _library()
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError, RuntimeError, ValueError) as error:
         said = getattr(error, "stderr", None) or str(error)
         return " ".join(said.split())[:300]
     return None
@@ -40,9 +41,12 @@ def unavailable() -> str | None:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Return the compiled library. Raises OSError or SubprocessError where it cannot be made."""
+    """Return the compiled library.
+
+    Raises OSError or SubprocessError where it cannot be made, ValueError for an odd CXX, RuntimeError without a home.
+    """
     here = Path(__file__).parent
-    compiler = os.environ.get("CXX", "c++")
+    compiler = os.environ.get("CXX") or "c++"
     about = hashlib.sha256(repr((compiler, FLAGS, platform.machine(), _processor())).encode())
     for name in (*HEADERS, *SOURCES):
         about.update((here / name).read_bytes())
@@ -52,7 +56,7 @@ def _library() -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
-            command = [compiler, *FLAGS, "-o", str(made), *(str(here / name) for name in SOURCES)]
+            command = [*shlex.split(compiler), *FLAGS, "-o", str(made), *(str(here / name) for name in SOURCES)]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             made.replace(path)  # as a whole: another process may be doing the same
     return ctypes.CDLL(str(path))
@@ -81,7 +85,12 @@ def build(
     uniform: Tensor | None = None,
     first: Tensor | None = None,
 ) -> Tensor:
-    """Return what `RoutingPolicy.build` does, in float32: the same tours up to rounding."""
+    """Return what `RoutingPolicy.build` does, in float32: the same tours up to rounding.
+
+    Raises ValueError for a customer whose demand no vehicle can carry: no step would be left to take.
+    """
+    if not (instances.demand <= instances.capacity[:, None]).all():
+        raise ValueError("the demand of a customer is above the capacity; split the customer into several")
     batch, nodes = instances.demand.shape
     steps = 2 * (nodes - 1)
     actions = torch.full((batch, num_tours, steps), DEPOT)
@@ -96,6 +105,11 @@ def build(
         *map(_pointer, (demand, capacity, first, uniform, actions)),
     )
     return actions[..., :longest]
+
+
+def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Return the tensors as native code reads them; copies among them last as long as the list that holds them."""
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
 def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
@@ -113,10 +127,10 @@ def improve(
     """
     batch, nodes = demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    arguments = (distance, demand, capacity, tours, seeds, best)
+    arguments = _contiguous(distance, demand, capacity, tours, seeds, best)
     _library().improve_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, num_tours, NEIGHBOURS)),
-        *(_pointer(None if tensor is None else tensor.contiguous()) for tensor in arguments),
+        *map(_pointer, arguments),
     )
     return best
 
@@ -141,11 +155,11 @@ def ruin_and_recreate(
         raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
     batch, nodes = demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    arguments = (distance, demand, capacity, tours, seeds, best)
+    arguments = _contiguous(distance, demand, capacity, tours, seeds, best)
     _library().ruin_and_recreate_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes)),
         ctypes.c_int64(rounds),
         ctypes.c_double(seconds),
-        *(_pointer(None if tensor is None else tensor.contiguous()) for tensor in arguments),
+        *map(_pointer, arguments),
     )
     return best

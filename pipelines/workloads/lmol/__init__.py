@@ -70,6 +70,7 @@ class Data(LoadedData):
     maximum_pixels: int = Field(
         50_000_000,
         ge=1,
+        le=178_956_970,  # beyond which Pillow opens no image
         description="maximum number of pixels of an image file; a larger one is set aside without being decoded",
     )
     seed: int = Field(0, ge=0, description="random seed of the split, the pairs and the degradation of embedded photos")

@@ -1,6 +1,6 @@
 """A ranking of images by people's answers about pairs, and the pairs to ask about next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from models import images as image_files
 from models import io
 from models.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.one_image import texture_features
-from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likeliest_prior, next_pairs
-from pipelines.workloads.lmol.sources.tables import home, read_table
+from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, averaged, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.sources.tables import find_answers, read_table
 
 SIDE = 64  # pixels, of the squares whose texture is described where there is no model
 MOST_IMAGES = 5000  # the time grows with their cube
@@ -29,31 +29,45 @@ class Told:
     names: Sequence[str]
     answers: np.ndarray  # (P, 3) first, second, label
     posterior: Posterior
+    prior: Prior  # the likeliest
     notes: Sequence[str]
+    table: Path | None  # of the answers
 
     def write_ranking(self, path: Path) -> None:
-        """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %."""
-        scores, errors = self.posterior.scores, self.posterior.errors
+        """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
+
+        The mean of the scores is 0, and intervals are of scores so centred.
+        """
+        scores, errors = self.posterior.scores - self.posterior.scores.mean(), self.posterior.errors
         heard = np.bincount(self.answers[:, :2].ravel(), minlength=len(self.names))
         rows = (
             (self.names[i], *(f"{scores[i] + z * Z95 * errors[i]:.4f}" for z in (0, -1, 1)), str(heard[i]))
             for i in np.argsort(-scores, kind="stable")
         )
-        write_whole(path, to_csv(("image", "score", "low", "high", "answers"), rows).encode())
+        self._write(path, ("image", "score", "low", "high", "answers"), rows)
 
     def write_next(self, path: Path, count: int, seed: int) -> None:
         """Write a CSV of img1,img2,label, the labels to be filled in, of the pairs to ask about next."""
-        pairs = next_pairs(self.posterior, count, self.answers, seed)
+        pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
-        write_whole(path, to_csv(("img1", "img2", "label"), rows).encode())
+        self._write(path, ("img1", "img2", "label"), rows)
+
+    def _write(self, path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        if self.table and path.resolve() == self.table.resolve():
+            raise UserError(f"{path} holds the answers, which would be lost; name another file to write to")
+        write_whole(path, to_csv(columns, rows).encode())
 
 
 def told(source: Path, model: Path | None) -> Told:
-    """Return what the answers in `source` tell; UserError if there are none, and no images either."""
+    """Return what answers tell: those of the table `source`, or of the one in the folder `source`, if it has one.
+
+    Raises UserError for a table without answers, and where there are no images.
+    """
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
-    folder = home(source)
-    listed = None if source.is_dir() else read_table(source, {})
+    table = find_answers(source)
+    folder = source if source.is_dir() else source.parent
+    listed = read_table(table, {}) if table else None
     if listed is not None and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
@@ -65,18 +79,21 @@ def told(source: Path, model: Path | None) -> Told:
     pairs = listed.pairs if listed else []
     known = [(row[a], row[b], label) for _, a, b, label in pairs if a in row and b in row]
     answers = np.array(known, np.int64).reshape(-1, 3)
-    prior = likeliest_prior(answers, _from_model(comparator, pixels) if comparator else _from_texture(pixels))
+    known_before = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
+    priors, weights = likely_priors(answers, known_before)
+    unknown = len(pairs) - len(answers)
     notes = [
-        f"{len(answers):,} answers about {len(np.unique(answers[:, :2])):,} of {len(names):,} images",
+        f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
+        + (f", from {table}" if table else ""),
         *(listed.notes if listed else []),
-        *(
-            [f"{len(pairs) - len(answers):,} answers name images that cannot be used"]
-            if len(pairs) > len(answers)
-            else []
-        ),
+        *([f"{_count(unknown, 'answer')} about images that cannot be used"] if unknown else []),
         *(f"set aside: {each}" for each in aside),
     ]
-    return Told(names, answers, fit(answers, prior), notes)
+    return Told(names, answers, averaged(answers, priors, weights), priors[0], notes, table)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _comparator(folder: Path) -> Comparator:

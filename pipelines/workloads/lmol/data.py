@@ -162,6 +162,11 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> di
         given = found.labels[np.isin(found.labels[:, :2], parts["train"]).all(1)]
         number = [np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given)]
         drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(*number)]])
+    if not len(drawn["train"]):
+        raise UserError(
+            f"data.degree={data.degree}: of {len(parts['train'])} training images, none in more pairs, no two pairs of "
+            "different images and one of similar ones can be made; give a larger data.degree, or more images"
+        )
     for part in ("validation", "test"):
         drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
     return drawn

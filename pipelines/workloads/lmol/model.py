@@ -3,9 +3,12 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from safetensors import safe_open
 
 from common.errors import UserError
 from models import io, reliability
@@ -31,6 +34,7 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
             built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
             built = build({"kind": model.kind, "layers": 2, "base": model.base or "", **question, **_given(config)})
+    _check_unseen(model.base, comparisons)
     if model.kind == "scorer":
         return built
     built.reference_images.copy_(data.Images(comparisons.images, references.numpy())[torch.arange(len(references))])
@@ -38,6 +42,26 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     built.reference_scores.copy_(scores[references])
     built.prior.copy_(prior(comparisons))
     return built
+
+
+def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
+    """Raise UserError for a base, trained here, some of whose training images validate or test what is trained on it.
+
+    A comparator keeps a hundred of its training images, as references.
+    """
+    if not base or not (Path(base) / io.WEIGHTS).is_file():
+        return
+    with safe_open(Path(base) / io.WEIGHTS, "numpy") as stored:
+        if "reference_images" not in stored.keys():  # noqa: SIM118, as it is no dict
+            return
+        trained = {image.tobytes() for image in np.moveaxis(stored.get_tensor("reference_images"), 1, -1)}
+    for part in ("validation", "test"):
+        seen = next((row for row in comparisons.parts[part] if comparisons.images[row].tobytes() in trained), None)
+        if seen is not None:
+            raise UserError(
+                f"model.base={base} was trained on {comparisons.names[seen]}, an image of the {part} part here; "
+                "train it on the same data section (data.source, data.seed, data.folds and data.fold)"
+            )
 
 
 def scorer_for(config: "Config", comparisons: data.Comparisons, base: str | None = None) -> Scorer:

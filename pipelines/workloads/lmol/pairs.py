@@ -105,7 +105,8 @@ def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
     Within a part they are spread over its scores.
     """
     low, high = int(scores.min()), int(scores.max())
-    bins = (scores - low) * BINS // (high - low + 1)
+    # As Python's integers: ten times a wide span of scores may be beyond int64.
+    bins = np.array([(int(score) - low) * BINS // (high - low + 1) for score in scores])
     found = []
     for each in range(BINS):
         rows = np.flatnonzero(bins == each)

@@ -5,7 +5,7 @@
 The scores s (N,) of the images are normal beforehand, with a mean, a variance for each image and a correlation: a share
 of the variance follows the images' features, so that what is said about one image tells about those like it (preference
 learning with Gaussian processes: Chu and Ghahramani 2005). The posterior is approximated by a normal distribution at
-its maximum (Laplace). The prior's numbers are those that make the answers likeliest (empirical Bayes).
+its maximum (Laplace), and averaged over the prior's numbers, those counting most that make the answers likeliest.
 
     N images   P pairs   F features
 """
@@ -22,14 +22,21 @@ from scipy.special import log_softmax, softmax
 from models.ranking import FIRST, SECOND, SIMILAR
 
 UNKNOWN = 4.0  # standard deviation of scores of which nothing is known
-SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # tried factors on the prior's standard deviations
+SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
 SHARES = (0.0, 0.8, 0.97, 0.99)  # tried of the variance that follows features
 LENGTHS = (0.4, 0.6, 0.85, 1.2, 1.7)  # tried distances over which it does, in root mean square differences of images
-TYPICAL = {"spread": 1.0, "share": 0.97, "length": 0.6}  # of these, before there are answers
+TYPICAL = (1.0, 0.97, 0.6)  # of these, before there are answers
+# To the places near one in these three: one further in any, and longer distances with larger deviations, since scores
+# that differ more over farther distances are hard to tell from those.
+STEPS = ((1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1), (1, 0, 1), (-1, 0, -1))
+UNLIKELY = 3.0  # nats below the likeliest values, at which others are left out
 DOUBT = 1.0  # nats by which a value must be likelier for each place that it is farther from the typical one
 TIE_VARIANCE = 9.0  # of the tie's prior
 ITERATIONS = 50  # of Newton's method
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
+
+
+Place = tuple[int, ...]  # in SPREADS, SHARES and LENGTHS
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,18 @@ class Posterior:
     scores: np.ndarray  # (N,)
     covariance: np.ndarray  # (N, N)
     tie: float
-    evidence: float  # logarithm of the answers' probability under the prior
+    evidence: float = math.nan  # logarithm of the answers' probability under one prior
+
+    @property
+    def centred(self) -> np.ndarray:
+        """Covariance (N, N) of the scores less their mean, since no answer about a pair tells the level of all."""
+        covariance = self.covariance - self.covariance.mean(0)
+        return covariance - covariance.mean(1, keepdims=True)
 
     @property
     def errors(self) -> np.ndarray:
-        """Standard errors (N,)."""
-        return np.sqrt(np.diag(self.covariance))
+        """Standard errors (N,) of the scores less their mean."""
+        return np.sqrt(np.diag(self.centred).clip(min=0))
 
 
 def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None)) -> Posterior:
@@ -127,37 +140,66 @@ def _objective(pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, weig
     return float(likelihood - deviation @ weights / 2 - tie**2 / (2 * TIE_VARIANCE))
 
 
-def likeliest_prior(pairs: np.ndarray, prior: Prior) -> Prior:
-    """Return `prior` with the deviation's factor, share and length under which the answers are likeliest.
+def likeliest(pairs: np.ndarray, prior: Prior) -> Posterior:
+    """Return the posterior of all images' scores under the likeliest values of the prior's numbers."""
+    return fit(pairs, likely_priors(pairs, prior)[0][0])
 
-    One is chosen after the other, twice; only images that were compared count. Few answers leave typical values, since
+
+def averaged(pairs: np.ndarray, priors: Sequence[Prior], weights: np.ndarray) -> Posterior:
+    """Return the posterior of all images' scores, averaged over what `likely_priors` returns.
+
+    One prior alone would leave out how little a few answers tell of its numbers, and give intervals too narrow. It is
+    no posterior for `next_pairs`, which would ask by how much scores differ in all rather than which is larger.
+    """
+    count = len(priors[0].mean)
+    scores, ties, covariance = np.zeros((len(priors), count)), np.zeros(len(priors)), np.zeros((count, count))
+    for i, (prior, weight) in enumerate(zip(priors, weights, strict=True)):
+        found = fit(pairs, prior)
+        scores[i], ties[i] = found.scores, found.tie
+        covariance += weight * found.covariance
+    mean = weights @ scores
+    off = np.sqrt(weights)[:, None] * (scores - mean)
+    return Posterior(mean, covariance + off.T @ off, float(weights @ ties))
+
+
+def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndarray]:
+    """Return likely ones of the priors with the mean of `prior`, the likeliest first, and their weights (K,).
+
+    They differ in the deviation's factor, share and length. The search climbs from the typical values to the neighbours
+    under which the answers are likeliest; only images that were compared count. Few answers leave typical values, since
     those that happen to fit twenty answers best are often far off.
     """
     rows, ends = np.unique(pairs[:, :2], return_inverse=True)
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
-    ways: dict[str, Sequence[float]] = {"spread": SPREADS, "share": SHARES, "length": LENGTHS}
-    chosen = dict(TYPICAL)
-    if prior.features is None:
-        ways, chosen = {"spread": SPREADS}, {**chosen, "share": 0.0}
+    grids = (SPREADS, SHARES, LENGTHS)
+    typical = tuple(grid.index(value) for grid, value in zip(grids, TYPICAL, strict=True))
+    begin = typical if prior.features is not None else (typical[0], 0, typical[2])
 
-    def scaled(spread: float, share: float, length: float) -> Prior:
+    def scaled(place: Place) -> Prior:
+        spread, share, length = (grid[i] for grid, i in zip(grids, place, strict=True))
         return Prior(prior.mean, spread * prior.deviation, prior.features, share, length)
 
-    def doubt(tried: dict[str, float]) -> float:
-        meant = [name for name in ways if name != "length" or tried["share"]]
-        return DOUBT * sum(abs(ways[name].index(tried[name]) - ways[name].index(TYPICAL[name])) for name in meant)
+    def near(place: Place) -> list[Place]:
+        found = [place]
+        for step in STEPS if len(pairs) else ():
+            new = tuple(max(0, min(i + by, len(grid) - 1)) for i, by, grid in zip(place, step, grids, strict=True))
+            share = new[1] if prior.features is not None else 0
+            found.append((new[0], share, new[2] if share else typical[2]))  # without a share, no length counts
+        return found
 
-    seen: dict[tuple[float, ...], float] = {}
-    best = -math.inf
-    for name in (*ways, *list(ways)[:2]) if len(pairs) else ():
-        for value in ways[name]:
-            tried = {**chosen, name: value}
-            key = tuple(tried.values())
-            if key not in seen:
-                seen[key] = fit(local, scaled(**tried), rows).evidence - doubt(tried)
-            if seen[key] > best:
-                best, chosen = seen[key], tried
-    return scaled(**chosen)
+    tried: dict[Place, float] = {}
+    best, place = begin, None
+    while best != place:
+        place = best
+        for each in near(place):
+            if each not in tried:
+                far = sum(abs(i - usual) for i, usual in zip(each, begin, strict=True))
+                tried[each] = (fit(local, scaled(each), rows).evidence if len(pairs) else 0.0) - DOUBT * far
+        best = max(near(place), key=tried.__getitem__)
+    likely = [
+        each for each in sorted(tried, key=tried.__getitem__, reverse=True) if tried[each] > tried[best] - UNLIKELY
+    ]
+    return [scaled(each) for each in likely], softmax([tried[each] for each in likely])
 
 
 def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -> np.ndarray:
@@ -170,8 +212,7 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     """
     generator = np.random.default_rng(seed)
     first, second = _candidates(len(posterior.scores), asked, generator)
-    covariance = posterior.covariance - posterior.covariance.mean(0)
-    covariance -= covariance.mean(1, keepdims=True)
+    covariance = posterior.centred
     square = covariance @ covariance
     difference = posterior.scores[first] - posterior.scores[second]
     chosen: list[int] = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from common.errors import UserError
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likeliest_prior
+from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, likeliest
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 
 if TYPE_CHECKING:
@@ -61,5 +61,4 @@ def preferred(
 
 def _scores(answers: np.ndarray, count: int) -> Posterior:
     """Return the posterior of the scores of `count` images by Davidson's model."""
-    prior = likeliest_prior(answers, Prior(np.zeros(count), np.full(count, UNKNOWN)))
-    return fit(answers, prior)
+    return likeliest(answers, Prior(np.zeros(count), np.full(count, UNKNOWN)))

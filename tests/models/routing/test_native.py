@@ -45,15 +45,46 @@ def test_the_same_numbers_draw_the_same_tours(monkeypatch):
     assert not drawn[..., steps:].any()
 
 
-def test_without_a_compiler_the_reason_is_told(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("compiler", "folder", "reason"),
+    [
+        ("no-such-compiler", ".", "No such file or directory: 'no-such-compiler'"),
+        ("env -u CXX no-such-compiler", ".", "env: "),  # a command of several words
+        ("c++ '", ".", "No closing quotation"),
+        ("c++", "~no-such-user", "Could not determine home directory"),
+    ],
+)
+def test_without_a_compiler_the_reason_is_told(monkeypatch, tmp_path, compiler, folder, reason):
     native.unavailable.cache_clear()
     native._library.cache_clear()
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    assert "no-such-compiler" in native.unavailable()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", folder)
+    assert reason in native.unavailable()
     assert not native.decodes(make_policy("gt").decoder, make_instances(1, 5))
     native.unavailable.cache_clear()
     native._library.cache_clear()
+
+
+def test_a_demand_that_no_vehicle_can_carry_is_refused():
+    policy, instances = make_policy("gt"), make_instances(2, 4)
+    with torch.no_grad():
+        cache = policy.encode(instances)
+        for unfit in (21.0, math.nan):
+            instances.demand[1, 3] = unfit
+            with pytest.raises(ValueError, match="above the capacity"):
+                native.build(policy.decoder, cache, instances, 2)
+
+
+@pytest.mark.parametrize("search", [native.improve, native.ruin_and_recreate])
+def test_numbers_that_do_not_lie_side_by_side_give_the_same_tours(search):
+    instances = make_instances(6, 20)
+    distance = (instances.locs[:, :, None] - instances.locs[:, None]).double().norm(dim=-1)
+    given = (distance, instances.demand.double(), instances.capacity.double(), torch.arange(6))
+    apart = [each.repeat_interleave(2, -1)[..., ::2] for each in given]
+    budget = {"num_tours": 2} if search is native.improve else {"rounds": 50}
+    assert not any(each.is_contiguous() for each in apart)
+    assert torch.equal(search(*given, **budget), search(*apart, **budget))
 
 
 def _improve(instances, num_tours, tours=None, seed=0):

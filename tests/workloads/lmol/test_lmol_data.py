@@ -221,6 +221,11 @@ def test_the_bounds_of_the_config_hold(tmp_path):
         ([1, 2], {}, ("2 usable images in 2 groups", "data.folds=5")),
         ([1, 2, 3], {"folds": 3}, ("the train part has 1, but two are needed",)),
         ([4] * 20, {}, ("differ by 0 at most", "give images with different scores")),
+        (
+            [0, 1, 2] * 5,
+            {"degree": 1, "folds": 3},
+            ("data.degree=1: of 5 training images", "give a larger data.degree"),
+        ),
         (range(20), {"theta": 50}, ("12 training images", "data.theta=50", "give a data.theta below")),
         (
             range(20),

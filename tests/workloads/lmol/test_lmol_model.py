@@ -1,11 +1,13 @@
 """The comparator of a config: its question and references, and refusals of sizes and bases that do not fit."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from common.errors import UserError
 from models import io
-from pipelines.workloads.lmol.model import scorer_for
+from pipelines.workloads.lmol.model import make_model, scorer_for
 from tests.workloads.lmol.small import config, make
 
 
@@ -29,6 +31,17 @@ def test_a_scorer_begins_with_its_teachers_encoder_where_that_fits(whole, tmp_pa
     wider = scorer_for(other, subject.comparisons, str(tmp_path))  # of a shape of its own
     assert wider.teacher is not None
     assert wider.head.in_features == 24
+
+
+def test_a_base_that_has_seen_images_which_test_it_is_refused(whole, tmp_path):
+    subject = whole["siamese"]
+    io.save(subject.model, tmp_path)
+    kept = subject.comparisons
+    made = make_model(config("scorer", base=str(tmp_path)), kept)
+    assert made.teacher is not None
+    other = dataclasses.replace(kept, parts={**kept.parts, "test": kept.parts["train"]})
+    with pytest.raises(UserError, match="an image of the test part here; train it on the same data section"):
+        make_model(config("scorer", base=str(tmp_path)), other)
 
 
 @pytest.mark.slow

@@ -200,3 +200,8 @@ def test_references_cover_the_scale(scores, per_bin):
         assert np.isin(rows, np.flatnonzero(bins == each)).sum() == min(per_bin, (bins == each).sum())
     if per_bin > 1:
         assert {scores.min(), scores.max()} <= set(scores[rows])
+
+
+def test_references_of_a_scale_beyond_a_tenth_of_int64_cover_it_too():
+    scores = np.arange(100) * (np.iinfo(np.int64).max // 100)
+    assert pairs.references(scores, 2).tolist() == pairs.references(np.arange(100), 2).tolist()

@@ -7,8 +7,18 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from scipy.stats import spearmanr
 
+from common.errors import UserError
 from common.foreign_text import from_csv
-from pipelines.workloads.lmol.preferences import TIE_VARIANCE, Prior, fit, likeliest_prior, next_pairs
+from pipelines.workloads.lmol import asking
+from pipelines.workloads.lmol.preferences import (
+    TIE_VARIANCE,
+    Prior,
+    averaged,
+    fit,
+    likeliest,
+    likely_priors,
+    next_pairs,
+)
 from tests import stages
 
 
@@ -52,15 +62,61 @@ def test_the_fit_equals_a_general_optimiser():
     assert found.tie == pytest.approx(best.x[-1], abs=1e-3)
 
 
+def coverage(found, scores):
+    """Whether the 95 % intervals of scores (N,) hold, those less their mean."""
+    off = found.scores - found.scores.mean() - (scores - scores.mean())
+    return np.abs(off) <= 1.96 * found.errors
+
+
 def test_intervals_hold_for_scores_of_which_nothing_else_is_known():
     inside = []
     for seed in range(4):
         generator = np.random.default_rng(seed)
         scores = 2 * generator.normal(size=60)
         answers = answered(scores, random_pairs(300, 60, generator), generator)
-        found = fit(answers, likeliest_prior(answers, Prior(np.zeros(60), np.ones(60))))
-        inside.append(np.abs(found.scores - scores) <= 1.96 * found.errors)
+        inside.append(coverage(averaged(answers, *likely_priors(answers, Prior(np.zeros(60), np.ones(60)))), scores))
     assert 0.91 < np.mean(inside) < 0.99
+
+
+def test_intervals_hold_where_images_that_are_alike_have_like_scores():
+    inside = []
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        features = generator.normal(size=(60, 3))
+        true = Prior(np.zeros(60), np.full(60, 3.0), features, share=0.9)
+        scores = generator.multivariate_normal(true.mean, true.covariance())
+        answers = answered(scores, random_pairs(300, 60, generator), generator)
+        likely = likely_priors(answers, Prior(true.mean, np.full(60, 4.0), features))
+        inside.append([coverage(found, scores) for found in (fit(answers, true), averaged(answers, *likely))])
+    exact, estimated = np.mean(inside, axis=(0, 2))
+    assert 0.92 < exact < 0.98
+    assert 0.88 < estimated < 0.98  # of few answers the numbers of the prior are estimates too
+
+
+def test_the_level_of_all_scores_is_no_error_of_each():
+    prior = Prior(np.zeros(6), np.full(6, 9.0), np.zeros((6, 1)), share=0.99)
+    answers = answered(np.arange(6.0), random_pairs(400, 6, np.random.default_rng(0)), np.random.default_rng(1))
+    found = fit(answers, prior)
+    assert np.diag(found.covariance).min() > 9
+    assert found.errors.max() < 0.5
+
+
+def test_a_few_answers_leave_several_priors_likely_and_their_scores_are_averaged():
+    generator = np.random.default_rng(0)
+    _, scores, prior = alike(30, generator)
+    answers = answered(scores, random_pairs(40, 30, generator), generator)
+    priors, weights = likely_priors(answers, prior)
+    each = [fit(answers, one) for one in priors]
+    assert len(priors) > 2
+    assert (np.diff(weights) <= 0).all()
+    assert weights.sum() == pytest.approx(1)
+    found = averaged(answers, priors, weights)
+    scores = np.stack([one.scores for one in each])
+    assert found.scores == pytest.approx(weights @ scores)
+    within = weights @ np.stack([np.diag(one.covariance) for one in each])
+    assert np.diag(found.covariance) == pytest.approx(within + weights @ (scores - found.scores) ** 2)
+    no_answers = likely_priors(np.zeros((0, 3), int), prior)
+    assert [(one.share, one.length) for one in no_answers[0]] == [(0.97, 0.6)]
 
 
 def test_what_is_said_about_an_image_tells_about_those_like_it():
@@ -68,14 +124,16 @@ def test_what_is_said_about_an_image_tells_about_those_like_it():
     _, scores, prior = alike(80, generator)
     heard = random_pairs(120, 40, generator)  # nothing about the other 40
     answers = answered(scores, heard, generator)
-    found = likeliest_prior(answers, prior)
-    assert found.share > 0
-    assert spearmanr(fit(answers, found).scores[40:], scores[40:]).statistic > 0.7
+    assert spearmanr(likeliest(answers, prior).scores[40:], scores[40:]).statistic > 0.7
     shuffled = Prior(prior.mean, prior.deviation, generator.permutation(prior.features))
-    without = fit(answers, likeliest_prior(answers, Prior(prior.mean, prior.deviation))).evidence
-    gained = [fit(answers, likeliest_prior(answers, each)).evidence - without for each in (prior, shuffled)]
-    assert gained[0] > 10
-    assert gained[1] < 1  # chance among the values that are tried
+    alone = Prior(prior.mean, prior.deviation)
+
+    def evidence(prior):
+        return likeliest(answers, prior).evidence
+
+    assert likely_priors(answers, prior)[0][0].share > 0
+    assert evidence(prior) - evidence(alone) > 10
+    assert evidence(shuffled) - evidence(alone) < 1  # chance among the values that are tried
 
 
 def test_without_answers_all_is_as_before():
@@ -107,8 +165,8 @@ def test_images_like_many_others_are_asked_about_first():
     features = np.zeros((16, 2))
     features[:4] = 10 * np.eye(4, 2) + [[0, 0], [9, 0], [30, 5], [-20, 40]]  # four odd ones
     features[4:10] = 5.0  # six alike, and six more
-    prior = likeliest_prior(np.zeros((0, 3), int), Prior(np.zeros(16), np.ones(16), features))
-    ((first, second),) = next_pairs(fit(np.zeros((0, 3), int), prior), 1, np.zeros((0, 3), int), 0)
+    found = likeliest(np.zeros((0, 3), int), Prior(np.zeros(16), np.ones(16), features))
+    ((first, second),) = next_pairs(found, 1, np.zeros((0, 3), int), 0)
     assert sorted((int(image) - 4) // 6 for image in (first, second)) == [0, 1]
 
 
@@ -161,8 +219,46 @@ def test_the_command_begins_ranks_and_asks_on(tmp_path):
     words = ["answers.csv", "--pairs", "5", "--next", "next.csv", "--ranking", "ranking.csv"]
     done = stages.stage(tmp_path, "ask.py", *words)
     assert done.returncode == 0, done.stderr
-    assert "1 pairs have no label yet" in done.stdout
+    assert "1 pair has no label yet" in done.stdout
     ranking = from_csv((tmp_path / "ranking.csv").read_text())
     assert spearmanr([int(row["image"][:2]) for row in ranking], range(12)).statistic < -0.8
     assert all(float(row["low"]) < float(row["score"]) < float(row["high"]) for row in ranking)
     stages.refused(stages.stage(tmp_path, "ask.py", "none", "--next", "x.csv"), "there is no such file or folder")
+
+
+def pictures(folder, names):
+    for seed, name in enumerate(names):
+        grey = np.random.default_rng(seed).integers(0, 256, (16, 16), np.uint8)
+        Image.fromarray(grey).save(folder / name)
+
+
+def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(tmp_path):
+    pictures(tmp_path, ["-0.png", "=1.png", "+2.png", "@3.png"])
+    answers, following, ranking = (tmp_path / f"{name}.csv" for name in ("answers", "next", "ranking"))
+    begun = asking.told(tmp_path, None)
+    assert (begun.table, len(begun.answers)) == (None, 0)
+    begun.write_next(following, 3, 0)
+    begun.write_ranking(ranking)
+    assert asking.told(tmp_path, None).table is None  # neither holds an answer
+    following.write_text(following.read_text().replace(",\n", ",First\n"))
+    again = asking.told(tmp_path, None)
+    assert (again.table, len(again.answers)) == (following, 3)
+    assert again.notes[0] == f"3 answers about {len(np.unique(again.answers[:, :2]))} of 4 images, from {following}"
+    with pytest.raises(UserError, match="holds the answers, which would be lost"):
+        again.write_next(following, 3, 0)
+    answers.write_text(f"img1,img2,label\n./-0.png,{tmp_path / '=1.png'},./-0.png\n.//+2.png,gone.png,First\n")
+    assert asking.told(answers, None).answers.tolist() == [[1, 2, 0]]  # images are in the order + - = @
+    assert "1 answer about images that cannot be used" in asking.told(answers, None).notes
+    with pytest.raises(UserError, match=r"2 tables of answers: answers.csv, next.csv; .* as in .*answers.csv"):
+        asking.told(tmp_path, None)
+
+
+def test_scores_of_a_ranking_have_a_mean_of_zero(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png", "c.png"])
+    (tmp_path / "answers.csv").write_text("winner,loser\na.png,b.png\nc.png,b.png\n")
+    found = asking.told(tmp_path, None)
+    object.__setattr__(found.posterior, "scores", found.posterior.scores + 7)
+    found.write_ranking(tmp_path / "ranking.csv")
+    rows = from_csv((tmp_path / "ranking.csv").read_text())
+    assert sum(float(row["score"]) for row in rows) == pytest.approx(0, abs=1e-3)
+    assert rows[-1]["image"] == "b.png"

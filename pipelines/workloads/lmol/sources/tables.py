@@ -4,6 +4,7 @@ import csv
 import difflib
 import io
 import math
+import os
 import re
 import statistics
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from common.errors import UserError
+from common.foreign_text import unguarded
 from models.comparator.interface import ENDINGS
 from models.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
@@ -28,6 +30,7 @@ ALSO = {
     **dict.fromkeys(("0", "tie", "same", "equal", "draw"), SIMILAR),
 }
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
+NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
 TABLES = (".csv", ".tsv")
 SEPARATORS = ",;\t|"
 MOST_VOTES = 1000  # that one row may stand for
@@ -59,7 +62,7 @@ def find_table(source: str) -> Path:
     """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank."""
     path = Path(source)
     if path.is_dir():
-        tables = sorted(each for each in path.iterdir() if each.suffix.lower() in TABLES)
+        tables = _tables(path)
         if not tables and _ranks(path):
             return path
         if len(tables) != 1:
@@ -75,6 +78,33 @@ def find_table(source: str) -> Path:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UserError(f"data.source={source}: there is no such file or folder{hint}; {WAYS}")
     return path
+
+
+def find_answers(source: Path) -> Path | None:
+    """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
+
+    In a folder, tables without answers are passed over: scores, rankings, and pairs that nobody has labelled.
+    """
+    if not source.is_dir():
+        return source
+    tables = [each for each in _tables(source) if _has_answers(each)]
+    if len(tables) > 1:
+        raise UserError(
+            f"{source} has {len(tables)} tables of answers: {', '.join(each.name for each in tables)}; put their rows "
+            f"into one, or name the one to use, as in {tables[0]}"
+        )
+    return tables[0] if tables else None
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.suffix.lower() in TABLES)
+
+
+def _has_answers(table: Path) -> bool:
+    header, rows = _rows(table)
+    layout, used, _ = assigned(str(table), header, {})
+    answered = layout == "pairs" and any(row[used["label"]] for _, row in rows)
+    return answered or (layout == "choices" and bool(rows))
 
 
 def home(table: Path) -> Path:
@@ -104,6 +134,9 @@ def read_table(table: Path, columns: Mapping[str, str]) -> Listed:
     header, rows = _rows(table)
     layout, used, notes = assigned(str(table), header, columns)
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
+    for name in NAMES & used.keys():
+        for _, row in named:
+            row[name] = _plain(table, row[name])
     listed = Listed(notes=notes, scored=layout in ("images", "scored pairs"))
     {"images": _images, "choices": _choices}.get(layout, _pairs)(listed, table, named)
     if not listed.scores:
@@ -111,6 +144,14 @@ def read_table(table: Path, columns: Mapping[str, str]) -> Listed:
     for name in listed.refused:
         del listed.scores[name]
     return listed
+
+
+def _plain(table: Path, name: str) -> str:
+    """Return `./a.png`, say, as `a.png`; what lies elsewhere is left as it is, to be refused by that name."""
+    if not name or "\0" in name:
+        return name
+    plain = os.path.relpath(name, home(table).absolute()) if os.path.isabs(name) else os.path.normpath(name)
+    return name if plain.startswith(os.pardir) else plain
 
 
 Rows = list[tuple[int, dict[str, str]]]  # (line, {what it holds: value})
@@ -150,11 +191,16 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
     """Note pairs with their labels, and scores where the rows have them."""
     open_rows = [line for line, row in rows if not row["label"]]
     if open_rows:
-        listed.notes.append(f"{len(open_rows):,} pairs have no label yet, the first in line {open_rows[0]}")
+        pairs = "1 pair has" if len(open_rows) == 1 else f"{len(open_rows):,} pairs have"
+        listed.notes.append(f"{pairs} no label yet, the first in line {open_rows[0]}")
+    others: dict[str, int] = {}  # labels of ALSO, with the line of the first
     for line, row in ((line, row) for line, row in rows if row["label"]):
         text = row["label"].rstrip(".").lower()
         own = {row["first"].lower(): FIRST, row["second"].lower(): SECOND}
-        label = LABELS.get(text, own.get(text, ALSO.get(text)))
+        label = LABELS.get(text, own.get(_plain(table, row["label"]).lower()))
+        if label is None and text in ALSO:
+            label = ALSO[text]
+            others.setdefault(text, line)
         if label is None:
             raise UserError(
                 f"{table}, line {line}: the label is {row['label']!r}; it must be First (img1 ranks higher), "
@@ -163,6 +209,11 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
         for name, score in ((row["first"], "score1"), (row["second"], "score2")):
             listed.add(name, row[score]) if score in row else listed.scores.setdefault(name, "")
         listed.pairs += [(line, row["first"], row["second"], label)] * _votes(table, line, row)
+    if {"0", "1"} <= others.keys() and SECOND not in {label for *_, label in listed.pairs}:
+        raise UserError(
+            f"{table}, line {others['0']}: the label is '0', and no row says that img2 ranks higher; beside 1 for "
+            "First, 0 may mean Second or Similar: write the one that it means in place of 0"
+        )
 
 
 def _choices(listed: Listed, table: Path, rows: Rows) -> None:
@@ -234,7 +285,7 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         separator = max(SEPARATORS, key=header.count)
         reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
         columns = [column.strip() for column in next(reader, [])]
-        rows = [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+        rows = [(reader.line_num, [unguarded(value.strip()) for value in row]) for row in reader if row]
     except UnicodeDecodeError as error:
         raise UserError(f"{table} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
     except OSError as error:

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from common.foreign_text import to_csv
 from models.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import Columns
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
@@ -75,6 +76,35 @@ def test_preferences_need_no_scores(tmp_path, text):
     assert wins == {("a.png", "b.png"), ("c.png", "b.png"), ("c.png", "a.png")}
     assert found.labels[3, 2] == SIMILAR
     assert "only preferences" in refusal(tmp_path, theta=0.5)
+
+
+def test_ones_and_noughts_alone_are_refused_with_both_readings(tmp_path):
+    begin = "img1,img2,label\na.png,b.png,1\nb.png,c.png,0\n"
+    assert "scores.csv, line 3: the label is '0'" in (said := refusal(given(tmp_path, begin + "c.png,d.png,0\n")))
+    assert "0 may mean Second or Similar" in said
+    for row, labels in {
+        "c.png,d.png,2": [FIRST, SIMILAR, SECOND],
+        "c.png,d.png,right": [FIRST, SIMILAR, SECOND],
+    }.items():
+        (tmp_path / "scores.csv").write_text(f"{begin}{row}\n")
+        assert read(data(tmp_path)).labels[:, 2].tolist() == labels
+    (tmp_path / "scores.csv").write_text("img1,img2,label\na.png,b.png,First\nb.png,c.png,0\n")
+    assert read(data(tmp_path)).labels[:, 2].tolist() == [FIRST, SIMILAR]
+
+
+def test_an_image_has_one_name(tmp_path):
+    given(tmp_path, f"image,score\n./a.png,1\n{tmp_path}/b.png,2\n.//c.png,3\na.png,1\n../d.png,4\n")
+    found = read(data(tmp_path))
+    assert found.names == ["a.png", "b.png", "c.png"]
+    assert list(found.facts["quarantined"]) == ["../d.png"]
+
+
+def test_names_that_a_csv_guards_against_spreadsheets_are_read_as_they_are(tmp_path):
+    folder(tmp_path, {"=a.png": "1", "-b.png": "2"})
+    (tmp_path / "scores.csv").write_text(to_csv(("image", "score"), [("=a.png", "-1"), ("-b.png", "2")]))
+    found = read(data(tmp_path))
+    assert found.names == ["=a.png", "-b.png"]
+    assert found.scores.tolist() == [-1, 2]
 
 
 def test_a_count_is_as_many_answers(tmp_path):
