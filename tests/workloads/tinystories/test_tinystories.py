@@ -26,6 +26,7 @@ TINY = [
     "model.preset=rp2040-speed",
     "model.context=12",
     "model.hidden=16",
+    "model.counts=200",
     "training.epochs=null",
     "training.steps=12",
     "training.batch_size=8",
