@@ -119,6 +119,7 @@ def uniform(customers: int, words: str = "") -> Part:
 SOLVERS = "evaluation.reference=[sisrs,hgs,pyvrp,pyvrp_from_savings]"
 POLISHED = "evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
+COUNTS = "model.counts=98304 'model.memory=[8192,8192]'"
 PHOTOS = (
     "data.source=photos data.size=64 data.photos_crops=32 data.evaluation_pairs=10000 training.batch_size=64"
     " training.steps=1200 hardware.threads=1"
@@ -253,6 +254,9 @@ PARTS = {
     "stories-optimized": stories("evidence-optimized", "model.preset=rp2040-optimized training.epochs=8", at_most=2.1),
     "stories-quality": stories("evidence-quality", "model.preset=rp2040-quality training.epochs=5", at_most=1.7),
     "stories-oz": stories("evidence-oz", OZ_WORDS, needs=OZ, at_most=2.3),  # 5 % fewer than a 5-gram's 2.412
+    "stories-oz-counts": stories(
+        "evidence-oz-counts", f"{OZ_WORDS} {COUNTS}", needs=OZ, at_most=2.2
+    ),  # characters: 2.212
     "stories-search": Part(
         [f"python tests/peers/story_search.py {OZ} 300"], {"together": printed("together")}, needs=OZ
     ),
