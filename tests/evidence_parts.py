@@ -254,9 +254,7 @@ PARTS = {
     "stories-optimized": stories("evidence-optimized", "model.preset=rp2040-optimized training.epochs=8", at_most=2.1),
     "stories-quality": stories("evidence-quality", "model.preset=rp2040-quality training.epochs=5", at_most=1.7),
     "stories-oz": stories("evidence-oz", OZ_WORDS, needs=OZ, at_most=2.3),  # 5 % fewer than a 5-gram's 2.412
-    "stories-oz-counts": stories(
-        "evidence-oz-counts", f"{OZ_WORDS} {COUNTS}", needs=OZ, at_most=2.2
-    ),  # characters: 2.212
+    "stories-oz-counts": stories("evidence-oz-counts", f"{OZ_WORDS} {COUNTS}", needs=OZ, at_most=2.2),
     "stories-search": Part(
         [f"python tests/peers/story_search.py {OZ} 300"], {"together": printed("together")}, needs=OZ
     ),
