@@ -55,6 +55,9 @@ class TinyTransformer(Model):
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=0.5 * config.width**-0.5)
+        if self.counts is not None:
+            # Equal on all processes, and int16, which not every backend can send.
+            self._ddp_params_and_buffers_to_ignore = [f"counts.{name}" for name, _ in self.counts.named_buffers()]
 
     def forward(
         self,

@@ -13,6 +13,7 @@ from common.text import token_nats
 from models import rp2040
 from models.tiny_transformer import END, TinyTransformer
 from models.tiny_transformer_config import CLAIMED_PARAMETERS, PRESETS
+from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
 
@@ -136,6 +137,12 @@ class StoriesTask(Task):
             return {"nats": token_nats(logits, batch["targets"]), "counted": text_only(batch)}
 
         found = map_items(self.validation, nats)
-        counted = found["counted"]
-        seen = model.counts.seen(self.unseen, data.numbers(self.unseen)).at(self.validation.inputs()[counted])
-        return {"counts": model.counts.fit(seen, found["nats"][counted].double())}
+        counts, counted = model.counts, found["counted"]
+
+        def fitted() -> tuple[float, Tensor]:
+            seen = counts.seen(self.unseen, data.numbers(self.unseen)).at(self.validation.inputs()[counted])
+            return counts.fit(seen, found["nats"][counted].double()), counts.levels.cpu()
+
+        mixed, levels = ranks.on_main(fitted)
+        counts.levels.copy_(levels)
+        return {"counts": mixed}
