@@ -105,6 +105,12 @@ def tidy(folder: Path, *patterns: str) -> None:
                 path.unlink()
 
 
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, if it is there."""
+    with explained(path):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder at once: whenever the process dies, it is there, complete, or `tidy` removes the rest."""
     doomed = _aside(folder, "tmp")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from common import config as configs
 from common.arguments import nearest
 from common.errors import UserError
-from common.files import append_json_line, explained, read_json_lines, tidy, write_json, write_text
+from common.files import append_json_line, read_json_lines, remove, tidy, write_json, write_text
 from common.lock import held
 from common.provenance import provenance
 from pipelines.engine.config import BaseConfig
@@ -92,12 +92,12 @@ class Run:
         kept = (self.config_file, self.provenance_file, self.lock_file, self.folder / "train.log")
         for path in self.folder.iterdir():
             if path not in kept:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove(path)
 
     def forget(self) -> None:
         """Remove what a blank run has, but for its lock."""
         for path in (self.config_file, self.provenance_file):
-            path.unlink(missing_ok=True)
+            remove(path)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -126,8 +126,7 @@ class Run:
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
         """Write the config and the provenance; how an earlier start ended counts no more."""
-        with explained(self.outcome_file):
-            self.outcome_file.unlink(missing_ok=True)
+        remove(self.outcome_file)
         self.keep_config(config)
         path, earlier = self.provenance_file, []
         if path.exists():  # a resumed run keeps what is known of its earlier starts

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from common import prepared
 from common.errors import UserError
-from common.files import explained
+from common.files import remove
 from common.lock import is_held
 from pipelines import workloads
 from pipelines.inventory.found import ROOT, Found, size, told
@@ -44,8 +43,7 @@ def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -
     if not really:
         return "\n".join(["would be removed:", *lines, f"{total} in all; add --yes to remove it"])
     for each in waste:
-        with explained(each.path):
-            shutil.rmtree(each.path) if each.path.is_dir() else each.path.unlink()
+        remove(each.path)
     return "\n".join(["removed:", *lines, f"{total} in all"])
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
-from common.files import digests, explained, write_json
+from common.files import digests, explained, remove, write_json
 from common.machine import cores
 from common.signals import StopRequest
 from pipelines.distributed import ranks
@@ -69,7 +69,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
         for name in names:
             if name in waiting:
-                job.run.member(name).outcome_file.unlink(missing_ok=True)  # how it ended before counts no more
+                remove(job.run.member(name).outcome_file)  # how it ended before counts no more
             else:
                 with job.run.member(name).held():
                     pass  # its process may have been killed after its last word: what it left is removed

@@ -1,9 +1,11 @@
 """Runs of many models: who trains which member, how each of them ends, and what --resume does again."""
 
+import errno
 import json
 import shutil
 import signal
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -133,6 +135,18 @@ def test_how_a_member_ended_before_counts_no_more(tmp_path, pool):
     with pytest.raises(Stopped):
         fanout.train_all(job, ["a"], FakeAccelerator())
     assert job.run.member("a").outcome()["state"] == "stopped"
+
+
+def test_how_a_member_ended_before_is_named_where_it_cannot_be_removed(tmp_path, pool, monkeypatch):
+    job = job_of({"a": config_of()}, tmp_path, resume=True)
+    write_outcome(job.run.member("a"), {"state": "failed", "reason": "of old"})
+
+    def unlink(path, missing_ok=False):
+        raise PermissionError(errno.EACCES, "no", str(path))
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    with pytest.raises(UserError, match=r"cannot write runs/toy/many/members/a/outcome\.json: no permission"):
+        fanout.train_all(job, ["a"], FakeAccelerator())
 
 
 def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
