@@ -318,7 +318,7 @@ PARTS = {
                 f"python pipelines/train.py --workload {name} --name evidence-served hardware.threads=1 {words}"
                 for name, words in SERVED.items()
             ),
-            "OMP_NUM_THREADS=1 python tests/server/load.py --requests 64 --memory 5000 --mutated 5000 cvrp/cvrp-20"
+            "OMP_NUM_THREADS=1 python tests/server/load.py --requests 64 --memory 10000 --mutated 10000 cvrp/cvrp-20"
             f" {' '.join(f'{name}/evidence-served' for name in SERVED)}",
         ],
         {"p95": printed("p95"), "lost": printed("lost", at_most=0), "mutated": printed("mutated")}
