@@ -2,7 +2,7 @@
 
 What becomes of a text does not depend, to the last bit, on the texts beside it. Libraries add up the products of
 matrices in an order that follows from their shapes; here the order does not matter, since nothing is rounded: inputs
-and weights are whole multiples of powers of two, so few that float64 holds every sum of their products.
+and weights are whole multiples of powers of two, small enough that float64 holds every sum of their products exactly.
 """
 
 from typing import TYPE_CHECKING
