@@ -13,9 +13,12 @@ class UserError(ValueError):
 class Stopped(Exception):
     """A signal asked training to stop, and everything is saved. Entry points exit with 128 + the signal's number."""
 
-    def __init__(self, number: int, where: str):
-        super().__init__(f"stopped by {signal.Signals(number).name}{where}; go on with --resume")
-        self.number = number
+    def __init__(self, number: int, where: str = ""):
+        super().__init__(number, where)  # with which it is made again on other processes
+        self.number, self.where = number, where
+
+    def __str__(self) -> str:
+        return f"stopped by {signal.Signals(self.number).name}{self.where}; go on with --resume"
 
 
 class MembersFailed(Exception):

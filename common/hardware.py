@@ -10,7 +10,7 @@ from pydantic import Field
 
 from common.config import Section
 from common.errors import UserError
-from common.machine import cores
+from common.machine import cores, keep_freed_memory
 
 if TYPE_CHECKING:
     import torch
@@ -51,8 +51,10 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
         torch.backends.cudnn.benchmark = hardware.cudnn_benchmark and not hardware.deterministic
         torch.set_float32_matmul_precision("high" if hardware.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = hardware.tf32
-    elif hardware.memory_fraction < 1:  # unlike other settings of a GPU, none that is on by default
-        say("without a CUDA device hardware.memory_fraction has no effect")
+    else:
+        keep_freed_memory()
+        if hardware.memory_fraction < 1:  # unlike other settings of a GPU, none that is on by default
+            say("without a CUDA device hardware.memory_fraction has no effect")
     if hardware.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
     if torch.are_deterministic_algorithms_enabled() != hardware.deterministic:  # setting it imports half of a compiler

@@ -3,6 +3,7 @@
 psutil is imported inside the functions: the doctor answers on a machine where no package is installed.
 """
 
+import ctypes
 import os
 import platform
 import sys
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 
 
 def cores() -> int:
@@ -45,6 +48,18 @@ def yield_while_waiting() -> None:
     busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.25 * _available_cores()
     if busy and "GOMP_SPINCOUNT" not in os.environ:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees for what it allocates next; without glibc nothing changes.
+
+    The blocks of large tensors otherwise go back to the system at once, which clears every page of the next one: half
+    of the time of a training step of a policy for 50 customers. The price is fragmentation, up to half as much memory.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def processor() -> str:

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
 
+from common.errors import Stopped
+
 # Ctrl-C, the end of a job, the end of a terminal, and what Slurm is told to send before a job's time is over.
 STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+
+_listening: "StopRequest | None" = None
 
 
 class StopRequest:
@@ -30,13 +34,22 @@ class StopRequest:
             self.number = number
             then()
 
+        global _listening
         heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, remember) for number in heard}
+        others, _listening = _listening, self
         try:
             yield
         finally:
+            _listening = others
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def stop_if_asked() -> None:
+    """Raise Stopped if a signal has asked to stop, where a StopRequest listens. For work that takes minutes."""
+    if _listening and _listening.number is not None:
+        raise Stopped(_listening.number)
 
 
 def end_with_parent() -> None:

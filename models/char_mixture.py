@@ -64,13 +64,16 @@ class CharMixtureConfig(CharLSTMConfig):
             raise ValueError("documents: of each, 1 or more characters are stored")
 
 
-@dataclass(frozen=True)
 class Examples:
-    """Places in text that was not counted, to fit weights to."""
+    """Places in text that was not counted, to fit weights to.
 
-    network: Tensor  # (N, V) log-probabilities
-    found: chains.Layers
-    targets: Tensor  # (N,)
+    `network` (N, V) float32 are log-probabilities of an LSTM that has not learnt from the text.
+    """
+
+    def __init__(self, network: np.ndarray, found: chains.Layers, targets: np.ndarray):
+        self.features = torch.from_numpy(_features(network, found))  # (N, F, V)
+        self.selected = [torch.from_numpy(each) for each in _selected(network, found.states)]
+        self.targets = torch.from_numpy(targets)  # (N,)
 
 
 class CharMixture(CharLSTM):
@@ -164,15 +167,12 @@ class CharMixture(CharLSTM):
         """Return one set of weights, as `mixture` takes it."""
         return [table[which].cpu().numpy() for table in self.weights()]
 
-    def fit(self, frozen: Examples, adapting: Examples) -> dict[str, float]:
-        """Fit both sets of weights; return the nats per token of each."""
-        said = {}
-        for which, examples in ((FROZEN, frozen), (ADAPTING, adapting)):
-            tables, nats = _fitted(examples)
-            for own, fitted in zip(self.weights(), tables, strict=True):
-                own[which] = fitted
-            said[("frozen", "adapting")[which]] = nats
-        return said
+    def fit(self, which: int, examples: Sequence[Examples]) -> float:
+        """Fit the weights of a model that stays as it is (FROZEN) or of one that adapts; return the nats per token."""
+        tables, nats = _fitted(examples)
+        for own, fitted in zip(self.weights(), tables, strict=True):
+            own[which] = fitted
+        return nats
 
     def reader(self, first: int = END, adapting: bool = True) -> MixtureReader:
         """Return a reader that has read only the token `first`, and counts what follows if it is `adapting`."""
@@ -247,31 +247,33 @@ def _weights(selected: Sequence[Any], tables: Sequence[Any]) -> Any:
     return common[:num] + by_length[first, :num] + by_lengths[second, :num] + by_state[_NUMBERS[:num], states]
 
 
-def _fitted(examples: Examples) -> tuple[list[Tensor], float]:
+def _fitted(examples: Sequence[Examples]) -> tuple[list[Tensor], float]:
     """Return the tables of weights that predict the examples best, given their priors, and the nats per token."""
-    network = examples.network.numpy()
-    features = torch.from_numpy(_features(network, examples.found))
-    selected = [torch.from_numpy(each) for each in _selected(network, examples.found.states)]
     shapes = ((FEATURES,), (TABLES[0], FEATURES), (TABLES[1], FEATURES), (FEATURES, chains.STATES))
     tables = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
     tables[0].data.fill_(PRIOR)
     optimizer = torch.optim.LBFGS(tables, max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
 
-    def nats_of(reduction: str) -> Tensor:
-        logits = (_weights(selected, tables)[:, None] @ features)[:, 0]
-        return F.cross_entropy(logits, examples.targets, reduction=reduction)
+    def nats_of(some: Examples) -> Tensor:
+        logits = (_weights(some.selected, tables)[:, None] @ some.features)[:, 0]
+        return F.cross_entropy(logits, some.targets, reduction="sum")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
         far = PRECISION * sum(table.square().sum() for table in tables[1:])
-        total = nats_of("sum") + far + PRIOR_PRECISION * (tables[0] - PRIOR).square().sum()
+        total = far + PRIOR_PRECISION * (tables[0] - PRIOR).square().sum()
         total.backward()
+        for some in examples:
+            nats = nats_of(some)
+            nats.backward()
+            total = total.detach() + nats.detach()
         return total
 
     with torch.enable_grad():
         optimizer.step(loss)
     with torch.no_grad():
-        return [table.detach() for table in tables], float(nats_of("mean"))
+        nats = sum(float(nats_of(some)) for some in examples) / sum(len(some.targets) for some in examples)
+        return [table.detach() for table in tables], nats
 
 
 def build(config: Mapping[str, Any]) -> CharMixture:

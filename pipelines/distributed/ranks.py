@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.errors import UserError
+from common.errors import Stopped, UserError
 
 # Where launchers, those of MPI among them, say how many processes they have started.
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -58,18 +58,22 @@ def agree(function: Callable[[], T]) -> T:
     if world() == 1:
         return function()
     answer: Any = None
-    error, told = None, None
+    error: Exception | None = None
+    told: UserError | Stopped | str | None = None
     try:
         answer = function()
+    except (UserError, Stopped) as caught:
+        error = told = caught
     except Exception as caught:
-        error, told = caught, (isinstance(caught, UserError), str(caught) or type(caught).__name__)
+        error, told = caught, str(caught) or type(caught).__name__
     others = gather(told)
     if error is not None:
         raise error
     for rank, other in enumerate(others):
+        if isinstance(other, Exception):
+            raise other
         if other is not None:
-            mendable, message = other
-            raise UserError(message) if mendable else RuntimeError(f"process {rank} failed: {message}")
+            raise RuntimeError(f"process {rank} failed: {other}")
     return answer
 
 

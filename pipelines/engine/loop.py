@@ -61,6 +61,10 @@ class Loop:
                 self._train()
             except NotFinite as error:
                 raise self._not_finite(error) from error
+            except Stopped:
+                self._settle()
+                self.monitor.close()
+                raise
             self._settle()
         self.monitor.close()
         if self._patience_is_over():
@@ -168,13 +172,13 @@ class Loop:
         try:
             if self._validation_is_due() and not stop:
                 self._refit()
+        except Stopped as stopped:
+            stop = stopped.number
         finally:
             # Before the validation: one that fails, or takes longer than a stopped process has left, costs no training.
             if step % training.checkpoint_steps == 0 or finished or stop:
                 self._save()
         if stop:
-            self._settle()
-            self.monitor.close()
             raise Stopped(stop, f" after step {step}")
         self._validate_if_due()
 
@@ -201,13 +205,12 @@ class Loop:
 
     def _refit(self) -> None:
         """Let the task fit what is not learnt by gradients, once for the weights of this step."""
-        step = self.progress.step
-        if self.refitted[0] == step:
+        if self.refitted[0] == self.progress.step:
             return
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
         with self._averaged(), sharding.whole(self.accelerator, self.model):
-            self.refitted = step, self.task.refit(self._map_items())
+            self.refitted = self.progress.step, self.task.refit(self._map_items())
         self.model.train()
 
     def _map_items(self) -> MapItems:
@@ -254,10 +257,8 @@ class Loop:
         self.updater.sum_up()
         self._settle(BACKLOG - 1)
         snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), asdict(self.progress))
-        run, keep = self.run, self.training.keep_checkpoints
-        self._write(lambda: snapshot.write(run.checkpoints, keep, run.best))
-        weights = snapshot.weights if snapshot.averaged is None else snapshot.averaged
-        self._write(lambda: self._write_model(run.last, weights))
+        self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
+        self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
 
     def _write(self, work: Callable[[], None]) -> None:
         if self.accelerator.is_main_process:
@@ -269,9 +270,8 @@ class Loop:
 
     def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
         """Return what a checkpoint holds besides the task's state and the progress."""
-        updater = self.updater
-        optimizers = [optimizer.optimizer for optimizer in updater.optimizers]
-        return self.accelerator, updater.model, optimizers, updater.average
+        optimizers = [optimizer.optimizer for optimizer in self.updater.optimizers]
+        return self.accelerator, self.updater.model, optimizers, self.updater.average
 
     def _keep_model(self, folder: Path) -> None:
         """Copy the model's weights; they are written while training goes on."""

@@ -113,6 +113,12 @@ def learning_rate(training: Training, step: int, steps: int) -> float:
     return training.learning_rate * (floor + (1 - floor) * height)
 
 
+def set_rates(optimizers: Sequence[Optimizer], rate: float) -> None:
+    """Set the learning rate of the next update."""
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
+
+
 def total_steps(training: Training, size: int | None) -> int:
     """Return the number of updates. Raises UserError for epochs over endless data, whose `size` is None."""
     if training.steps is not None:

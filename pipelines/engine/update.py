@@ -21,7 +21,7 @@ from common.signals import StopRequest
 from pipelines.distributed import ranks, sharding
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, learning_rate, total_steps
+from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Loss, Task
 from pipelines.tracking.monitor import Monitor
@@ -146,10 +146,7 @@ class Updater:
         differs (tokens) the gradient is corrected once before clipping.
         """
         progress = self.progress
-        rate = learning_rate(self.training, progress.step, self.steps)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
+        set_rates(self.optimizers, learning_rate(self.training, progress.step, self.steps))
         try:
             part = self._accumulate(batches)
             agreement = self._announce(part.failed)
@@ -212,9 +209,8 @@ class Updater:
             total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             torch._foreach_mul_(gradients, self.training.batch_size / total)
-        limit = math.inf if self.training.clip_norm is None else self.training.clip_norm
         clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
-        norm = clip(self.parameters, limit)
+        norm = clip(self.parameters, self.training.clip_norm or math.inf)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _zero_grad(self) -> None:

@@ -3,6 +3,7 @@
 import builtins
 import os
 import platform
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -11,6 +12,8 @@ import psutil
 import pytest
 
 from common import machine
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +67,25 @@ def test_threads_that_wait_sleep_on_a_busy_machine_unless_the_user_says_otherwis
     monkeypatch.setattr(os, "environ", dict(given))
     machine.yield_while_waiting()
     assert os.environ.get("OMP_WAIT_POLICY") == policy
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what is set is glibc's")
+def test_large_blocks_come_from_memory_that_was_freed():
+    text = """
+import resource, sys
+from common import machine
+sys.argv[1] == "kept" and machine.keep_freed_memory()
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+b"1" * 64_000_000
+before = faults()
+for byte in range(20):
+    bytes([byte]) * 64_000_000
+print(faults() - before)
+"""
+    kept, returned = (
+        int(subprocess.check_output([sys.executable, "-c", text, how], cwd=ROOT)) for how in ("kept", "returned")
+    )
+    assert 10 * kept < returned  # a page at a time, of 4 kB or 2 MB
 
 
 def test_the_processor_has_a_name():

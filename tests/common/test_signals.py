@@ -1,11 +1,13 @@
 """Signals that ask a process to stop."""
 
+import copy
 import os
 import signal
 
 import pytest
 
-from common.signals import STOPPING, StopRequest
+from common.errors import Stopped
+from common.signals import STOPPING, StopRequest, stop_if_asked
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +40,19 @@ def test_what_is_ignored_stays_ignored_as_the_end_of_a_terminal_is_under_nohup()
         assert stop.number is None
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_long_work_ends_where_a_signal_asked_to_stop():
+    stop = StopRequest()
+    with stop.listening():
+        stop_if_asked()
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped) as stopped:
+            stop_if_asked()
+    stop_if_asked()  # nobody listens any more
+    again = copy.copy(stopped.value)  # made anew as on other processes
+    assert again.number == signal.SIGTERM
+    assert str(again) == str(stopped.value) == "stopped by SIGTERM; go on with --resume"
 
 
 def test_a_second_interrupt_stops_at_once():

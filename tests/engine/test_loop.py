@@ -10,6 +10,8 @@ import pytest
 import safetensors.torch
 import torch
 
+from common.errors import Stopped
+from common.signals import stop_if_asked
 from tests import forked
 from tests.engine import toy as toy_module
 
@@ -224,6 +226,29 @@ def test_a_validation_that_fails_costs_no_training_and_is_made_again(tmp_path, a
     assert same(weights(tmp_path, "failed"), weights(tmp_path, "calm"))
     for key in ("train/loss", "val/error"):
         assert records(tmp_path, "failed", key) == records(tmp_path, "calm", key)
+
+
+def test_a_fit_that_is_asked_to_stop_costs_no_training_and_is_made_again(tmp_path, alone, monkeypatch):
+    training = {"steps": 6, "checkpoint_steps": 5, "validation_steps": 3}
+    alone("calm", **training)
+    calls = []
+
+    def refit(task, map_items):
+        calls.append(None)
+        if len(calls) <= 2:  # once when it is due, once where the resumed run begins
+            os.kill(os.getpid(), signal.SIGTERM)
+        stop_if_asked()
+        return {}
+
+    monkeypatch.setattr(toy_module.ToyTask, "refit", refit)
+    for resume in (False, True):
+        with pytest.raises(Stopped, match="stopped by SIGTERM"):
+            alone("stopped", **training, resume=resume)
+        assert [path.name for path in (tmp_path / "runs/toy/stopped/checkpoints").iterdir()] == ["step-000003"]
+    alone("stopped", **training, resume=True)
+    assert same(weights(tmp_path, "stopped"), weights(tmp_path, "calm"))
+    for key in ("train/loss", "val/error"):
+        assert records(tmp_path, "stopped", key) == records(tmp_path, "calm", key)
 
 
 def test_what_is_fitted_to_the_weights_is_validated_and_saved_with_them(tmp_path, alone, monkeypatch):

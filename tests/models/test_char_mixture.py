@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from models import chains, ends, io
 from models.char_lstm import END, PRESETS
-from models.char_mixture import CharMixture, CharMixtureConfig, Examples
+from models.char_mixture import ADAPTING, FROZEN, CharMixture, CharMixtureConfig, Examples
 
 LETTERS = "abcd #.\n"
 TEXTS = ["", "\ufffd", "", "<email>", "<telephone>", "<url>", *LETTERS]
@@ -174,11 +174,27 @@ def test_fitted_weights_predict_better_than_the_network_alone():
     keys = chains.contexts(tokens, CLASSES)[1:]
     found = chains.layers(keys[:, : chains.STORED], tokens[1:], len(TEXTS), [model.counted()], None)
     network = torch.log_softmax(torch.randn(len(tokens) - 1, len(TEXTS)), -1)
-    examples = Examples(network, found, torch.from_numpy(tokens[1:]))
-    said = model.fit(examples, examples)
+    examples = [Examples(network.numpy(), found, tokens[1:])]
+    before = [table.clone() for table in model.weights()]
+    nats = model.fit(FROZEN, examples)
     alone = -network[np.arange(len(tokens) - 1), tokens[1:]].mean()
-    assert said["frozen"] < 0.7 * float(alone)
-    assert model.fit(examples, examples) == said
+    assert nats < 0.7 * float(alone)
+    assert model.fit(FROZEN, examples) == nats
+    assert all(torch.equal(own[ADAPTING], old[ADAPTING]) for own, old in zip(model.weights(), before, strict=True))
+
+
+def test_examples_in_pieces_are_fitted_as_at_once():
+    model, tokens = mixture(wording(0, 400)), tokens_of(wording(7, 60))
+    keys = chains.contexts(tokens, CLASSES)[1:, : chains.STORED]
+    network = torch.log_softmax(torch.randn(len(tokens) - 1, len(TEXTS)), -1).numpy()
+
+    def examples(rows):
+        found = chains.layers(keys, tokens[1:], len(TEXTS), [model.counted()], None, rows)
+        return Examples(network[rows], found, tokens[1:][rows])
+
+    rows = np.arange(len(keys))
+    whole = model.fit(FROZEN, [examples(rows)])
+    assert model.fit(FROZEN, [examples(part) for part in np.array_split(rows, 3)]) == pytest.approx(whole, abs=1e-3)
 
 
 def test_bounded_counts_keep_what_was_seen_most():

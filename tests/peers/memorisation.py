@@ -26,7 +26,7 @@ from common.config import build
 from models import io
 from models.char_lstm import Reader, Standing
 from pipelines.workloads.bep import Config, data
-from pipelines.workloads.bep.mixing import Mixer, sizes_of
+from pipelines.workloads.bep.task import CharTask
 from pipelines.workloads.bep.typist import lstm_alone
 from tests.peers.fine_tuning import bits, blocks, prepared, train
 
@@ -89,7 +89,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     corpus = data.load(folder / "again")
     text = "".join(model.characters.signs(each.tokens.tolist()) for each in corpus.parts["train"])
     assert text.count(SENTENCE) == EACH * sum(times for times, _ in REPEATS.values()), "canaries were masked"
-    mixer = Mixer(corpus.parts["train"], sizes_of(corpus, config, None), config)
+    mixer = CharTask(config, folder / "again", torch.device("cpu")).mixer
     mixer.model.load_state_dict(dict(model.named_parameters()), strict=False)
     mixer.fit()
     mixture = model.reader(adapting=False)

@@ -242,7 +242,7 @@ def _by_position(
     config: "Config", model: CharLSTM, documents: Sequence["data.Text"], device: torch.device, map_items: MapItems
 ) -> dict[str, float]:
     """Return bits per character by the number of characters read, from random places of the documents."""
-    stream = stream_of(documents)
+    stream = stream_of([document.tokens for document in documents])
     length = min(POSITIONS[-1][1], len(stream) - 1)
     everywhere = Windows(stream, length, 1, device)
     generator = np.random.default_rng(config.seed)

@@ -1,12 +1,13 @@
-"""Counts of the training text, and weights of a mixture that are fitted to text that was not counted.
+"""Counts of the training text, and weights of a mixture that are fitted to text that was neither counted nor learnt.
 
-Each document is predicted from the counts of the others, and by the LSTM with the noise of its dropout: without the
-noise it knows its training text too well, and would be trusted too much with other text.
+Each document is predicted from the counts of others, and by an LSTM that has learnt only from others: the mixture's own
+knows its training text, and would be trusted too much with other text (stacking: Wolpert 1992, Breiman 1996).
 """
 
+import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common import noise
 from common.errors import UserError
 from common.random import derive_key
 from models import chains, io
-from models.char_lstm import END, PAD, Characters
+from models.char_lstm import END, Characters, CharLSTM, CharLSTMConfig
 from models.char_mixture import ADAPTING, FROZEN, CharMixture, CharMixtureConfig, Examples
 from pipelines.distributed import ranks
 
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from pipelines.workloads.bep.data import Corpus, Text
 
 PIECE = 12_000  # tokens; longer documents are cut, so that a single one has others to be predicted from
-MOST_PIECES = 12  # that weights are fitted to
+MOST_PIECES = 40  # that weights are fitted to
 FIFTHS = 5  # of a single document, each left out in turn
 BASE = "base/"  # before the name of a base's document that an own one has, too
-FOLDS = 6  # groups of pieces, each predicted from the counts of the others
+FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
+NETWORKS = 3  # ... and groups, each predicted by a network that has learnt from the others
+
+Learn = Callable[[CharLSTM, Sequence[np.ndarray], str], None]  # trains a network on texts; the last is what is said
 
 
 def load_base(config: "Config") -> CharMixture | None:
@@ -81,11 +84,17 @@ def fewest_counted(documents: Sequence["Text"], held_out: bool) -> int:
 class Mixer:
     """A mixture with the counts of its training text, and what its weights are fitted to.
 
-    A `base` adds its counts, its stored text and its LSTM, whose vocabulary may grow.
+    A `base` adds its counts, its stored text and its LSTM, whose vocabulary may grow. `learn` trains a network as the
+    mixture's is trained; without it, that one has not learnt from the documents.
     """
 
     def __init__(
-        self, documents: Sequence["Text"], sizes: Mapping[str, Any], config: "Config", base: CharMixture | None = None
+        self,
+        documents: Sequence["Text"],
+        sizes: Mapping[str, Any],
+        config: "Config",
+        base: CharMixture | None = None,
+        learn: Learn | None = None,
     ):
         self.seed, self.num_places = config.seed, config.model.mixing_places
         self.min_documents = config.model.min_documents
@@ -117,33 +126,32 @@ class Mixer:
         self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0, np.int16), *stored.values()])))
         if base:
             _go_on_from(self.model, base)
-        noise.by_item(self.model)
-        self.prepared: list[tuple[chains.Layers, Tensor, Tensor]] = []
+        self.learn, self.untrained = learn, _network_of(self.model)
+        self.fitted: dict[str, float] = {}  # the nats per token that the weights leave, once they are fitted
 
     def fit(self) -> dict[str, float]:
-        """Fit the weights; return the nats per token that they leave. The main process does it for all."""
-        said, weights = ranks.on_main(self._fit)
-        for own, fitted in zip(self.model.weights(), weights, strict=True):
-            own.copy_(fitted)
-        return {f"mixture/{name}": value for name, value in said.items()}
+        """Fit the weights, once; return the nats per token that they leave. The main process does it for all."""
+        if not self.fitted:
+            self.fitted, weights = ranks.on_main(self._fit)
+            for own, fitted in zip(self.model.weights(), weights, strict=True):
+                own.copy_(fitted)
+        return {f"mixture/{name}": value for name, value in self.fitted.items()}
 
     def _fit(self) -> tuple[dict[str, float], list[Tensor]]:
-        self.prepared = self.prepared or self._prepare()
         network = self._network()
-        frozen, adapting = (
-            Examples(network[places[:, 0], places[:, 1]], found, targets) for found, places, targets in self.prepared
-        )
-        said = self.model.fit(frozen, adapting)
+        said = {
+            name: self.model.fit(which, [self._examples(which, network, *each) for each in self._left_out()])
+            for which, name in ((FROZEN, "frozen"), (ADAPTING, "adapting"))
+        }
         return said, [table.cpu() for table in self.model.weights()]
 
     def _chosen(self) -> np.ndarray:
         """Return the numbers of the pieces that weights are fitted to, from all over the text."""
         return np.unique(np.linspace(0, len(self.pieces) - 1, MOST_PIECES).astype(int))
 
-    def _prepare(self) -> list[tuple[chains.Layers, Tensor, Tensor]]:
-        """Look up the places for each set of weights: what was found, (n, 2) piece and place, and targets (n,)."""
+    def _left_out(self) -> Iterator[tuple[int, chains.Counts, np.ndarray]]:
+        """Yield chosen pieces, each with the counts of others and the places (n,) that weights are fitted to."""
         chosen = self._chosen()
-        parts: dict[int, list[tuple[chains.Layers, np.ndarray, np.ndarray]]] = {FROZEN: [], ADAPTING: []}
         total = sum(len(self.pieces[number]) - 1 for number in chosen)
         generator = np.random.default_rng(derive_key(self.seed, "mixture") % 2**63)
         groups = np.unique(self.groups[chosen])
@@ -151,25 +159,22 @@ class Mixer:
             others = np.flatnonzero(~np.isin(self.groups, fold))
             known = self._count([self.pieces[number] for number in others], self.owners[others])
             for number in chosen[np.isin(self.groups[chosen], fold)]:
-                row = int(np.flatnonzero(chosen == number)[0])
                 size = len(self.pieces[number]) - 1
-                places = np.sort(generator.permutation(size)[: max(1, self.num_places * size // total)])
-                for which, found in self._found(number, known, places).items():
-                    where = np.stack([np.full(len(places), row), places], 1)
-                    parts[which].append((found, where, self.pieces[number][1:][places]))
-        return [_joined(parts[which]) for which in (FROZEN, ADAPTING)]
+                yield number, known, np.sort(generator.permutation(size)[: max(1, self.num_places * size // total)])
 
-    def _found(self, number: int, known: chains.Counts, places: np.ndarray) -> dict[int, chains.Layers]:
-        """Look up places of a piece in the counts of others: when it is not counted, and when it is."""
+    def _examples(
+        self, which: int, network: Mapping[int, np.ndarray], number: int, known: chains.Counts, places: np.ndarray
+    ) -> Examples:
+        """Look up places of a piece in the counts of others, and for weights that adapt in its own."""
         others = [*self.known, known]
         tokens, num_tokens = self.pieces[number][1:], len(self.model.characters)
-        keys = chains.contexts(self.pieces[number], self.classes)[1:]
-        chosen = chains.counted(keys, tokens, others)
-        stored = keys[:, : chains.STORED]
-        return {
-            FROZEN: chains.layers(stored, tokens, num_tokens, others, None, places),
-            ADAPTING: chains.layers(keys, tokens, num_tokens, others, chosen, places),
-        }
+        keys, chosen = chains.contexts(self.pieces[number], self.classes)[1:], None
+        if which == FROZEN:
+            keys = keys[:, : chains.STORED]
+        else:
+            chosen = chains.counted(keys, tokens, others)
+        found = chains.layers(keys, tokens, num_tokens, others, chosen, places)
+        return Examples(network[number][places], found, tokens[places])
 
     def _count(self, sequences: Sequence[np.ndarray], owners: np.ndarray) -> chains.Counts:
         """Count what follows contexts in sequences, of which each is of one family of documents, by its number."""
@@ -183,19 +188,37 @@ class Mixer:
             chosen &= chains.shared(keys, tokens, places, self.min_documents)
         return chains.count(keys, tokens, chosen)
 
-    @torch.no_grad()
-    def _network(self) -> Tensor:
-        """Return the LSTM's log-probabilities (pieces, places, V) under dropout, the same at every call and device."""
-        pieces = [torch.from_numpy(self.pieces[number][:-1]) for number in self._chosen()]
-        tokens = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True, padding_value=PAD)
-        device = self.model.output.weight.device
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(derive_key(self.seed, "mixture noise"))
-            self.model.train()
-            with noise.rows(torch.arange(len(tokens))):
-                logits, _ = self.model(tokens.to(device))
-            self.model.eval()
-        return F.log_softmax(logits.float(), -1).cpu()
+    def _network(self) -> dict[int, np.ndarray]:
+        """Return log-probabilities (places, V) of each chosen piece by an LSTM that has not learnt from it."""
+        chosen, groups = self._chosen(), np.unique(self.groups)
+        found: dict[int, np.ndarray] = {}
+        if self.learn is None:
+            return {number: _predicted(self.model, self.pieces[number]) for number in chosen}
+        count = min(NETWORKS, len(groups))
+        for first in range(count):
+            hidden = np.isin(self.groups, groups[first::count])
+            network = copy.deepcopy(self.untrained).to(self.model.output.weight.device)
+            said = f"learning without a part of the text, to fit the mixture ({first + 1} of {count})"
+            self.learn(network, [self.pieces[number][1:-1] for number in np.flatnonzero(~hidden)], said)
+            found |= {number: _predicted(network, self.pieces[number]) for number in chosen[hidden[chosen]]}
+        return found
+
+
+def _network_of(model: CharMixture) -> CharLSTM:
+    """Return a copy of a mixture's LSTM."""
+    names = (each.name for each in fields(CharLSTMConfig))
+    with torch.random.fork_rng(devices=[]):  # so that what is drawn next does not depend on it
+        network = CharLSTM(CharLSTMConfig(**{name: getattr(model.config, name) for name in names}))
+    network.load_state_dict(dict(model.named_parameters()))
+    return network
+
+
+@torch.no_grad()
+def _predicted(network: CharLSTM, piece: np.ndarray) -> np.ndarray:
+    """Return log-probabilities (N - 1, V) of the tokens after each of `piece` (N,) but the last."""
+    network.eval()
+    tokens = torch.from_numpy(piece[None, :-1]).to(network.output.weight.device)
+    return F.log_softmax(network(tokens)[0][0].float(), -1).cpu().numpy()
 
 
 def left_out(
@@ -246,11 +269,3 @@ def _stored(documents: Sequence["Text"], most: int, base: CharMixture | None) ->
 def between_ends(tokens: np.ndarray) -> np.ndarray:
     """Return the tokens (N + 2,) int64 of a document with <end> before and behind them."""
     return np.concatenate([[END], tokens, [END]]).astype(np.int64)
-
-
-def _joined(parts: Sequence[tuple[chains.Layers, np.ndarray, np.ndarray]]) -> tuple[chains.Layers, Tensor, Tensor]:
-    found = chains.Layers(
-        *(np.concatenate([getattr(each, name) for each, _, _ in parts]) for name in ("own", "share", "states"))
-    )
-    places, targets = (torch.from_numpy(np.concatenate([part[at] for part in parts])) for at in (1, 2))
-    return found, places, targets

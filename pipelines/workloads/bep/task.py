@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,14 +12,20 @@ from torch import Tensor, nn
 
 from common import noise
 from common.errors import UserError
+from common.signals import stop_if_asked
 from common.text import token_nats
+from common.workers import progress
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
+from pipelines.engine.batches import Order
+from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.mixing import Mixer, fewest_counted, load_base, sizes_of
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config
+
+LEARNING_SHARE = 0.4  # of the updates, in which networks that weights are fitted by are trained
 
 
 class Windows:
@@ -41,16 +47,16 @@ class Windows:
         return {"window": self.tokens[places], "first": items == 0}
 
 
-def stream_of(texts: Sequence["data.Text"]) -> Tensor:
-    """Return all documents as one stream (N,) uint8 or int16, with <end> before, between and after them."""
+def stream_of(texts: Sequence[np.ndarray]) -> Tensor:
+    """Return the tokens of all texts as one stream (N,) uint8 or int16, with <end> before, between and after them."""
     end = np.array([END])
-    tokens = np.concatenate([end, *(part for text in texts for part in (text.tokens, end))])
+    tokens = np.concatenate([end, *(part for text in texts for part in (text, end))])
     return torch.from_numpy(tokens.astype(np.uint8 if tokens.max() < 256 else np.int16))
 
 
 def held_out(texts: Sequence["data.Text"], sequence: int, device: torch.device, workers: int = 0) -> Windows:
     """Return windows with at least `sequence` characters before each target, except at the stream's beginning."""
-    return Windows(stream_of(texts), 2 * sequence, sequence, device, workers)
+    return Windows(stream_of([text.tokens for text in texts]), 2 * sequence, sequence, device, workers)
 
 
 def scored(batch: Mapping[str, Tensor], stride: int) -> tuple[Tensor, Tensor]:
@@ -65,7 +71,7 @@ class CharTask(Task):
     """Next-character prediction of documents and their ends; `legacy` learns only from each window's last step."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
-        training, base = config.training, load_base(config)
+        self.config, training, base = config, config.training, load_base(config)
         corpus = data.load(folder)
         self.mixing = config.model.resolved == "mixture"
         held_out_text = corpus.facts.get("held_out", True)
@@ -84,13 +90,15 @@ class CharTask(Task):
         corpus = data.load(folder, sizes["vocabulary"]) if base else corpus
         self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
         if self.mixing:
-            self.mixer = Mixer(corpus.parts["train"], sizes, config, base)
+            self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self._learn)
             self.model: CharLSTM = self.mixer.model.to(device)
         else:
             self.model = CharLSTM(CharLSTMConfig(**sizes)).to(device)
         workers = config.data.workers
         length = training.sequence * (1 if self.legacy else training.carry)
-        self.train = Windows(stream_of(corpus.parts["train"]), length, training.step, device, workers)
+        self.train = Windows(
+            stream_of([text.tokens for text in corpus.parts["train"]]), length, training.step, device, workers
+        )
         self.validation = held_out(corpus.parts["validation"], training.sequence, device, workers)
         counts = {name: (len(texts), sum(len(text.tokens) for text in texts)) for name, texts in corpus.parts.items()}
         told = (
@@ -128,6 +136,38 @@ class CharTask(Task):
         nats = (token_nats(logits, targets, PAD) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
 
+    def _learn(self, network: CharLSTM, texts: Sequence[np.ndarray], said: str) -> None:
+        """Train a network as the model is trained, but on other texts and in a share of the updates."""
+        training, device = self.config.training, network.output.weight.device
+        source = Windows(stream_of(texts), self.train.length, self.train.stride, device)
+        steps = math.ceil(LEARNING_SHARE * total_steps(training, self.train.size))
+        order = Order(source.size, training.batch_size, self.config.seed)
+        noise.by_item(network)
+        optimizers = OPTIMIZERS[training.optimizer](network, training)
+        network.train()
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            for step in progress(range(steps), steps, said):
+                stop_if_asked()
+                items = order.items(step)
+                noise.begin(self.config.seed, step, items)
+                loss = self.loss(network, source.batch(items))
+                noise.end()
+                (loss.value / loss.count).backward()
+                nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
+                set_rates(optimizers, learning_rate(training, step, steps))
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
+
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Fit the mixture's weights to the LSTM as it is; return the nats per token that this leaves."""
+        """Fit the mixture's weights, once; return the nats per token that this leaves."""
         return self.mixer.fit() if self.mixing else {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the fit of the mixture left, whose weights are the model's."""
+        return {"fitted": self.mixer.fitted} if self.mixing else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned; older checkpoints were fitted otherwise."""
+        if self.mixing:
+            self.mixer.fitted = dict(state.get("fitted", {}))

@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from common import noise
 from common.config import build
 from common.errors import UserError
 from models.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from pipelines.engine.batches import stream
 from pipelines.workloads.bep import Config, data
+from pipelines.workloads.bep.mixing import _predicted
 from pipelines.workloads.bep.task import CharTask, Windows, scored, stream_of
 
 CPU = torch.device("cpu")
@@ -54,9 +54,9 @@ def batch_of(task, *items):
 
 def test_documents_are_kept_apart_by_ends():
     one, other = texts(3, 2)
-    assert stream_of([one, other]).tolist() == [END, *one.tokens, END, *other.tokens, END]
-    assert stream_of([one]).dtype == torch.uint8
-    assert stream_of([data.Text("wide.txt", np.array([7, 300], np.uint16))]).dtype == torch.int16
+    assert stream_of([one.tokens, other.tokens]).tolist() == [END, *one.tokens, END, *other.tokens, END]
+    assert stream_of([one.tokens]).dtype == torch.uint8
+    assert stream_of([np.array([7, 300], np.uint16)]).dtype == torch.int16
 
 
 def test_windows_begin_every_stride_and_hold_inputs_and_the_last_target():
@@ -128,7 +128,9 @@ def test_legacy_learns_from_the_last_step_alone(make):
     batch = batch_of(task, 1, 4)
     window = batch["window"].long()
     assert window.shape == (2, 11)
-    assert torch.equal(window[0], stream_of(texts(200, 90)).long()[3:14])  # the original's stride
+    assert torch.equal(
+        window[0], stream_of([text.tokens for text in texts(200, 90)]).long()[3:14]
+    )  # the original's stride
     loss = task.loss(task.model, batch)
     nats = F.cross_entropy(task.model(window[:, :-1])[0][:, -1], window[:, -1], reduction="sum")
     torch.testing.assert_close(loss.value, nats)
@@ -209,8 +211,42 @@ def test_an_embedding_for_legacy_is_refused():
         build(Config, {}, ["model.preset=legacy", "model.embedding=8"], "test")
 
 
-def test_the_weights_of_a_mixture_are_fitted_under_noise_that_no_device_draws(make, monkeypatch):
-    task = make("model.kind=mixture", "model.mixing_places=50")
-    noise.by_item(task.model)  # as training does
+def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_the_text(make, monkeypatch):
+    task = make("model.kind=mixture", "model.mixing_places=50", "training.epochs=null", "training.steps=20")
+    mixer, learnt = task.mixer, []
+
+    def learn(network, texts, said):
+        learnt.append((network, [text.tolist() for text in texts]))
+        task._learn(network, texts, said)
+
+    mixer.learn = learn
+    before = [parameter.clone() for parameter in task.model.parameters()]
+    found = mixer._network()
+    assert all(torch.equal(*pair) for pair in zip(before, task.model.parameters(), strict=True))
+    texts = {tuple(piece[1:-1].tolist()) for piece in mixer.pieces}
+    assert set(found) == set(range(len(mixer.pieces)))
+    for number, piece in enumerate(mixer.pieces):
+        (network,) = (network for network, known in learnt if piece[1:-1].tolist() not in known)
+        assert np.array_equal(_predicted(network, piece), found[number])
+    assert {tuple(text) for _, known in learnt for text in known} == texts
+    # No device draws the noise, and nothing depends on what was drawn before.
     monkeypatch.setattr(torch, "rand", lambda *_, **__: pytest.fail("the device's generator"))
-    assert torch.equal(task.mixer._network(), task.mixer._network())
+    state = torch.random.get_rng_state()
+    again = mixer._network()
+    assert all(np.array_equal(found[number], again[number]) for number in found)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_weights_of_a_mixture_are_fitted_once(make):
+    words = "model.kind=mixture", "model.mixing_places=50", "training.epochs=null", "training.steps=20"
+    task, other = make(*words), make(*words)
+    said = task.refit(None)
+    assert set(said) == {"mixture/frozen", "mixture/adapting"}
+    task.mixer.learn = other.mixer.learn = lambda *_: pytest.fail("fitted again")
+    assert task.refit(None) == said
+    other.model.load_state_dict(task.model.state_dict())
+    other.load_state_dict(task.state_dict())
+    assert other.refit(None) == said
+    other.load_state_dict({})  # of a checkpoint before there was such a state
+    with pytest.raises(pytest.fail.Exception, match="fitted again"):
+        other.refit(None)
