@@ -193,7 +193,7 @@ PARTS = {
     "bep-oz": whole(
         "bep/evidence-oz",
         "validation",
-        f"data.sources={OZ} data.test=0 data.hold_out=true training.steps=6000 model.dropout=0.3"
+        f"data.sources={OZ} data.test=0 data.hold_out=true training.steps=6000 model.dropout=0.4"
         " hardware.threads=1 evaluation.typed=0",
         needs=OZ,
         bits_per_character={"at_most": 2.06},  # Kneser-Ney has 2.154

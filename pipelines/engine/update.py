@@ -311,8 +311,7 @@ class Updater:
                 # Numbers of the host go to the device together: each copy waits for it.
                 return torch.stack(tensors) if tensors else torch.tensor([x[name] for x in figures], device=device)
 
-            columns = [column(name) for name in names]
-            rows = self.accelerator.reduce(torch.stack([column.double() for column in columns])).tolist()
+            rows = self.accelerator.reduce(torch.stack([column(name).double() for name in names])).tolist()
             table = dict(zip(names, rows, strict=True))
             world = self.accelerator.num_processes
             for step, norm, loss in zip(
