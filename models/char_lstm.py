@@ -30,6 +30,7 @@ from models.writing import Writer
 PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
+    "wide": {"kind": "embedding", "width": 384, "layers": 1, "embedding": 32, "dropout": 0.5},
 }
 FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
 

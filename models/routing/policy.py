@@ -77,14 +77,19 @@ class RoutingPolicy(io.Model):
 
     @staticmethod
     def load_pretrained(name: str, device: str | torch.device = "cpu") -> "RoutingPolicy":
-        """Return a policy that comes with this project, in float32: `load_pretrained("cvrp-20")`.
+        """Return a policy that comes with this project: `load_pretrained("cvrp-20")`.
 
         Each has a card, README.md, that says how it was trained and how good it is. Raises ValueError for other names.
         """
         known = sorted(path.parent.name for path in PRETRAINED.glob("cvrp-*/config.json"))
         if name not in known:
             raise ValueError(f"there is no pretrained policy {name!r}; there are {', '.join(known)}")
-        return cast(RoutingPolicy, io.load(PRETRAINED / name, device)).float()
+        return cast(RoutingPolicy, io.load(PRETRAINED / name, device))
+
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return weights that are stored in half precision, for half of the space, in float32: to compute with."""
+        half = all(tensor.dtype == torch.float16 for tensor in tensors.values())
+        return {name: tensor.float() for name, tensor in tensors.items()} if half else tensors
 
     def encode(self, instances: Instances) -> Cache:
         """Compute what all queries on these instances share."""

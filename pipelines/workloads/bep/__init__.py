@@ -60,8 +60,9 @@ class Model(Section):
     base: str | None = Field(
         None, description="a trained run to go on from, as in runs/bep/default: its counts, its LSTM and its sizes"
     )
-    preset: Literal["legacy", "default"] = Field(
-        "default", description="legacy: scalar input and a loss on the last step only, for comparison"
+    preset: Literal["legacy", "default", "wide"] = Field(
+        "default",
+        description="wide: 384 units; default: 256; legacy: the original's scalar input and loss, for comparison",
     )
     context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
     min_documents: int = Field(

@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 
 from common.random import uniform
+from models import io
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.environment import Instances, reset, step
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_noise, make_policy
@@ -173,3 +174,12 @@ def test_gradient_checkpointing_changes_no_gradient(kind, neighbors):
 def test_presets_are_configs(name):
     config = RoutingConfig(**PRESETS[name])
     assert config.width % config.heads == 0
+
+
+def test_weights_in_half_precision_are_computed_with_in_float32(tmp_path):
+    policy, instances = make_policy(), make_instances(4, 9)
+    io.save(policy.half(), tmp_path)
+    again = io.load(tmp_path)
+    assert {parameter.dtype for parameter in again.parameters()} == {torch.float32}
+    rollouts = (model(instances, num_starts=9) for model in (again, policy.float()))
+    assert all(torch.equal(*pair) for pair in zip(*(rollout[:2] for rollout in rollouts), strict=True))
