@@ -72,7 +72,7 @@ class Model(Section):
         "2 keeps what one document and its versions alone say out of the counts, but not out of those of model.base",
     )
     mixing_places: int = Field(
-        90_000, ge=1, description="places of the training text that a mixture's weights are fitted to"
+        90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
     )
     stored_characters: int = Field(
         1_000_000,

@@ -20,7 +20,7 @@ from common.errors import UserError
 from common.random import derive_key
 from models import chains, io
 from models.char_lstm import END, Characters, CharLSTM, CharLSTMConfig
-from models.char_mixture import ADAPTING, FROZEN, CharMixture, CharMixtureConfig, Examples
+from models.char_mixture import ADAPTING, FEATURES, FROZEN, CharMixture, CharMixtureConfig, Examples
 from pipelines.distributed import ranks
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pipelines.workloads.bep.data import Corpus, Text
 
 PIECE = 12_000  # tokens; longer documents are cut, so that a single one has others to be predicted from
-MOST_PIECES = 40  # that weights are fitted to
+MOST_PIECES = 40  # that weights are fitted to, ...
+MOST_BYTES = 2**31  # ... and memory that they take at most
 FIFTHS = 5  # of a single document, each left out in turn
 BASE = "base/"  # before the name of a base's document that an own one has, too
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
@@ -139,10 +140,8 @@ class Mixer:
 
     def _fit(self) -> tuple[dict[str, float], list[Tensor]]:
         network = self._network()
-        said = {
-            name: self.model.fit(which, [self._examples(which, network, *each) for each in self._left_out()])
-            for which, name in ((FROZEN, "frozen"), (ADAPTING, "adapting"))
-        }
+        frozen, adapting = zip(*(self._examples(network, *each) for each in self._left_out()), strict=True)
+        said = {"frozen": self.model.fit(FROZEN, frozen), "adapting": self.model.fit(ADAPTING, adapting)}
         return said, [table.cpu() for table in self.model.weights()]
 
     def _chosen(self) -> np.ndarray:
@@ -153,6 +152,7 @@ class Mixer:
         """Yield chosen pieces, each with the counts of others and the places (n,) that weights are fitted to."""
         chosen = self._chosen()
         total = sum(len(self.pieces[number]) - 1 for number in chosen)
+        num_places = min(self.num_places, MOST_BYTES // (8 * FEATURES * len(self.model.characters)))
         generator = np.random.default_rng(derive_key(self.seed, "mixture") % 2**63)
         groups = np.unique(self.groups[chosen])
         for fold in (groups[first::FOLDS] for first in range(min(FOLDS, len(groups)))):
@@ -160,21 +160,20 @@ class Mixer:
             known = self._count([self.pieces[number] for number in others], self.owners[others])
             for number in chosen[np.isin(self.groups[chosen], fold)]:
                 size = len(self.pieces[number]) - 1
-                yield number, known, np.sort(generator.permutation(size)[: max(1, self.num_places * size // total)])
+                yield number, known, np.sort(generator.permutation(size)[: max(1, num_places * size // total)])
 
     def _examples(
-        self, which: int, network: Mapping[int, np.ndarray], number: int, known: chains.Counts, places: np.ndarray
-    ) -> Examples:
-        """Look up places of a piece in the counts of others, and for weights that adapt in its own."""
+        self, network: Mapping[int, np.ndarray], number: int, known: chains.Counts, places: np.ndarray
+    ) -> tuple[Examples, Examples]:
+        """Look up places of a piece in the counts of others: when it is not counted, and when it is."""
         others = [*self.known, known]
         tokens, num_tokens = self.pieces[number][1:], len(self.model.characters)
-        keys, chosen = chains.contexts(self.pieces[number], self.classes)[1:], None
-        if which == FROZEN:
-            keys = keys[:, : chains.STORED]
-        else:
-            chosen = chains.counted(keys, tokens, others)
-        found = chains.layers(keys, tokens, num_tokens, others, chosen, places)
-        return Examples(network[number][places], found, tokens[places])
+        keys = chains.contexts(self.pieces[number], self.classes)[1:]
+        chosen = chains.counted(keys, tokens, others)
+        frozen = chains.layers(keys[:, : chains.STORED], tokens, num_tokens, others, None, places)
+        adapting = chains.layers(keys, tokens, num_tokens, others, chosen, places)
+        predicted, targets = network[number][places], tokens[places]
+        return Examples(predicted, frozen, targets), Examples(predicted, adapting, targets)
 
     def _count(self, sequences: Sequence[np.ndarray], owners: np.ndarray) -> chains.Counts:
         """Count what follows contexts in sequences, of which each is of one family of documents, by its number."""
