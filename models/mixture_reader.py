@@ -80,7 +80,7 @@ class MixtureReader(Reader):
         where = np.concatenate([reader.place() for reader in readers])
         keys = ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
-        return first._mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
+        return first.mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
     @classmethod
     def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
@@ -111,14 +111,14 @@ class MixtureReader(Reader):
         network, after = super().extend(standing, tokens)
         after = replace(after, ends=ends.after(standing.ends, tokens, self.model.classes))
         keys = ends.keys(after.ends, self.document)[:, : self.depth]
-        return self._mixed(network, keys, [self.known, *self.summed()]), after
+        return self.mixed(network, keys, [self.known, *self.summed()]), after
 
     def summed(self) -> list[chains.Counts]:
         """Return the counts of what was read, all in one."""
         self.recent = [chains.added(self.recent)] if len(self.recent) > 1 else self.recent
         return self.recent
 
-    def _mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
+    def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
         """Return the log-probabilities (B, V) of the next token of texts by the keys of their contexts and the LSTM's.
 
         What a text gets depends on it alone: products of its own, and sums over rows that are as long for any batch.

@@ -22,7 +22,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)
 
-from common.config import build
+from common.config import load
 from models import io
 from models.char_lstm import Reader, Standing
 from pipelines.workloads.bep import Config, data
@@ -84,7 +84,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     """Return what reads by the trained LSTM, the mixture, and one whose counts are of two documents or more."""
     run = folder / "runs/bep/planted"
     model = io.load(run / "model/best")
-    config = build(Config, {}, [*words_of(folder), "model.min_documents=2"], "the comparison")
+    config = load(run / "config.yaml", Config, ["model.min_documents=2"])
     data.prepare(config, folder / "again")
     corpus = data.load(folder / "again")
     text = "".join(model.characters.signs(each.tokens.tolist()) for each in corpus.parts["train"])
@@ -98,10 +98,6 @@ def readers(folder: Path) -> dict[str, Reader]:
         "mixture": mixture,
         "mixture, min_documents=2": mixer.model.eval().reader(adapting=False),
     }
-
-
-def words_of(folder: Path) -> list[str]:
-    return [f"data.sources={folder / 'plans-planted'}", "data.hold_out=false", "data.mask_names=false"]
 
 
 @torch.no_grad()

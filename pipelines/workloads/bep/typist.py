@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from common.statistics import ratio_percentiles, resampled_counts
-from models import chains, ends
+from models import chains
 from models.char_lstm import CharLSTM, Reader
 from models.char_mixture import CharMixture
 from models.mixture_reader import MixtureReader
@@ -47,9 +47,10 @@ class KneserNeyReader(MixtureReader):
     def __init__(self, reader: MixtureReader):
         self.__dict__.update(reader.fork().__dict__)
 
-    def mixed(self, network: Tensor, where: np.ndarray) -> Tensor:
-        keys, num_tokens = ends.keys(where, self.document)[:, : len(chains.ORDERS)], network.shape[1]
-        found = chains.layers(keys, np.zeros(len(keys), np.int64), num_tokens, self._counts(), None)
+    def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
+        """Return log-probabilities (B, V) by the keys of contexts, whatever the network says."""
+        num_tokens = network.shape[1]
+        found = chains.layers(keys[:, : len(chains.ORDERS)], np.zeros(len(keys), np.int64), num_tokens, counts, None)
         expected = np.full(network.shape, 1 / num_tokens, np.float32)
         for level in chains.CHAINS[0]:
             expected = found.own[:, level] + found.share[:, level, None] * expected
