@@ -144,8 +144,9 @@ PARTS = {
         "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
         " evaluation.reference_seconds=0.1 evaluation.local_search=2",
     ),
-    "cvrp-50": uniform(50, f"data.test_instances=100 {SOLVERS}"),
-    "cvrp-50-polished": uniform(50, f"data.test_instances=100 {POLISHED}"),
+    "cvrp-20": elsewhere("cvrp-20", "evaluation.reference=[]"),
+    "cvrp-50": elsewhere("cvrp-50", f"data.test_instances=100 evaluation.augment=false {SOLVERS}"),
+    "cvrp-50-polished": elsewhere("cvrp-50", f"data.test_instances=100 evaluation.augment=false {POLISHED}"),
     "cvrp-100": uniform(100, f"data.test_instances=40 {SOLVERS}"),
     "cvrp-100-polished": uniform(100, f"data.test_instances=40 {POLISHED}"),
     "cvrp-adaptive": elsewhere(
