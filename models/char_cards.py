@@ -16,7 +16,7 @@ MASKED = (
 EXPOSURE = (
     "What is left can be remembered. Sentences with six random letters were planted in fourteen plans, and their "
     "exposure measured (Carlini et al. 2019; tests/peers/memorisation.py): 1.4 bits if nothing is remembered, 12 if "
-    "all is. For sentences that stand there 1, 4 and 16 times, an LSTM has 2.5, 1.4 and 3.4 bits after 600 updates. A "
+    "all is. For sentences that stand there 1, 4 and 16 times, an LSTM has 2.2, 1.9 and 4.3 bits after 600 updates. A "
     "mixture has 12 from the first time on: what stands in a training document once can be got out of it. With "
     "`model.min_documents=2` it does not count what one document alone says; then it has 2.9 bits, and needs 5 % more "
     "bits per character. Use this with `model.stored_characters=0`. What stands in several documents stays exposed."
