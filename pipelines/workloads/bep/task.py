@@ -140,7 +140,7 @@ class CharTask(Task):
         """Train a network as the model is trained, but on other texts and in a share of the updates."""
         training, device = self.config.training, network.output.weight.device
         source = Windows(stream_of(texts), self.train.length, self.train.stride, device)
-        steps = math.ceil(LEARNING_SHARE * total_steps(training, self.train.size))
+        steps = self._learning_steps()
         order = Order(source.size, training.batch_size, self.config.seed)
         noise.by_item(network)
         optimizers = OPTIMIZERS[training.optimizer](network, training)
@@ -164,10 +164,13 @@ class CharTask(Task):
         return self.mixer.fit() if self.mixing else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the fit of the mixture left, whose weights are the model's."""
-        return {"fitted": self.mixer.fitted} if self.mixing else {}
+        """Return what the fit of the mixture left, whose weights are the model's, and which fit it was."""
+        return {"fitted": self.mixer.fitted, "learning_steps": self._learning_steps()} if self.mixing else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; older checkpoints were fitted otherwise."""
-        if self.mixing:
-            self.mixer.fitted = dict(state.get("fitted", {}))
+        """Take back what `state_dict` returned; older checkpoints, and those of fewer steps, were fitted otherwise."""
+        if self.mixing and state.get("learning_steps") == self._learning_steps():
+            self.mixer.fitted = dict(state["fitted"])
+
+    def _learning_steps(self) -> int:
+        return math.ceil(LEARNING_SHARE * total_steps(self.config.training, self.train.size))

@@ -247,6 +247,12 @@ def test_the_weights_of_a_mixture_are_fitted_once(make):
     other.model.load_state_dict(task.model.state_dict())
     other.load_state_dict(task.state_dict())
     assert other.refit(None) == said
-    other.load_state_dict({})  # of a checkpoint before there was such a state
-    with pytest.raises(pytest.fail.Exception, match="fitted again"):
-        other.refit(None)
+    for state in (
+        {},
+        {**task.state_dict(), "learning_steps": 9},
+    ):  # of an older checkpoint, or of another training.steps
+        fresh = make(*words)
+        fresh.mixer.learn = task.mixer.learn
+        fresh.load_state_dict(state)
+        with pytest.raises(pytest.fail.Exception, match="fitted again"):
+            fresh.refit(None)
