@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 KINDS = ("gat", "gt", "dgt")
 PRESETS = {
+    "tiny": {"width": 64, "heads": 4, "layers": 2},
     "small": {"width": 128, "heads": 8, "layers": 3},
     "medium": {"width": 128, "heads": 8, "layers": 6},
     "large": {"width": 256, "heads": 16, "layers": 6},

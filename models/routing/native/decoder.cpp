@@ -5,6 +5,8 @@
 #include "common.h"
 
 #include <cmath>
+#include <numeric>
+#include <unordered_map>
 
 namespace {
 
@@ -98,74 +100,106 @@ class Builder {
     Builder(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
             const float* demand, float capacity)
         : s(shape), at(instance), load_weight(load_weight), distance_weight(distance_weight), demand(demand),
-          capacity(capacity), waiting(s.nodes), blocked(s.padded), query(s.width), glimpse(s.width),
-          attention(s.padded), logits(s.padded) {}
+          capacity(capacity), left(s.nodes), allowed(s.nodes), blocked(s.padded), query(s.width), glimpse(s.width),
+          attention(s.heads * s.padded), sums(s.heads), logits(s.padded) {}
 
     // Writes one tour (T,): greedy, or drawn by `uniform` (T,); returns its number of steps. Weights that are not finite
     // leave customers out, which every check of a tour finds.
     int build(int first, const float* uniform, int64_t* actions) {
-        std::fill(waiting.begin(), waiting.end(), true);
-        int node = 0, left = s.nodes - 1, t = 0;
+        waiting.resize(s.nodes - 1);
+        std::iota(waiting.begin(), waiting.end(), 1);
+        left.assign(s.nodes, true);
+        int node = 0, t = 0;
         float load = capacity;
-        while (left > 0 || node != 0) {
+        while (!waiting.empty() || node != 0) {
+            if (!uniform && node == 0 && t > 0) {
+                const auto [known, unknown] = continuations.try_emplace(left, actions + t);
+                if (!unknown) return t + repeat(known->second, actions + t);
+            }
             const int next = t == 0 && first > 0 ? first : choose(node, load, uniform ? uniform + t : nullptr);
-            if (next < 0) break;
+            if (next < 0) {
+                continuations.clear();  // of tours that do not end
+                break;
+            }
             actions[t++] = node = next;
             load = next ? load - demand[next] : capacity;
-            left -= next != 0;
-            waiting[next] = false;
+            if (next) waiting.erase(std::lower_bound(waiting.begin(), waiting.end(), next));
+            left[next] = next == 0;
         }
         return t;
     }
 
   private:
+    // Writes what an earlier tour did from the depot on, with the same customers left; returns how many steps that were.
+    int repeat(const int64_t* earlier, int64_t* actions) const {
+        int t = 0;
+        for (size_t visits = waiting.size(); visits > 0 || earlier[t - 1] != 0; t++) {
+            actions[t] = earlier[t];
+            visits -= earlier[t] != 0;
+        }
+        return t;
+    }
+
     int choose(int node, float load, const float* uniform) {
-        allowed.clear();
-        if (node) allowed.push_back(0);
-        for (int n = 1; n < s.nodes; n++)
-            if (waiting[n] && demand[n] <= load) allowed.push_back(n);
-        if (allowed.size() == 1) return allowed[0];
+        many = node != 0;
+        allowed[0] = 0;
+        for (int n : waiting) {
+            allowed[many] = n;
+            many += demand[n] <= load;
+        }
+        if (many == 1) return allowed[0];
         std::fill(blocked.begin(), blocked.end(), NEVER);
-        for (int n : allowed) blocked[n] = 0;
+        for (int i = 0; i < many; i++) blocked[allowed[i]] = 0;
         look(node, load);
         if (std::isnan(logits[allowed[0]])) return -1;
         // tanh and the softmax after it are monotone: the greedy choice does without.
         return uniform ? draw(*uniform) : best();
     }
 
-    // The attention over nodes, and the pointer's logits before they are clipped.
+    // The attention over nodes, and the pointer's logits before they are clipped. Each step is done for all heads before
+    // the next one, as a head alone would wait for its own numbers.
     void look(int node, float load) {
         const float share = load / capacity, *from = &at.query[node * s.width];
         for (int d = 0; d < s.width; d++) query[d] = from[d] + load_weight[d] * share;
         const int depth = s.width / s.heads;
-        for (int h = 0; h < s.heads; h++) {
-            products(depth, s.padded, &query[h * depth], &at.key[h * depth * s.padded], attention.data());
-            const float sum = exponentials(attention.data(), blocked.data(), s.padded);
-            int d = h * depth;
-            for (; (h + 1) * depth - d >= LANES; d += LANES) *(Vector*)&glimpse[d] = mixed<Vector>(d) / sum;
-            for (; d < (h + 1) * depth; d++) glimpse[d] = mixed<float>(d) / sum;
+        for (int h = 0; h < s.heads; h++)
+            products(depth, s.padded, &query[h * depth], &at.key[h * depth * s.padded], &attention[h * s.padded]);
+        for (int h = 0; h < s.heads; h++)
+            sums[h] = exponentials(&attention[h * s.padded], blocked.data(), s.padded);
+        int d = 0;
+        if (depth % LANES == 0) {
+            for (; d + 4 * LANES <= s.width; d += 4 * LANES) mix<4>(d);
+            for (; d < s.width; d += LANES) mix<1>(d);
+        }
+        for (; d < s.width; d++) {
+            const float* weights = &attention[d / depth * s.padded];
+            float sum = 0;
+            for (int i = 0; i < many; i++) sum += weights[allowed[i]] * at.value[allowed[i] * s.width + d];
+            glimpse[d] = sum / sums[d / depth];
         }
         products(s.width, s.padded, glimpse.data(), at.pointer.data(), logits.data());
         const float* away = &at.distance[node * s.padded];
         for (int n = 0; n < s.padded; n++) logits[n] -= distance_weight * away[n];
     }
 
-    // The sum over nodes of attention[n] * value[n][d], for one channel or a vector of them.
-    template <class Some> Some mixed(int d) const {
-        Some sums[2] = {};
-        const float* value = &at.value[d];
-        size_t i = 0;
-        for (; i + 1 < allowed.size(); i += 2)
-            for (int odd = 0; odd < 2; odd++)
-                sums[odd] += attention[allowed[i + odd]] * *(const Some*)(value + allowed[i + odd] * s.width);
-        if (i < allowed.size()) sums[0] += attention[allowed[i]] * *(const Some*)(value + allowed[i] * s.width);
-        return sums[0] + sums[1];
+    // The glimpse's channels from d on, so many vectors of them: sums over nodes of attention[n] * value[n][d].
+    template <int VECTORS> void mix(int d) {
+        const int depth = s.width / s.heads;
+        const float* weights[VECTORS];
+        for (int v = 0; v < VECTORS; v++) weights[v] = &attention[(d + v * LANES) / depth * s.padded];
+        Vector sum[VECTORS] = {};
+        for (int i = 0; i < many; i++) {
+            const int n = allowed[i];
+            const Vector* value = (const Vector*)&at.value[n * s.width + d];
+            for (int v = 0; v < VECTORS; v++) sum[v] += weights[v][n] * value[v];
+        }
+        for (int v = 0; v < VECTORS; v++) *(Vector*)&glimpse[d + v * LANES] = sum[v] / sums[(d + v * LANES) / depth];
     }
 
     int best() const {
         int found = allowed[0];
-        for (int n : allowed)
-            if (logits[n] > logits[found]) found = n;
+        for (int i = 1; i < many; i++)
+            if (logits[allowed[i]] > logits[found]) found = allowed[i];
         return found;
     }
 
@@ -178,17 +212,19 @@ class Builder {
         }
         const float threshold = uniform * exponentials(attention.data(), blocked.data(), s.padded, CLIP);
         float sum = 0;
-        for (int n : allowed)
-            if ((sum += attention[n]) > threshold) return n;
-        return allowed.back();
+        for (int i = 0; i < many; i++)
+            if ((sum += attention[allowed[i]]) > threshold) return allowed[i];
+        return allowed[many - 1];
     }
 
     const Shape& s;
     const Instance& at;
     const float *load_weight, distance_weight, *demand, capacity;
-    std::vector<char> waiting;
-    std::vector<int> allowed;
-    std::vector<float> blocked, query, glimpse, attention, logits;
+    std::vector<bool> left;  // which customers are to be visited
+    std::unordered_map<std::vector<bool>, const int64_t*> continuations;  // of greedy tours, by who was left at the depot
+    std::vector<int> waiting, allowed;  // customers to visit; nodes that may be next, the first `many` of them
+    int many;
+    std::vector<float> blocked, query, glimpse, attention, sums, logits;
 };
 
 }  // namespace

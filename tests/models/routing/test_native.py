@@ -32,6 +32,28 @@ def test_every_step_is_the_likeliest_by_torch_as_well(kind, width, heads, custom
     assert_valid(instances, actions, tour_length(instances.locs, actions))
 
 
+def test_a_tour_among_others_is_the_one_it_is_alone():
+    policy, instances, starts = make_policy("gt"), make_instances(20, 15), torch.arange(1, 16)
+    with torch.no_grad():
+        cache = policy.encode(instances)
+        together = native.build(policy.decoder, cache, instances, 15, first=starts)
+        alone = [native.build(policy.decoder, cache, instances, 1, first=starts[j : j + 1]) for j in range(15)]
+    for j, tours in enumerate(alone):
+        assert torch.equal(together[:, j, : tours.shape[2]], tours[:, 0])
+        assert not together[:, j, tours.shape[2] :].any()
+    routes = [{frozenset(route) for route in routes_of(tour)} for tour in together[0]]
+    assert any(one & other for one, other in itertools.combinations(routes, 2))  # they do have routes in common
+
+
+def test_weights_that_are_no_numbers_leave_customers_out_in_every_tour():
+    policy, instances = make_policy("gt"), make_instances(2, 12)
+    with torch.no_grad():
+        cache = policy.encode(instances)
+        broken = cache._replace(pointer_key=cache.pointer_key * torch.nan)
+        actions = native.build(policy.decoder, broken, instances, 12, first=torch.arange(1, 13))
+    assert ((actions > 0).sum(2) < 12).all()
+
+
 def test_the_same_numbers_draw_the_same_tours(monkeypatch):
     policy, instances, noise = make_policy("gt"), make_instances(8, 20), make_noise(8, 30, 20)
     with torch.no_grad():
