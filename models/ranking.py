@@ -12,6 +12,7 @@ them, tempered by what `models.reliability` knows.
 Davidson (1970), On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
+FEW = 2  # references per round where much is known of an image's score beforehand
 TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
 FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
 ITERATIONS = 100  # of Newton's method; about ten are enough
@@ -99,6 +101,38 @@ def place(
             f"references are numbered from {num_images} on, after the images; given {references[:8].tolist()}"
         )
     return _placing(scale.davidson, log_odds, references, known, theta, budget)(torch.arange(num_images))
+
+
+def update(
+    scale: Scale,
+    log_odds: Compare,
+    before: tuple[Tensor, Tensor],
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """Return scores (N,) and standard errors (N,) of images of which comparisons tell more than was known `before`.
+
+    `before` are scores (N,) and standard errors (N,); `place` describes the other arguments. By the scale's reliability
+    they tell where the comparator will see an image, too: so all references are those that are most informative there,
+    and the asking ends when what is left to find out about that place is no more than the comparator's own error, or
+    too little to count. The errors are as wide as those known before and the reliability make them: the factor by which
+    a comparator's own intervals hold is left out, as what was known before has been fitted to hold already.
+    """
+    references, known = _checked(references, reference_scores, budget)
+    means, variance = before[0].double(), before[1].double().square()
+    found = scale.reliability
+    excess = max(1.0, found.dispersion)  # so many of the answers are worth one
+    place, spread = found.offset + found.slope * means, found.slope**2 * variance + found.floor
+    tolerance = max(_difference_that_counts(known, theta) * TOLERANCE, math.sqrt(found.floor)) / math.sqrt(excess)
+    answer = _in_both_orders(log_odds)
+    placing = _Placing(scale.davidson, answer, references, known, budget, tolerance, (place, excess / spread))
+    seen, information = placing(torch.arange(len(means)))
+    gain = found.slope * variance / spread  # of the score, for each unit that the place is off
+    left = variance * found.floor / spread + gain.square() * excess / information
+    return means + gain * (seen - place), left.sqrt()
 
 
 def fit_scale(
@@ -185,20 +219,24 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
     return Davidson(float(parameters[0] / spread), float(parameters[1]))
 
 
-def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
+def most_likely(
+    davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor, before: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the most likely scores (N,) of images compared with some of R references, and their Fisher information.
 
     `wins` (N, R) is P(image) - P(reference) of each answer, the only part of it that depends on the image's score;
-    `compared` (N, R) marks the comparisons that were made. A weak prior, centred on the references' mean and as wide as
-    their whole range, keeps the score of an image that beats them all finite.
+    `compared` (N, R) marks the comparisons that were made. `before` are the mean (N,) and precision (N,) of a normal
+    prior; None: a weak one, centred on the references' mean and as wide as their whole range, which keeps the score of
+    an image that beats them all finite.
     """
-    centre, precision = known.mean(), (known.max() - known.min()) ** -2
+    weak = known.mean(), (known.max() - known.min()) ** -2
+    centre, precision = (each.expand(len(wins)) for each in before or weak)
     slope_unit = davidson.discrimination / 2
     # The slope is the prior's plus at most 2 |a| / 2 per reference, so the maximum lies within this reach.
     reach = 2 * abs(slope_unit) * compared.sum(1) / precision + 1e-9
     low, high = centre - reach, centre + reach
-    found = torch.full((len(wins),), float(centre), dtype=torch.float64)
-    enough = 1e-10 / float(precision.sqrt())
+    found = centre.clone()
+    enough = 1e-10 * precision.rsqrt()
     for _ in range(ITERATIONS):
         expected, variance = _moments(davidson, found[:, None] - known)
         slope = slope_unit * ((wins - expected) * compared).sum(1) + precision * (centre - found)
@@ -207,9 +245,8 @@ def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tenso
         better = found + slope / information
         # A Newton step leaves the bracket where the likelihood is nearly straight; halving always comes closer.
         better = torch.where((better < low) | (better > high), (low + high) / 2, better)
-        moved = (better - found).abs().max() if len(found) else 0
-        found = better
-        if moved < enough:
+        moved, found = (better - found).abs(), better
+        if (moved < enough).all():
             break
     _, variance = _moments(davidson, found[:, None] - known)
     return found, slope_unit**2 * (variance * compared).sum(1) + precision
@@ -233,39 +270,45 @@ def _placing(
     return _Placing(davidson, _in_both_orders(log_odds), references, known, budget, tolerance)
 
 
+@dataclass(frozen=True)
 class _Placing:
     """Placement of images among the references, comparing each with the most informative ones."""
 
-    def __init__(
-        self, davidson: Davidson, answer: Compare, references: Tensor, known: Tensor, budget: int, tolerance: float
-    ):
-        self.davidson, self.answer = davidson, answer
-        self.references, self.known = references, known
-        self.budget, self.tolerance = budget, tolerance
+    davidson: Davidson
+    answer: Compare
+    references: Tensor
+    known: Tensor
+    budget: int
+    tolerance: float
+    before: tuple[Tensor, Tensor] | None = None  # of `most_likely`
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
         free = images[:, None] != self.references  # (N, R) comparisons that can still be made
         compared = torch.zeros_like(free)
         wins = torch.zeros(free.shape, dtype=torch.float64)
-        spread = torch.linspace(0, len(self.known) - 1, min(START, self.budget, len(self.known))).round().long()
-        asked = torch.zeros_like(free)
-        asked[:, self.known.argsort(stable=True)[spread]] = True
-        asked &= free
-        found, information = most_likely(self.davidson, self.known, wins, compared)
+        found, information = most_likely(self.davidson, self.known, wins, compared, self.before)
+        asked = self._spread(free) if self.before is None else self._next(found, information, compared, free)
         while asked.any():
             image, reference = asked.nonzero(as_tuple=True)
             answers = self.answer(images[image], self.references[reference])
             wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
             compared |= asked
             free &= ~asked
-            found, information = most_likely(self.davidson, self.known, wins, compared)
+            found, information = most_likely(self.davidson, self.known, wins, compared, self.before)
             asked = self._next(found, information, compared, free)
         return found, information
 
+    def _spread(self, free: Tensor) -> Tensor:
+        """Return a mask (N, R) of the first references of images of which nothing is known."""
+        spread = torch.linspace(0, len(self.known) - 1, min(START, self.budget, len(self.known))).round().long()
+        asked = torch.zeros_like(free)
+        asked[:, self.known.argsort(stable=True)[spread]] = True
+        return asked & free
+
     def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
         """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
-        left = (self.budget - compared.sum(1)).clamp(max=MORE)
+        left = (self.budget - compared.sum(1)).clamp(max=MORE if self.before is None else FEW)
         left[information.rsqrt() <= self.tolerance] = 0
         _, variance = _moments(self.davidson, found[:, None] - self.known)
         best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)

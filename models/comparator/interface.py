@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -77,6 +77,7 @@ class Comparator(io.Model):
         self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
         # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
         self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
+        self._kept: tuple[list[Any], Tensor] | None = None  # see `encoded_references`
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Leave out a scale that was fitted without a prior; `score` then fits one to the references."""
@@ -169,12 +170,12 @@ class Comparator(io.Model):
         self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
         self.prior.copy_(scale.prior)
 
+    def _usable_scale(self, budget: int) -> ranking.Scale:
+        return self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
+
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
-        known, theta = self.reference_scores * self.config.unit, self.config.theta * self.config.unit
-        log_odds = self._log_odds(self.encode_all(self.reference_images))
         prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
-        numbers = torch.arange(len(known))
-        return ranking.fit_scale(log_odds, numbers, known, theta=theta, budget=budget, seed=seed, prior=prior)
+        return ranking.fit_scale(seed=seed, prior=prior, **self._against(self.reference_images[:0], budget))
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
@@ -182,20 +183,46 @@ class Comparator(io.Model):
 
         Each image is compared with at most `budget` reference images of known score; see `ranking.place`.
         """
-        scale = self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
-        return scale.scores(*self._placed(scale, images, budget))
-
-    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
-        return self._placed(self.scoring, images, budget)
+        scale = self._usable_scale(budget)
+        return scale.scores(*ranking.place(scale, num_images=len(images), **self._against(images, budget)))
 
     @torch.no_grad()
-    def _placed(self, scale: ranking.Scale, images: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-        unit, count = self.config.unit, len(images)
-        encoded = torch.cat([self.encode_all(images), self.encode_all(self.reference_images)])
-        numbers = torch.arange(count, len(encoded))
-        known, theta = self.reference_scores * unit, self.config.theta * unit
-        return ranking.place(scale, self._log_odds(encoded), count, numbers, known, theta=theta, budget=budget)
+    def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and standard errors (U,) of images (U, C, S, S) of which both are known roughly `before`.
+
+        An image is compared with a few references where `score` needs many; see `ranking.update`.
+        """
+        return ranking.update(self._usable_scale(budget), before=before, **self._against(images, budget))
+
+    @torch.no_grad()
+    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
+        return ranking.place(self.scoring, num_images=len(images), **self._against(images, budget))
+
+    def _against(self, images: Tensor, budget: int) -> dict[str, Any]:
+        """Return what `ranking.place` and `ranking.update` need to compare images with the references."""
+        unit, encoded = self.config.unit, self.encoded_references()
+        if len(images):
+            encoded = torch.cat([self.encode_all(images), encoded])
+        return {
+            "log_odds": self._log_odds(encoded),
+            "references": torch.arange(len(images), len(encoded)),
+            "reference_scores": self.reference_scores * unit,
+            "theta": self.config.theta * unit,
+            "budget": budget,
+        }
+
+    def encoded_references(self) -> Tensor:
+        """Return encodings (R, ...) of the references, kept until the mode or a tensor of the model changes."""
+        state = [(each._version, each.dtype, each.device) for each in (*self.parameters(), *self.buffers())]
+        if self._kept is None or self._kept[0] != state:
+            self._kept = state, self.encode_all(self.reference_images)
+        return self._kept[1]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode, and forget the encodings of the references."""
+        self._kept = None
+        return super().train(mode)
 
     def _log_odds(self, encoded: Tensor) -> ranking.Compare:
         def logits(first: Tensor, second: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The scorer: a network that sees one image and tells its score, with a standard error."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from models.reliability import Reliability
 
 LEAST_LOG_ERROR, MOST_LOG_ERROR = -6.0, 3.0  # of standard errors, in standard deviations of the training scores
 SHARE_OF_VARIANCE = 0.5  # beta of Seitzer et al. (2022)
+WIDENED = 1.5  # factor on the errors that a teacher is told, as those of images that are mistaken are no normal ones
 
 
 class Scorer(Comparator):
@@ -21,7 +22,7 @@ class Scorer(Comparator):
 
     Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
     its standard error. A `teacher`, the comparator whose answers the scorer learns, may be kept inside: `score` asks it
-    about the images whose standard error is above `widest`.
+    about the images whose standard error is above `widest`, beginning with what the scorer knows.
     """
 
     family = "comparator"
@@ -40,7 +41,7 @@ class Scorer(Comparator):
             self.teacher = _teacher(config)
             self.teacher.requires_grad_(False)
 
-    def train(self, mode: bool = True) -> "Scorer":
+    def train(self, mode: bool = True) -> Self:
         """Set the mode of training, in which the teacher takes no part."""
         super().train(mode)
         if self.teacher is not None:
@@ -93,13 +94,19 @@ class Scorer(Comparator):
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores (U,) and standard errors (U,) of images (U, C, S, S), from one pass each.
 
-        The teacher scores those whose standard error is too wide, by at most `budget` comparisons each.
+        The teacher updates those whose standard error is too wide, by at most `budget` comparisons each.
         """
         scores, errors = self.scoring.scores(*self.place(images, budget))
         wide = errors > self.widest.cpu()
         if self.teacher is not None and self.widest > 0 and wide.any():
-            scores[wide], errors[wide] = self.teacher.score(images[wide.to(images.device)], budget)
+            told = images[wide.to(images.device)], (scores[wide], errors[wide])
+            scores[wide], errors[wide] = self.asked(*told, budget)
         return scores, errors
+
+    def asked(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and standard errors (U,) after the teacher was asked, given those of one pass."""
+        assert self.teacher is not None, "a scorer without a teacher can ask nobody"
+        return self.teacher.update(images, (before[0], WIDENED * before[1]), budget)
 
 
 def _teacher(config: ComparatorConfig) -> Comparator:

@@ -15,7 +15,8 @@ from models import images as image_files
 from models import io
 from models.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.one_image import texture_features
-from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, averaged, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.propagation import averaged
 from pipelines.workloads.lmol.sources.tables import find_answers, read_table
 
 SIDE = 64  # pixels, of the squares whose texture is described where there is no model
@@ -80,7 +81,7 @@ def told(source: Path, model: Path | None) -> Told:
     known = [(row[a], row[b], label) for _, a, b, label in pairs if a in row and b in row]
     answers = np.array(known, np.int64).reshape(-1, 3)
     known_before = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
-    priors, weights = likely_priors(answers, known_before)
+    priors, beforehand = likely_priors(answers, known_before)
     unknown = len(pairs) - len(answers)
     notes = [
         f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
@@ -89,7 +90,7 @@ def told(source: Path, model: Path | None) -> Told:
         *([f"{_count(unknown, 'answer')} about images that cannot be used"] if unknown else []),
         *(f"set aside: {each}" for each in aside),
     ]
-    return Told(names, answers, averaged(answers, priors, weights), priors[0], notes, table)
+    return Told(names, answers, averaged(answers, priors, beforehand), priors[0], notes, table)
 
 
 def _count(number: int, noun: str) -> str:

@@ -4,14 +4,16 @@
 
 The scores s (N,) of the images are normal beforehand, with a mean, a variance for each image and a correlation: a share
 of the variance follows the images' features, so that what is said about one image tells about those like it (preference
-learning with Gaussian processes: Chu and Ghahramani 2005). The posterior is approximated by a normal distribution at
-its maximum (Laplace), and averaged over the prior's numbers, those counting most that make the answers likeliest.
+learning with Gaussian processes: Chu and Ghahramani 2005). To choose the prior's numbers and the pairs to ask about,
+the posterior is approximated by a normal distribution at its maximum (Laplace). A ranking is made from the mean and the
+covariance by expectation propagation (`propagation.py`), averaged over the prior's numbers, those counting most that
+make the answers likeliest: with few answers the maximum is too near to the prior's mean, and its curvature tells of too
+little doubt.
 
     N images   P pairs   F features
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,12 +97,12 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None))
     for _ in range(ITERATIONS):
         deviation = covariance @ weights
         scores = mean + deviation
-        chances = softmax(_logits(scores[first] - scores[second], tie), axis=1)
+        chances = softmax(logits(scores[first] - scores[second], tie), axis=1)
         residual = truth - chances
         slope = (residual[:, FIRST] - residual[:, SECOND]) / 2
         gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
         lean = chances[:, FIRST] - chances[:, SECOND]
-        curvature = _laplacian(first, second, (1 - chances[:, SIMILAR] - np.square(lean)) / 4, count)
+        curvature = laplacian(first, second, (1 - chances[:, SIMILAR] - np.square(lean)) / 4, count)
         system = np.eye(count) + curvature @ covariance
         step = linalg.solve(system, curvature @ deviation + gradient) - weights
         tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
@@ -120,11 +122,11 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None))
     return Posterior(mean + covariance @ weights, (posterior + posterior.T) / 2, tie, float(evidence))
 
 
-def _logits(difference: np.ndarray, tie: float) -> np.ndarray:
+def logits(difference: np.ndarray, tie: float) -> np.ndarray:
     return np.stack([difference / 2, -difference / 2, np.full_like(difference, tie)], axis=1)
 
 
-def _laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count: int) -> csr_array:
+def laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count: int) -> csr_array:
     """Return the curvature (N, N) of the answers' likelihood, from its curvature (P,) in each difference."""
     rows, columns = np.concatenate([[first, second], [second, first], [first, first], [second, second]], axis=1)
     values = np.concatenate([-weights, -weights, weights, weights])
@@ -136,7 +138,7 @@ def _objective(pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, weig
     first, second, label = pairs.T
     deviation = covariance @ weights
     scores = mean + deviation
-    likelihood = log_softmax(_logits(scores[first] - scores[second], tie), axis=1)[np.arange(len(label)), label].sum()
+    likelihood = log_softmax(logits(scores[first] - scores[second], tie), axis=1)[np.arange(len(label)), label].sum()
     return float(likelihood - deviation @ weights / 2 - tie**2 / (2 * TIE_VARIANCE))
 
 
@@ -145,25 +147,10 @@ def likeliest(pairs: np.ndarray, prior: Prior) -> Posterior:
     return fit(pairs, likely_priors(pairs, prior)[0][0])
 
 
-def averaged(pairs: np.ndarray, priors: Sequence[Prior], weights: np.ndarray) -> Posterior:
-    """Return the posterior of all images' scores, averaged over what `likely_priors` returns.
-
-    One prior alone would leave out how little a few answers tell of its numbers, and give intervals too narrow. It is
-    no posterior for `next_pairs`, which would ask by how much scores differ in all rather than which is larger.
-    """
-    count = len(priors[0].mean)
-    scores, ties, covariance = np.zeros((len(priors), count)), np.zeros(len(priors)), np.zeros((count, count))
-    for i, (prior, weight) in enumerate(zip(priors, weights, strict=True)):
-        found = fit(pairs, prior)
-        scores[i], ties[i] = found.scores, found.tie
-        covariance += weight * found.covariance
-    mean = weights @ scores
-    off = np.sqrt(weights)[:, None] * (scores - mean)
-    return Posterior(mean, covariance + off.T @ off, float(weights @ ties))
-
-
 def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndarray]:
-    """Return likely ones of the priors with the mean of `prior`, the likeliest first, and their weights (K,).
+    """Return likely ones of the priors with the mean of `prior`, the likeliest first, and nats (K,) for each.
+
+    The nats are for what is likely before there are answers.
 
     They differ in the deviation's factor, share and length. The search climbs from the typical values to the neighbours
     under which the answers are likeliest; only images that were compared count. Few answers leave typical values, since
@@ -187,19 +174,21 @@ def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndar
             found.append((new[0], share, new[2] if share else typical[2]))  # without a share, no length counts
         return found
 
+    def beforehand(place: Place) -> float:
+        return -DOUBT * sum(abs(i - usual) for i, usual in zip(place, begin, strict=True))
+
     tried: dict[Place, float] = {}
     best, place = begin, None
     while best != place:
         place = best
         for each in near(place):
             if each not in tried:
-                far = sum(abs(i - usual) for i, usual in zip(each, begin, strict=True))
-                tried[each] = (fit(local, scaled(each), rows).evidence if len(pairs) else 0.0) - DOUBT * far
+                tried[each] = (fit(local, scaled(each), rows).evidence if len(pairs) else 0.0) + beforehand(each)
         best = max(near(place), key=tried.__getitem__)
     likely = [
         each for each in sorted(tried, key=tried.__getitem__, reverse=True) if tried[each] > tried[best] - UNLIKELY
     ]
-    return [scaled(each) for each in likely], softmax([tried[each] for each in likely])
+    return [scaled(each) for each in likely], np.array([beforehand(each) for each in likely])
 
 
 def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -> np.ndarray:
@@ -217,12 +206,12 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     difference = posterior.scores[first] - posterior.scores[second]
     chosen: list[int] = []
     for _ in range(min(count, len(first))):
-        variance = _of_differences(covariance, first, second)
+        variance = of_differences(covariance, first, second)
         # The information at a difference that is itself uncertain (MacKay 1992).
-        chances = softmax(_logits(difference / np.sqrt(1 + math.pi * variance / 32), posterior.tie), axis=1)
+        chances = softmax(logits(difference / np.sqrt(1 + math.pi * variance / 32), posterior.tie), axis=1)
         information = (1 - chances[:, SIMILAR] - np.square(chances[:, FIRST] - chances[:, SECOND])) / 4
         weight = information / (1 + information * variance)  # of the fall of the covariance
-        gain = weight * _of_differences(square, first, second)
+        gain = weight * of_differences(square, first, second)
         gain[chosen] = -1.0
         best = int(gain.argmax())
         chosen.append(best)
@@ -234,7 +223,7 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     return np.stack([first[chosen], second[chosen]], axis=1)
 
 
-def _of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
     diagonal = np.diag(matrix)
     return (diagonal[first] + diagonal[second] - 2 * matrix[first, second]).clip(min=0)

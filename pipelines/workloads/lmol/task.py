@@ -191,14 +191,17 @@ class ComparisonTask(Task):
         if isinstance(model, Scorer) and model.teacher is not None:
             if self._compared is None:  # the teacher does not change
                 self._compared = model.teacher.score(images, comparisons)[0]
-            model.widest.fill_(widest_error(scores, errors, self._compared, known))
+            asked, wide = scores.clone(), errors >= errors.quantile(1 - COMPARED[-1])
+            asked[wide], _ = model.asked(images[wide], (scores[wide], errors[wide]), comparisons)
+            model.widest.fill_(widest_error(scores, errors, asked, self._compared, known))
         return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
 
 
-def widest_error(scores: Tensor, errors: Tensor, compared: Tensor, known: Tensor) -> float:
+def widest_error(scores: Tensor, errors: Tensor, asked: Tensor, compared: Tensor, known: Tensor) -> float:
     """Return the standard error above which images are left to comparisons, 0 if none need be.
 
-    `scores` (M,) with standard `errors` (M,) come from one pass each, `compared` (M,) from comparisons.
+    `scores` (M,) with standard `errors` (M,) come from one pass each; `asked` (M,) are what comparisons make of those
+    with the widest errors. The correlation to keep is that of `compared` (M,), which come from comparisons alone.
     """
 
     def pearson(found: Tensor) -> float:
@@ -207,7 +210,7 @@ def widest_error(scores: Tensor, errors: Tensor, compared: Tensor, known: Tensor
     best, widest = pearson(compared), 0.0
     for share in COMPARED:
         widest = float(errors.quantile(1 - share)) if share else 0.0
-        mixed = torch.where(errors > widest, compared, scores) if share else scores
+        mixed = torch.where(errors > widest, asked, scores) if share else scores
         if best - pearson(mixed) <= PEARSON_LOST:
             break
     return widest

@@ -33,6 +33,29 @@ def test_pixels_are_bytes_or_shares(kind):
     torch.testing.assert_close(model(images, first, second), model(images / 255, first, second))
 
 
+def test_references_are_encoded_once_until_the_model_changes():
+    model, count = make(references=5), [0]
+    model.reference_images.copy_(pictures(5))
+    encode = model.encode
+
+    def counted(images):
+        count[0] += 1
+        return encode(images)
+
+    model.encode = counted
+    assert torch.equal(model.encoded_references(), model.encoded_references())
+    assert count == [1]
+    changes = [
+        lambda: model.reference_images.copy_(pictures(6)[1:]),
+        lambda: (next(model.parameters()).data.mul_(1.5), model.train().eval()),  # which no version tells of
+        lambda: model.load_state_dict(make(references=5).state_dict()),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        assert torch.equal(model.encoded_references(), encode(model.reference_images))
+        assert count == [number + 2]
+
+
 @pytest.mark.parametrize("kind", ["siamese", "cross"])
 def test_a_saved_comparator_answers_the_same(kind, tmp_path):
     model = make(kind, attribute="ripeness", theta=2, unit=0.25, references=5)

@@ -68,14 +68,14 @@ def test_a_scorer_leaves_only_as_many_images_to_comparisons_as_its_scores_need()
     errors = torch.linspace(0, 1, 200, dtype=torch.float64)
     noise = torch.randn(200, generator=generator, dtype=torch.float64)
     compared = known + 0.02 * noise
-    assert widest_error(compared, errors, compared, known) == 0.0
+    assert widest_error(compared, errors, compared, compared, known) == 0.0
     few = torch.where(errors > 0.97, known - 3, compared)  # wrong about the few images that it is unsure of
-    widest = widest_error(few, errors, compared, known)
+    widest = widest_error(few, errors, compared, compared, known)
     left = float((errors > widest).double().mean())
     assert 0.0 < left <= 0.05
-    hopeless = widest_error(noise, errors, compared, known)
+    hopeless = widest_error(noise, errors, compared, compared, known)
     assert 0.18 < float((errors > hopeless).double().mean()) <= 0.2
-    assert widest_error(compared, errors, noise, known) == 0.0  # whose comparisons are worse
+    assert widest_error(compared, errors, noise, noise, known) == 0.0  # whose comparisons are worse
 
 
 class Constant(nn.Module):
@@ -127,11 +127,11 @@ def test_test_images_are_not_on_the_device(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "least"), [("cross", 1.5), ("vlm", 1.25)])
+@pytest.mark.parametrize(("kind", "least"), [("cross", 2.5), ("vlm", 1.1)])
 def test_kept_features_and_encoding_once_make_steps_faster(prepared, kind, least):
     """Compared with the same model encoding both images of every pair in both orders, in alternation.
 
-    Of a vlm, whose language model reads every patch of both images, encoding is the smaller part.
+    Measured: the cross 5 to 20 times as many steps; the vlm, whose language model reads all patches, 1.25 to 1.29.
     """
     subject = make(prepared, kind, width=None, layers=None, heads=None, lora=kind == "vlm")
     model = subject.model.train()
