@@ -1,10 +1,13 @@
-"""What is to be found out about trained members, by as many processes as there are cores."""
+"""What is to be found out about trained members, and shown of them, by as many processes as there are cores."""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_pool: ProcessPoolExecutor | None = None  # open from the first examination to the end of this process
 FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
 EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
@@ -45,30 +49,56 @@ def map_members(
     return {name: found[name] for name in jobs}
 
 
+def map_parts(function: Callable[[T], R], jobs: Mapping[str, T]) -> dict[str, R]:
+    """Return {name: function(job)}, worked out by the processes that examined members, if there are any.
+
+    `function`, the jobs and what comes of them are as in `map_members`; no other rank takes part.
+    """
+    global _pool
+    if _pool is not None and len(jobs) >= FEWEST:
+        try:
+            with _submitted(_pool, function, jobs) as futures:
+                return {name: future.result() for name, future in futures.items()}
+        except BrokenProcessPool:  # one was killed, perhaps as memory ran out
+            _pool = None
+            processes.say("a process that examined members was killed; going on in this one")
+    return {name: function(job) for name, job in jobs.items()}
+
+
 def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], device: torch.device) -> dict[str, R]:
-    at_once = max(1, min(cores(), len(jobs)))
+    global _pool
+    at_once = max(1, cores())
     if device.type == "cuda":
         import torch
 
         at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
-    processes.say(f"examining {len(jobs)} members, {at_once} at a time")
+    processes.say(f"examining {len(jobs)} members, {min(at_once, len(jobs))} at a time")
     found, began = {}, time.perf_counter()
-    pool = ProcessPoolExecutor(
+    _pool = _pool or ProcessPoolExecutor(
         at_once, mp_context=processes.start_server(), initializer=processes.stand_alone, initargs=(str(device),)
     )
-    try:
-        # Tensors are sent as open files of shared memory, of which hundreds of models have too many. Copies close
-        # theirs when they have been examined; the pool sends one more than it has processes.
-        names: dict[Future[R], str] = {
-            pool.submit(_examine, function, deepcopy(job)): name for name, job in jobs.items()
-        }
+    with _submitted(_pool, functools.partial(_examine, function), jobs) as futures:
+        names = {future: name for name, future in futures.items()}
         for future in as_completed(names):
             found[names[future]] = future.result()
             left = (time.perf_counter() - began) / len(found) * (len(jobs) - len(found))
             processes.say(f"{len(found)}/{len(jobs)} {names[future]}  left {clock(left)}")
-    finally:
-        pool.shutdown(cancel_futures=True)
     return found
+
+
+@contextmanager
+def _submitted(
+    pool: ProcessPoolExecutor, function: Callable[[T], R], jobs: Mapping[str, T]
+) -> Iterator[dict[str, Future[R]]]:
+    """Yield the jobs' futures; those that have not begun at the end of the block, as after an error, are cancelled."""
+    # Tensors are sent as open files of shared memory, of which hundreds of models have too many. Copies close
+    # theirs when they have been examined; the pool sends one more than it has processes.
+    futures = {name: pool.submit(function, deepcopy(job)) for name, job in jobs.items()}
+    try:
+        yield futures
+    finally:
+        for future in futures.values():
+            future.cancel()
 
 
 def _examine(function: Callable[[T, Any, Any], R], job: T) -> R:

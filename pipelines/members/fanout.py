@@ -1,23 +1,26 @@
 """Runs of many models: each member is an ordinary run, trained in a process of its own, as many at a time as fit.
 
 The process is the same whether its member is alone or one of hundreds, so the weights are too; and what goes wrong
-with one member ends that process only. Members are dealt to the ranks in turn; a rank's processes share its device.
+with one member ends that process only. On a GPU, members whose config `stacks` share a process (see `stack`): their
+weights are those of a member alone but for rounding, which was measured in float32 on a CPU alone. Members are dealt
+to the ranks in turn; a rank's processes share its device.
 torch is not imported here, so that this import can run beside those of the processes' server.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+STACKING = ("cuda",)  # devices that wait for launches, so that members are stacked
+MOST_STACKED = 32  # members of a process
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
 
 
@@ -81,7 +86,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
     mine = waiting[accelerator.process_index :: accelerator.num_processes]
     # The ranks wait for each other here, as long as it takes.
-    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device).train(mine)))
+    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
     number = next((number for number in numbers if number), None)
 
     def end() -> dict[str, dict[str, Any]]:
@@ -125,24 +130,33 @@ def _of_one_thread(config: BaseConfig) -> BaseConfig:
     return config.model_copy(update={"hardware": hardware})
 
 
-class _Pool:
-    """Processes of one rank."""
+def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
+    """Return whether members may share a process. In fp16 not: gradients are of losses without the scaler's factor."""
+    hardware = config.hardware
+    alone = hardware.compile or hardware.gradient_checkpointing or config.tracking.log_with or precision == "fp16"
+    return config.stacks and hardware.stack and not alone
 
-    def __init__(self, job: Job, device: Any):
-        self.job, self.device = job, device
+
+class _Pool:
+    """Processes of one rank; each is known by its first member."""
+
+    def __init__(self, job: Job, device: Any, precision: str = "no"):
+        self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
         self.context: Any = processes.start_server()
         self.running: dict[str, Any] = {}
+        self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
         self.stop = StopRequest()
         self.free = self._free_memory()  # before the first process
 
     def train(self, names: Sequence[str]) -> int | None:
         """Train each member; return the number of the signal that stopped it early, or None."""
-        waiting, began, ended = list(names), time.perf_counter(), 0
+        waiting, began, ended = self._parts(names), time.perf_counter(), 0
         if waiting:
-            processes.say(f"training {len(waiting)} members, up to {self.at_once} at a time on {self.device}")
+            at_once = f"up to {self.at_once} at a time on {self.device}"
+            processes.say(f"training {len(names)} members in {len(waiting)} processes, {at_once}")
             processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self._end_all):
@@ -150,8 +164,7 @@ class _Pool:
                     while waiting and not self.stop.number and self._has_room():
                         self._start(waiting.pop(0))
                     connection.wait([process.sentinel for process in self.running.values()], timeout=1)
-                    for name in [name for name, process in self.running.items() if process.exitcode is not None]:
-                        outcome = self._ended(name)
+                    for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
                         processes.say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
@@ -164,16 +177,33 @@ class _Pool:
         for process in self.running.values():
             process.terminate()
 
-    def _start(self, name: str) -> None:
-        process = self.context.Process(target=_work, args=(self.job, name, str(self.device)), name=name)
+    def _parts(self, names: Sequence[str]) -> list[list[str]]:
+        """Divide members over processes."""
+        configs, stacking = self.job.configs, self.device.type in STACKING
+        stacked = [name for name in names if stacking and _can_be_stacked(configs[name], self.precision)]
+        parts = [stacked[first : first + MOST_STACKED] for first in range(0, len(stacked), MOST_STACKED)]
+        return parts + [[name] for name in names if name not in stacked]
+
+    def _start(self, names: list[str]) -> None:
+        process = self.context.Process(target=_work, args=(self.job, list(names), str(self.device)), name=names[0])
         process.start()
-        self.running[name], self.began[name] = process, time.time()
+        self.running[names[0]], self.began[names[0]], self.members[names[0]] = process, time.time(), names
         if self.stop.number:  # the signal came while it was being started
             process.terminate()
 
-    def _ended(self, name: str) -> dict[str, Any]:
-        process, run = self.running.pop(name), self.job.run.member(name)
-        process.join()
+    def _ended(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the members that have ended since this was last called, and how."""
+        for first, process in list(self.running.items()):
+            over, names = process.exitcode is not None, self.members[first]
+            if over:
+                process.join()
+                del self.running[first]
+            for name in [name for name in names if over or self.job.run.member(name).outcome()]:
+                names.remove(name)
+                yield name, self._outcome(name, process)
+
+    def _outcome(self, name: str, process: Any) -> dict[str, Any]:
+        run = self.job.run.member(name)
         outcome = run.outcome()
         if outcome is None:  # it had no time to say anything
             code = process.exitcode
@@ -187,7 +217,8 @@ class _Pool:
         if not self.running or len(self.running) >= self.at_once or self.free is None:
             return len(self.running) < self.at_once
         # What a process takes is known once it has trained for a while. A resumed run has records of an earlier one.
-        records = {name: self.job.run.member(name).metrics() for name in self.running}
+        last = {first: (self.members.get(first) or [first])[-1] for first in self.running}  # of those still training
+        records = {first: self.job.run.member(name).metrics() for first, name in last.items()}
         known = sum(bool(found) and found[-1]["time"] >= self.began[name] for name, found in records.items())
         if not known:
             return False
@@ -203,17 +234,37 @@ class _Pool:
         return torch.cuda.mem_get_info(self.device)[0]
 
 
-def _work(job: Job, member: str, device: str) -> None:
-    """Train one member, in its own process."""
+def _work(job: Job, members: Sequence[str], device: str) -> None:
+    """Train one member, or several side by side, in a process of their own."""
+    processes.stand_alone(device)
+    if len(members) == 1:
+        sys.exit(_train(job, members[0], job.find, _write_to))
+    _train_stacked(job, members)
+
+
+def _train_stacked(job: Job, members: Sequence[str]) -> None:
+    """Train members side by side in this process."""
+    from pipelines.members import stack
+
+    together = stack.Stack()
+
+    def find() -> Workload:
+        workload = job.find()
+        return replace(workload, task=together.joined(workload.task))
+
+    together.run([functools.partial(_train, job, member, find, stack.write_to) for member in members])
+
+
+def _train(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
+    """Train one member, write down how it ended, and return an exit status."""
     from pipelines.engine.training import make_accelerator, train
 
-    processes.stand_alone(device)
     run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
     outcome: dict[str, Any] = {"state": "failed"}
     status = 0
     try:
-        _write_to(run.folder / "train.log")
-        workload = job.find()
+        write_to(_opened(run.folder / "train.log"))
+        workload = find()
         accelerator = make_accelerator(config, run)
         facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
         with run.held():
@@ -233,16 +284,21 @@ def _work(job: Job, member: str, device: str) -> None:
     except UserError as error:
         processes.say(f"error: {error}")
         status = 2
-    sys.exit(status)
+    return status
 
 
-def _write_to(log: Path) -> None:
-    """Have what this process prints appended to the file `log`."""
+def _opened(log: Path) -> TextIO:
+    """Return the file `log`, to be appended to."""
     with explained(log):
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
+        return log.open("a", buffering=1)
+
+
+def _write_to(file: TextIO) -> None:
+    """Have what this process prints appended to `file`."""
+    with file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
 
 
 def _told(outcome: dict[str, Any]) -> str:

@@ -9,28 +9,29 @@ import multiprocessing
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
 from common.signals import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "torch._dynamo")  # late otherwise
+TRAINING = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "torch._dynamo")  # late otherwise
 # What a launcher tells its processes about each other; a member's process is on its own.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 
 
-def start_server() -> BaseContext:
+def start_server(modules: Sequence[str] = TRAINING) -> BaseContext:
     """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
 
-    Its imports take seconds, as the caller's own do: call this before them.
+    It imports `modules`. Its imports take seconds, as the caller's own do: call this before them.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
+    context.set_forkserver_preload(list(modules))
     # It looks for modules where a new interpreter would, and that is not where this project lies.
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in places:

@@ -25,7 +25,7 @@ DEVICE = torch.device("cpu")
 class FakeAccelerator:
     """One process of several that do not exist."""
 
-    device = DEVICE
+    device, mixed_precision = DEVICE, "no"
 
     def __init__(self, rank=0, world=1):
         self.process_index, self.num_processes, self.is_main_process = rank, world, rank == 0
@@ -63,7 +63,7 @@ def pool(monkeypatch):
     fake = SimpleNamespace(given=[], number=None, outcomes={})
 
     class Pool:
-        def __init__(self, job, device):
+        def __init__(self, job, device, precision):
             self.job = job
 
         def train(self, names):
@@ -114,7 +114,7 @@ def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
     context = SimpleNamespace(Process=lambda **_: Process())
     monkeypatch.setattr(processes, "start_server", lambda: context)
     pool = fanout._Pool(job_of({"a": config_of()}, tmp_path), DEVICE)
-    pool._start("a")
+    pool._start(["a"])
     assert pool.running["a"].ended
 
 
@@ -123,7 +123,7 @@ def test_a_member_that_cannot_write_its_log_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "stand_alone", lambda device: None)
     (job.run.member("a").folder / "train.log").mkdir(parents=True)
     with pytest.raises(SystemExit, match="1"):
-        fanout._work(job, "a", "cpu")
+        fanout._work(job, ["a"], "cpu")
     assert "IsADirectoryError" in job.run.member("a").outcome()["reason"]
 
 

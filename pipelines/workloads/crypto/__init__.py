@@ -156,6 +156,11 @@ class Config(BaseConfig):
     training: SignalTraining = SignalTraining(epochs=20, batch_size=6, learning_rate=3e-3)
     evaluation: EvaluationSettings = EvaluationSettings()
 
+    @property
+    def stacks(self) -> bool:
+        """True for kinds of models of which several can be computed as one; an LSTM of a library cannot."""
+        return self.model.chosen == "pooled_experts"
+
     def content(self, manifest: Mapping[str, Any]) -> Any:
         """Return of each coin the candles, as a hash, and the times at which they are cut into parts."""
         coins = manifest["coins"]

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pipelines.workloads.crypto.classification import NUM_CLASSES, class_shares, prior_rows
 
@@ -61,10 +65,6 @@ def _by_sign(
 
 
 def _logistic_regression(features: np.ndarray, labels: np.ndarray, test: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     if len(np.unique(labels)) < 2:
         return prior_rows(prior, len(test))
     model = make_pipeline(StandardScaler(), LogisticRegression(C=PENALTY, max_iter=300, tol=1e-3)).fit(features, labels)
@@ -74,8 +74,6 @@ def _logistic_regression(features: np.ndarray, labels: np.ndarray, test: np.ndar
 def _gradient_boosting(
     features: np.ndarray, labels: np.ndarray, test: np.ndarray, prior: np.ndarray, seed: int
 ) -> np.ndarray:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     if len(np.unique(labels)) < 2:
         return prior_rows(prior, len(test))
     settings = {"learning_rate": 0.05, "max_leaf_nodes": 15, "min_samples_leaf": 50, "random_state": seed}

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from models.pooled_experts import DEPTH, PooledExperts, Trees, bounded_scale, class_log_probabilities
@@ -190,9 +192,6 @@ def fit_trees(model: PooledExperts, train: Windows, validation: Windows, base: P
 def _boosted(
     model: PooledExperts, inputs: np.ndarray, judged_inputs: np.ndarray, labels: np.ndarray, judged_labels: np.ndarray
 ) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
     boosted = HistGradientBoostingClassifier(
         max_iter=model.config.rounds,
         early_stopping=True,

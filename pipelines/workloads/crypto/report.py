@@ -16,7 +16,7 @@ from torch import nn
 from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment
-from pipelines.report.plots import PANEL, panels, svg, thinned
+from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.workloads.crypto.evaluation import SPLIT
@@ -61,8 +61,11 @@ def sections(
     gains = panels(
         [_gains(pages, *each) for each in (("log_loss", True), ("log_loss", False), ("direction_log_loss", False))]
     )
-    coins = Markup("\n").join(_coin(page, logged) for page in pages)
-    return [(heading, told + gains + _failed(summary, run)), ("Coin by coin", coins)]
+    members = {page["symbol"]: [fold["member"] for fold in page["folds"]] for page in pages}
+    coins = drawn(
+        _coin, {page["symbol"]: (page, {name: logged[name] for name in members[page["symbol"]]}) for page in pages}
+    )
+    return [(heading, told + gains + _failed(summary, run)), ("Coin by coin", Markup("\n").join(coins.values()))]
 
 
 def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Markup]:
@@ -125,8 +128,8 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     """Plot nats gained, with intervals, a line per coin: on the prior, or on the strongest simple model."""
     whose = "the strongest simple model's" if rival else "the prior's"
     what = f"{'log loss' if figure == 'log_loss' else 'log loss of SHORT against LONG'} below {whose}, nats"
-    drawn = Figure(figsize=(PANEL[0], 0.7 + 0.26 * len(pages)), layout="constrained")
-    axis = drawn.subplots()
+    plot = Figure(figsize=(PANEL[0], 0.7 + 0.26 * len(pages)), layout="constrained")
+    axis = plot.subplots()
     rows = [_compared(page, figure, rival) for page in pages]
     for place, row in enumerate(rows):
         colour = COLOURS[_outcome(row)]
@@ -141,7 +144,7 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
     axis.set_ylim(len(pages) - 0.5, -0.5)
     told = "; ".join(f"{page['symbol']} {_gain(row)}" for page, row in zip(pages, rows, strict=True))
-    return svg(drawn, f"{what}: {told}")
+    return svg(plot, f"{what}: {told}")
 
 
 def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
@@ -155,7 +158,9 @@ def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
     return table(failed, "members without a model") if failed else Markup("")
 
 
-def _coin(page: Page, logged: Logged) -> Markup:
+def _coin(job: tuple[Page, Logged]) -> Markup:
+    """Return what is shown of a coin, from its page and what its members logged."""
+    page, logged = job
     traded = [
         {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
     ]

@@ -20,11 +20,16 @@ from pipelines.workloads.crypto.windows import pooled
 CPU = torch.device("cpu")
 
 
-def prepared(folder, /, model=None, evaluation=None, **changed):
+def prepared(folder, /, model=None, evaluation=None, training=None, **changed):
     """The config of a small simulated market, prepared in `folder`."""
     defaults = {"symbols": ("AAAUSDT", "BBBUSDT"), "simulated_candles": 8000, "lookback": 40, "seed": 1}
     config = Config.model_validate(
-        {"data": defaults | changed, "model": model or {}, "evaluation": {"repetitions": 200} | (evaluation or {})}
+        {
+            "data": defaults | changed,
+            "model": model or {},
+            "training": training or Config().training.model_dump(),
+            "evaluation": {"repetitions": 200} | (evaluation or {}),
+        }
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).write_text(json.dumps(data.prepare(config, folder)))

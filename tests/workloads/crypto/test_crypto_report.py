@@ -1,14 +1,17 @@
 """Page of a run: all coins in order of evidence with their pictures, and reasons for those that are missing."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pipelines.engine.run import Run
-from pipelines.report import markup
+from pipelines.members import examination
+from pipelines.report import markup, plots
 from pipelines.report import page as report
+from pipelines.workloads.crypto import report as coin_report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections
 from tests.report.pages import checked
@@ -148,3 +151,28 @@ def test_the_margins_of_a_coins_pictures_hold_all_their_text(run, end):
         text, whole = figure.get_tightbbox(), figure.bbox_inches
         assert whole.x0 <= text.x0 < text.x1 <= whole.x1
         assert whole.y0 <= text.y0 < text.y1 <= whole.y1
+
+
+@pytest.mark.slow
+def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(examination, "_pool", None)
+    config = prepared(tmp_path / "data", symbols=("AAAUSDT", "BBBUSDT", "CCCUSDT"), simulated_candles=1500)
+    models, run = fitted(config, tmp_path / "data"), Run("crypto", "default")
+    run.begin(config, 1, {})
+    run.member("BBBUSDT").folder.mkdir(parents=True)
+    run.member("BBBUSDT").record({"step": 1, "train/loss": 1.1})
+    outcomes = []
+    for cores in (1, 2):
+        monkeypatch.setattr(examination, "cores", lambda cores=cores: cores)
+        evaluation, *_ = evaluate(config, models, tmp_path / "data", CPU, map_items)
+        shown = replace(evaluation, summary={**evaluation.summary, "seconds": 0})
+        with plots.collected() as pictures:
+            drawn = [
+                (heading, re.sub(r"plot\d+-", "plot", html)) for heading, html in sections(config, {}, [shown], run)
+            ]
+        outcomes.append((shown, drawn, {label: picture.tolist() for label, picture in pictures.items()}))
+        monkeypatch.setattr(coin_report, "DRAWN", ())  # the second time, this process could not draw them
+    assert outcomes[0] == outcomes[1]
+    assert drawn[1][1].count("<svg") == 9
+    assert len(pictures) == 12

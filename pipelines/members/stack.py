@@ -1,0 +1,193 @@
+"""Members that train side by side in one process, their losses and gradients computed together.
+
+Each member has a loop of its own, in a thread of its own, and so its own averages, clipping, validations, patience and
+checkpoints. One thread runs at a time. Where a loop asks for a loss, it waits until all others have asked as well; the
+last one computes for those whose weights and batches are of equal shapes (vmap over stacked weights) at the same step,
+so that a GPU, which waits for launches, launches once for all of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.utils._pytree import tree_flatten, tree_map
+
+from common import noise
+from common.signals import StopRequest
+from pipelines.engine.batches import is_out_of_memory
+from pipelines.engine.workload import Loss, Task
+
+WAIT = 0.2  # seconds between looks at the threads, in which the main thread hears signals
+
+
+@dataclass
+class _Asked:
+    """A loss that a member waits for."""
+
+    task: Task
+    model: nn.Module
+    batch: Any
+    seed: int  # of the noise at this step
+    items: Tensor | None  # whose noise it is
+    loss: Loss | None = None
+    error: Exception | None = None
+
+    def inputs(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor], Any, Tensor | None]:
+        """Return what the gradients are of, the model's and the task's other tensors, the batch, and its items."""
+        tensors: dict[str, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        learnt = {name: each for name, each in tensors.items() if each.requires_grad}
+        fixed = {name: each for name, each in tensors.items() if not each.requires_grad}
+        own = {name: each for name, each in vars(self.task).items() if isinstance(each, Tensor)}
+        return learnt, fixed, own, self.batch, self.items
+
+    def kind(self) -> Hashable:
+        """Return what is the same for all whose losses can be computed together."""
+        leaves, form = tree_flatten(self.inputs())
+        same = tuple((str(x.dtype), x.shape, x.device) if _is_own(x) else (type(x), x) for x in leaves)
+        return type(self.task), self.seed, str(form), same
+
+
+class Stack:
+    """Trains members in threads that take turns."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Condition()  # who holds it runs
+        self.streams = sys.stdout, sys.stderr
+        self.num_running = 0
+        self.asked: list[tuple[_Asked, Hashable]] = []
+        self.most: int | None = None  # whose losses the memory holds at once, where it ran out
+
+    def run(self, jobs: Sequence[Callable[[], Any]]) -> None:
+        """Call all jobs, each in a thread of its own, and wait for them; signals reach all of their loops."""
+        self.num_running = len(jobs)
+        threads = [threading.Thread(target=self._run, args=(job,), daemon=True) for job in jobs]
+        with StopRequest().listening():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(WAIT)
+
+    def _run(self, job: Callable[[], Any]) -> None:
+        with self.turn:
+            sys.stdout, sys.stderr = self.streams  # not those of the member whose turn it was
+            try:
+                job()
+            finally:
+                if sys.stdout is not self.streams[0]:
+                    sys.stdout.close()
+                sys.stdout, sys.stderr = self.streams
+                self.num_running -= 1
+                self.turn.notify_all()
+
+    def joined(self, build: Callable[..., Task]) -> Callable[..., Task]:
+        """Return a builder of tasks whose losses are computed together with those of all members."""
+
+        def built(*args: Any) -> Task:
+            task = build(*args)
+            vars(task)["loss"] = lambda model, batch: self._loss(task, model, batch)
+            return task
+
+        return built
+
+    def _loss(self, task: Task, model: nn.Module, batch: Any) -> Loss:
+        mine = _Asked(task, model, batch, *noise.begun())
+        self.asked.append((mine, mine.kind()))
+        while mine.loss is None and mine.error is None:
+            if len(self.asked) == self.num_running:
+                self._answer()
+                self.turn.notify_all()
+            else:
+                streams = sys.stdout, sys.stderr  # others print elsewhere
+                self.turn.wait()
+                sys.stdout, sys.stderr = streams
+        if mine.error is not None:
+            raise mine.error
+        assert mine.loss is not None
+        return mine.loss
+
+    def _answer(self) -> None:
+        groups: dict[Hashable, list[_Asked]] = {}
+        for each, kind in self.asked:
+            groups.setdefault(kind, []).append(each)
+        self.asked = []
+        for group in groups.values():
+            while group:
+                some = group[: self.most]
+                if self._compute(some):
+                    del group[: len(some)]
+
+    def _compute(self, group: Sequence[_Asked]) -> bool:
+        """Give each its loss, or the error that comes of it; return False if fewer at once are to be tried."""
+        try:
+            _compute(group)
+        except Exception as error:
+            if is_out_of_memory(error) and len(group) > 1:
+                self.most = len(group) // 2
+                return False
+            for each in group:
+                each.error = error
+        return True
+
+
+def _compute(group: Sequence[_Asked]) -> None:
+    first = group[0]
+    task = copy.copy(first.task)
+    del vars(task)["loss"]  # which would ask again
+
+    def loss(
+        learnt: dict[str, Tensor], fixed: dict[str, Tensor], own: dict[str, Tensor], batch: Any, items: Any
+    ) -> Any:
+        vars(task).update(own)
+        model: Any = functools.partial(_called, first.model, {**learnt, **fixed})
+        with noise.rows(items):
+            found = task.loss(model, batch)
+        return found.value, {"count": torch.as_tensor(found.count), **found.metrics}
+
+    torch.default_generator.manual_seed(first.seed)  # as at the beginning of this step's noise
+    inputs = [each.inputs() for each in group]
+    stacked = tree_map(lambda *each: torch.stack([x.detach() for x in each]) if _is_own(each[0]) else each[0], *inputs)
+    dimensions = tree_map(lambda x: 0 if _is_own(x) else None, stacked)
+    together = vmap(grad_and_value(loss, has_aux=True), dimensions, randomness="same")
+    gradients, (values, figures) = together(*stacked)
+    for number, each in enumerate(group):
+        learnt = inputs[number][0]
+        value = _Computed.apply(values[number], [gradients[name][number] for name in learnt], *learnt.values())
+        own = {name: figure[number] for name, figure in figures.items()}
+        each.loss = Loss(value, own.pop("count"), own)
+
+
+def _is_own(leaf: Any) -> bool:
+    """Return whether each member has its own; what is no tensor, such as None, is the same for all of a kind."""
+    return isinstance(leaf, Tensor)
+
+
+def _called(model: nn.Module, state: dict[str, Tensor], *args: Any, **words: Any) -> Any:
+    return functional_call(model, state, args, words)
+
+
+class _Computed(torch.autograd.Function):
+    """A loss whose gradients are known."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *parameters: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        return None, None, *(slopes[0] * gradient for gradient in ctx.gradients)
+
+
+def write_to(file: TextIO) -> None:
+    """Have what this thread prints written to `file`; the thread's end closes it."""
+    sys.stdout = sys.stderr = file
