@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 # What a spreadsheet takes for a formula. Apostrophes before it belong to it, so that reading can undo the writing.
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -20,11 +20,14 @@ def printable(text: str, most: int | None = None) -> str:
 def to_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Return a CSV whose cells no spreadsheet runs: text that looks like a formula gets an apostrophe before it."""
     text = io.StringIO()
+    plain, quoted = (
+        csv.writer(text, lineterminator="\n", quoting=way) for way in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
+    )
     for row in (columns, *rows):
         cells = [f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell for cell in row]
         # Python leaves a carriage return without quotes, which ends the row for a spreadsheet.
-        quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if any("\r" in str(cell) for cell in cells) else csv.QUOTE_MINIMAL
-        csv.writer(text, lineterminator="\n", quoting=quoting).writerow(cells)
+        returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+        (quoted if returns else plain).writerow(cells)
     return text.getvalue()
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from common.config import Section
 from common.errors import UserError
-from common.machine import cores, keep_freed_memory
+from common.machine import cores, keep_freed_memory, mkl_is_slow
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,13 @@ class Hardware(Section):
     memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
     cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; pays with constant shapes")
     tf32: bool = Field(True, description="compute products of float32 in TensorFloat-32 on GPUs that have it")
+    onednn: bool = Field(
+        True, description="compute products of float32 by oneDNN on CPUs whose AVX-512 MKL does not use: AMD's"
+    )
     compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
+    stack: bool = Field(
+        True, description="on a GPU, train members of a run, such as coins, in one process, if their configs allow it"
+    )
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
@@ -53,6 +59,9 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
         torch.backends.cudnn.allow_tf32 = hardware.tf32
     else:
         keep_freed_memory()
+        # Leave to round to bfloat16 sends products to oneDNN, which takes it only where a processor has AMX.
+        products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        products.fp32_precision = "bf16" if hardware.onednn and mkl_is_slow() else "ieee"
         if hardware.memory_fraction < 1:  # unlike other settings of a GPU, none that is on by default
             say("without a CUDA device hardware.memory_fraction has no effect")
     if hardware.deterministic:

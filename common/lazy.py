@@ -8,11 +8,13 @@ from typing import Any
 def lazily(path: str) -> Callable[..., Any]:
     """Return a stand-in for `package.module:name` that imports the module when it is called.
 
-    A workload's config can then be read, and refused, without waiting for the libraries that its stages need.
+    A workload's config can then be read, and refused, without waiting for the libraries that its stages need. Its
+    `__module__` names the module, as that of any function does.
     """
     module, _, name = path.partition(":")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return getattr(importlib.import_module(module), name)(*args, **kwargs)
 
+    call.__module__ = module
     return call

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
+_kept = 0  # resident bytes when freed memory was last returned
 
 
 def cores() -> int:
@@ -54,12 +55,38 @@ def keep_freed_memory() -> None:
     """Let this process keep the memory that it frees for what it allocates next; without glibc nothing changes.
 
     The blocks of large tensors otherwise go back to the system at once, which clears every page of the next one: half
-    of the time of a training step of a policy for 50 customers. The price is fragmentation, up to half as much memory.
+    of the time of a training step of a policy for 50 customers. The price is fragmentation, which has no bound where
+    sizes vary: call `return_freed_memory` now and then.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt:
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def return_freed_memory(most: int = 4 * 2**30) -> None:
+    """Give the memory that this process has freed and kept back to the system, once it may be more than `most` bytes.
+
+    That is judged by how much the process has grown to since the last time; until then it takes microseconds.
+    """
+    global _kept
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim and _resident_bytes() > 2 * _kept + most:
+        trim(0)
+        _kept = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def mkl_is_slow() -> bool:
+    """Return whether this CPU has AVX-512 and no AMX, and MKL does without it: it does so on AMD's processors."""
+    try:
+        facts = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
+    except OSError:
+        return False
+    return "AuthenticAMD" in facts and " avx512bw" in facts and " amx_tile" not in facts
 
 
 def processor() -> str:

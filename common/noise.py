@@ -28,6 +28,11 @@ def begin(seed: int, step: int, items: Tensor) -> None:
     _items = items
 
 
+def begun() -> tuple[int, Tensor | None]:
+    """Return the seed and the items with which the noise of this forward pass began."""
+    return torch.initial_seed(), _items
+
+
 def end() -> None:
     """End the noise of an update: what follows has torch's own."""
     global _items

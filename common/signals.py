@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
@@ -13,6 +14,7 @@ from common.errors import Stopped
 STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
 _listening: "StopRequest | None" = None
+_elsewhere: "list[StopRequest]" = []  # which listen in other threads than the main one, the only one that hears signals
 
 
 class StopRequest:
@@ -25,13 +27,19 @@ class StopRequest:
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Within the block, STOPPING signals set `number` and call `then` instead of ending the process.
 
-        A signal that is ignored stays so, as SIGHUP is under nohup.
+        A signal that is ignored stays so, as SIGHUP is under nohup. In another thread than the main one, what the
+        main one hears sets `number`, while it listens.
         """
+        if threading.current_thread() is not threading.main_thread():
+            with self._listening_elsewhere():
+                yield
+            return
 
         def remember(number: int, frame: object) -> None:
             if self.number is not None and number == signal.SIGINT:
                 raise KeyboardInterrupt
-            self.number = number
+            for request in (self, *_elsewhere):
+                request.number = number
             then()
 
         global _listening
@@ -44,6 +52,15 @@ class StopRequest:
             _listening = others
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    @contextmanager
+    def _listening_elsewhere(self) -> Iterator[None]:
+        self.number = _listening.number if _listening else None
+        _elsewhere.append(self)
+        try:
+            yield
+        finally:
+            _elsewhere.remove(self)
 
 
 def stop_if_asked() -> None:

@@ -6,6 +6,8 @@ torch and Accelerate are imported by the functions that need them, so that mista
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import os
 import sys
 import time
@@ -40,6 +42,7 @@ def run_main(main: Callable[[], None]) -> None:
     """Call `main`; exit with 2 and a message for a mistake that the user can fix, 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
+    atexit.register(gc.freeze)  # or the interpreter's end looks for garbage among all that was imported: a second
     try:
         main()
     except UserError as error:

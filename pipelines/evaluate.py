@@ -32,7 +32,8 @@ def main() -> None:
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
     if cores() > 1 and len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
-        processes.start_server()  # its imports run beside those below
+        # Its imports run beside those below.
+        processes.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page, plots

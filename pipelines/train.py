@@ -39,7 +39,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     """Train the run, or the members of a run of many models."""
     cli.announce(f"training {run.workload} into {run.folder}")
     if workload.expand:
-        processes.start_server()  # its imports run beside those below
+        processes.start_server([*processes.TRAINING, workload.task.__module__])  # its imports run beside those below
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)

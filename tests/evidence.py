@@ -38,6 +38,7 @@ def main(arguments: Sequence[str], parts: Mapping[str, Part] = PARTS, path: Path
     if unknown := [name for name in args.parts if name not in parts]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
     failed, known = False, json.loads(path.read_text()) if path.exists() else {}
+    about = provenance(1, {})  # now: the entry of one part is no change of the code that the next one measures
     for name, part in parts.items():
         if args.parts and name not in args.parts:
             continue
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str], parts: Mapping[str, Part] = PARTS, path: Path
         elif part.needs and not (ROOT / part.needs).exists():
             print(f"{name}: left out, there is no {part.needs}", flush=True)
         else:
-            entry = measure(name, part)
+            entry = measure(name, part, about)
             recorded = json.loads(path.read_text()) if path.exists() else {}
             files.write_json(path, recorded | {name: entry})
             failed |= "failed" in entry
@@ -60,14 +61,13 @@ def _when(entry: Mapping[str, Any] | None) -> str:
     return f"measured on {entry['date']}, {entry['seconds'] / 60:.1f} minutes{cpu}"
 
 
-def measure(name: str, part: Part) -> dict[str, Any]:
-    """Run the commands of a part until one fails, read its figures, and return its entry."""
+def measure(name: str, part: Part, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a part's commands until one fails, read its figures, and return its entry, with facts `about` the code."""
     for run in part.runs:
         shutil.rmtree(ROOT / "runs" / run, ignore_errors=True)
     log = ROOT / "runs/evidence" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    about = provenance(1, {})
     figures, faults, seconds, before = {}, [], [], os.times()
     with log.open("w") as output:
         for command in part.commands:

@@ -98,26 +98,17 @@ def customers_22(words: str, at_most: float) -> Part:
     return Part([f"{command} evaluation.instances={E_N22_K4} {words}".strip()], {"cost": figure}, needs=E_N22_K4)
 
 
-MIXED = (
-    "data.customers=[20,100] data.distribution=x data.labels=4000 data.validation_instances=128 data.test_instances=96"
-    " training.batch_size=32 training.imitation_steps=200 training.steps=200 training.validation_steps=100"
-    " evaluation.reference=[hgs] evaluation.augment=false hardware.threads=1"
-)
-
-
 def elsewhere(name: str, words: str) -> Part:
-    """Routes of the run of the part `cvrp-mixed`, or of a model that comes with the project, on other instances."""
+    """Routes of a model that comes with the project."""
     command = f"python pipelines/evaluate.py --workload cvrp --name {name} data.labels=0 hardware.threads=1 {words}"
     return Part([command], {"table": evaluated(f"cvrp/{name}", "test", "table")})
 
 
-def uniform(customers: int, words: str = "") -> Part:
-    sizes = f"data.customers={customers} data.distribution=uniform data.capacity=null evaluation.augment=false"
-    return elsewhere("evidence-mixed", f"{sizes} {words}".strip())
-
-
-SOLVERS = "evaluation.reference=[sisrs,hgs,pyvrp,pyvrp_from_savings]"
-POLISHED = "evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
+SOLVERS = (
+    "evaluation.augment=false evaluation.reference=[sisrs,hgs,pyvrp,pyvrp_from_savings]"
+    " evaluation.reference_seconds=[0.001,0.005,0.01,0.1]"
+)
+POLISHED = "evaluation.augment=false evaluation.polish_seconds=0.05 evaluation.compare=false evaluation.reference=[]"
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 COUNTS = "model.counts=98304 'model.memory=[8192,8192]'"
 PHOTOS = (
@@ -138,17 +129,21 @@ PARTS = {
     "cvrp": whole("cvrp/evidence", "test", "hardware.threads=1", cost={"at_most": 6.25}, table={}),
     "e-n22-k4": customers_22("", at_most=382.5),
     "e-n22-k4-polished": customers_22("evaluation.polish_seconds=2", at_most=375),
-    "cvrp-mixed": whole("cvrp/evidence-mixed", "test", MIXED, cost={}, table={}),
-    "cvrp-x-200": elsewhere(
-        "evidence-mixed",
-        "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
-        " evaluation.reference_seconds=0.1 evaluation.local_search=2",
-    ),
     "cvrp-20": elsewhere("cvrp-20", "evaluation.reference=[]"),
-    "cvrp-50": elsewhere("cvrp-50", f"data.test_instances=100 evaluation.augment=false {SOLVERS}"),
-    "cvrp-50-polished": elsewhere("cvrp-50", f"data.test_instances=100 evaluation.augment=false {POLISHED}"),
-    "cvrp-100": uniform(100, f"data.test_instances=40 {SOLVERS}"),
-    "cvrp-100-polished": uniform(100, f"data.test_instances=40 {POLISHED}"),
+    "cvrp-20-search": elsewhere(
+        "cvrp-20",
+        "evaluation.local_search=6 evaluation.augment=false evaluation.reference=[sisrs,hgs]"
+        " evaluation.reference_seconds=[0.0005,0.001] evaluation.reference_instances=1000",
+    ),
+    "cvrp-50": elsewhere("cvrp-50", f"data.test_instances=100 {SOLVERS}"),
+    "cvrp-50-polished": elsewhere("cvrp-50", f"data.test_instances=100 {POLISHED}"),
+    "cvrp-100": elsewhere("cvrp-100", f"data.test_instances=40 {SOLVERS}"),
+    "cvrp-100-polished": elsewhere("cvrp-100", f"data.test_instances=40 {POLISHED}"),
+    "cvrp-mixed": elsewhere(
+        "cvrp-mixed",
+        "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
+        " evaluation.reference_seconds=0.1",
+    ),
     "cvrp-adaptive": elsewhere(
         "cvrp-20",
         "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
@@ -240,7 +235,11 @@ PARTS = {
     ),
     "lmol-scorer-speed": Part(
         ["python tests/peers/scorer_speed.py"],
-        {key: printed(key) for kind in ("siamese", "cross") for key in (f"{kind}, 100 images", f"{kind}, 1000 images")},
+        {
+            key: printed(key)
+            for kind in ("siamese", "cross", "vlm")
+            for key in (f"{kind}, 100 images", f"{kind}, 1000 images")
+        },
     ),
     "stories": stories(
         "evidence",

@@ -182,7 +182,7 @@ def main() -> None:
     from pipelines.members import fanout, processes
 
     # Members' processes inherit what is installed here, and need no imports of their own. They run one by one.
-    processes.start_server = lambda: multiprocessing.get_context("fork")
+    processes.start_server = lambda *_: multiprocessing.get_context("fork")
     fanout.cores = lambda: 1
     Faults(kind, what).install()
     sys.argv = [script, *words]

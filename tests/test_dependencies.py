@@ -18,7 +18,7 @@ ROOMS = {
     "engine": ("models.io", "pipelines.distributed", "pipelines.tracking"),
     "members": ("pipelines.distributed", "pipelines.engine"),
     "doctor": ("pipelines.engine",),
-    "report": ("pipelines.engine",),
+    "report": ("pipelines.engine", "pipelines.members"),
 }
 TRAINS = tuple(f"pipelines.{room}" for room in ("distributed", "tracking", "engine", "members", "doctor"))
 

@@ -42,6 +42,14 @@ def test_figures_are_recorded_with_what_they_come_from(measured):
     assert "failed" not in entry
 
 
+def test_the_entry_of_a_part_is_no_change_of_the_code_for_the_next_one(measured, monkeypatch, tmp_path):
+    written = tmp_path / "docs/evidence.json"
+    about = {"devices": ["one"], "commit": "c0ffee"}
+    monkeypatch.setattr(evidence, "provenance", lambda *_: about | {"uncommitted_changes": written.exists()})
+    _, recorded = measured({"one": PRINTS, "two": PRINTS})
+    assert [entry["uncommitted_changes"] for entry in recorded.values()] == [False, False]
+
+
 def test_only_the_parts_that_ran_are_replaced(measured):
     measured({"one": PRINTS, "two": PRINTS})
     other = Part(["""echo '{"speed": 7}'"""], {"speed": printed("speed")})

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from common.errors import UserError
+from common.machine import return_freed_memory
 from common.random import derive_key
 from common.workers import progress
 from pipelines.engine.workload import MapItems, Source
@@ -39,10 +40,7 @@ class Order:
         if self.size is None:
             return torch.arange(start, start + size)
         epoch, offset = divmod(start, self.size)
-        piece = self._permute(epoch)[offset : offset + size]
-        if len(piece) == size:
-            return piece
-        pieces = [piece]
+        pieces = [self._permute(epoch)[offset : offset + size]]
         while (missing := size - sum(map(len, pieces))) > 0:
             epoch += 1
             pieces.append(self._permute(epoch)[:missing])
@@ -95,6 +93,7 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
     if not source.workers:
         for items in plan:
             yield items, source.batch(items)
+            return_freed_memory()  # of what was computed of the batch
         return
     loader = DataLoader(
         _Indexed(source),
@@ -107,6 +106,7 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
     )
     for items, batch in loader:
         yield items, send_to_device(batch, device, non_blocking=True)
+        return_freed_memory()
 
 
 class _Indexed(Dataset):
@@ -164,8 +164,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
 
         told = what if accelerator.is_main_process else None
         for items, batch in progress(stream(source, plan, accelerator.device), len(starts), told):
-            found = results(items, batch)
-            for name, values in found.items():
+            for name, values in results(items, batch).items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}
 

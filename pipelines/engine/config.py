@@ -116,6 +116,11 @@ class BaseConfig(Section):
         """True if the config names a model with weights; a method without weights is only evaluated."""
         return True
 
+    @property
+    def stacks(self) -> bool:
+        """True if members' losses differ by tensors alone, have no noise but `common.noise`, and vmap takes them."""
+        return False
+
     def content(self, manifest: Mapping[str, Any]) -> Any:
         """Return, as plain values, which of the prepared data the run learns from; with others it begins anew.
 

@@ -184,8 +184,7 @@ class Loop:
 
     def _validation_is_due(self) -> bool:
         step = self.progress.step
-        due = step % self.training.validation_steps == 0 or step == self.steps
-        return due and self.progress.validated < step
+        return self.progress.validated < step and (step % self.training.validation_steps == 0 or step == self.steps)
 
     def _validate_if_due(self) -> None:
         """Validate; a checkpoint that knows the outcome ends the training."""

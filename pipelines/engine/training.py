@@ -63,7 +63,6 @@ def train(
     progress = loop.fit(resume)
     outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
     outcome |= {"best_step": progress.best_step, "step": progress.step}
-    models = run.best.parent
-    ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(models)}))
+    ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(run.best.parent)}))
     accelerator.end_training()
     return progress

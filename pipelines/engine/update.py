@@ -104,8 +104,7 @@ class Updater:
                     break
                 except OutOfMemory as error:
                     self.shrink(error)
-        size = self.progress.micro_batch_size
-        processes = self.accelerator.num_processes
+        size, processes = self.progress.micro_batch_size, self.accelerator.num_processes
         self.monitor.say(
             f"batch of {self.training.batch_size}: {processes} process{'es' * (processes > 1)} x "
             f"{self.local_batch_size // size} accumulated x {size} at once"

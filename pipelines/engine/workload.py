@@ -74,9 +74,9 @@ class Task(Protocol):
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit what of the model is not learnt by gradients, kept in buffers, to the weights as they are.
 
-        Called on all ranks before each validation, and before what is saved at that step, with the model in its
-        evaluation mode and with averaged weights if there are any. What it sets must be the same on all ranks and
-        whenever it is called again with these weights. What it returns is logged with the validation.
+        Called on all ranks before each validation and the save at that step, with the model in its evaluation mode and
+        averaged weights if there are any. What it sets must be the same on all ranks and whenever it is called with
+        these weights; what it returns is logged. If it takes minutes it calls `stop_if_asked`, which saves training.
         """
         return {}
 

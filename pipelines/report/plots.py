@@ -3,14 +3,15 @@
 The page shows the values of every labelled line under the pointer (page.js), whichever workload drew it.
 """
 
+import functools
 import io
 import itertools
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 import numpy as np
@@ -21,8 +22,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from pipelines.members import examination
 from pipelines.report.markup import fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
+
+T = TypeVar("T")
 
 # matplotlib's colours -> variables of base.css, so that a plot is light or dark as the page is.
 VARIABLES = {
@@ -46,6 +50,9 @@ FIGURES = """
 # Pictures of the page as arrays, where `collected` asks for them.
 _collected: ContextVar[dict[str, np.ndarray] | None] = ContextVar("_collected", default=None)
 _numbers = itertools.count()  # ids of all figures of a page must differ
+_part: ContextVar[Iterator[str] | None] = ContextVar(
+    "_part", default=None
+)  # names of the figures of what `drawn` draws
 
 
 @contextmanager
@@ -57,6 +64,37 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
         yield pictures
     finally:
         _collected.reset(token)
+
+
+def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
+    """Return {name: draw(job)}, parts of a page that are drawn side by side, see `examination.map_parts`."""
+    part = functools.partial(_drawn, draw, _collected.get() is not None)
+    found = examination.map_parts(part, {name: (_name(), job) for name, job in jobs.items()})
+    for _, pictures in found.values():
+        for label, picture in pictures.items():
+            _collect(label.partition(" ")[2], picture)
+    return {name: html for name, (html, _) in found.items()}
+
+
+def _drawn(draw: Callable[[T], Markup], wanted: bool, job: tuple[str, T]) -> tuple[Markup, dict[str, np.ndarray]]:
+    """Draw the part of a page that has a name; return it with what `collected` takes of it."""
+    token = _part.set(f"{job[0]}-{number}" for number in itertools.count())
+    try:
+        with collected(wanted) as pictures:
+            return draw(job[1]), pictures
+    finally:
+        _part.reset(token)
+
+
+def _name() -> str:
+    """Return a name that no other figure or part of the page has."""
+    return next(_part.get() or map(str, _numbers))
+
+
+def _collect(label: str, picture: np.ndarray) -> None:
+    pictures = _collected.get()
+    if pictures is not None:
+        pictures[f"{len(pictures):02} {label}"] = picture
 
 
 def _raster(figure: Figure) -> np.ndarray:
@@ -141,14 +179,14 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     _take_text_as_it_is(figure)
     label = label or _description(figure)
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "path.simplify": False}), warnings.catch_warnings():
+    settings = {"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"}  # ids by what they are of
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
         box = "tight" if trimmed else None
         figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
-    if (pictures := _collected.get()) is not None:
-        words = re.sub(r"[^\w.,;()-]+", " ", label)
-        pictures[f"{len(pictures):02} {words[:60]}"] = _raster(figure)
+    if _collected.get() is not None:
+        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], _raster(figure))
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])
@@ -213,7 +251,7 @@ def _tidied(text: str, kept: Collection[str]) -> str:
 
     Ids that nothing refers to go, except the `kept`, which are replaced later.
     """
-    prefix = f"plot{next(_numbers)}-"
+    prefix = f"plot{_name()}-"
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 
     def own(found: re.Match) -> str:

@@ -49,3 +49,21 @@ def test_a_setting_that_only_a_gpu_has_is_said_to_have_no_effect_unless_it_is_a_
     hardware.apply(Hardware(), torch.device("cpu"), said.append)
     hardware.apply(Hardware(memory_fraction=0.5, cudnn_benchmark=False), torch.device("cpu"), said.append)
     assert said == ["without a CUDA device hardware.memory_fraction has no effect"]
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+def test_products_of_float32_are_those_of_float32_whoever_computes_them(onednn):
+    hardware.apply(Hardware(onednn=onednn), torch.device("cpu"), print)
+    left, right = torch.randn(3, 65, 300), torch.randn(3, 300, 129)
+    for product in (torch.matmul, lambda a, b: a[0] @ b[0]):
+        exact = product(left.double(), right.double())
+        assert (product(left, right) - exact).abs().max() < 1e-4  # in bfloat16 0.1
+
+
+@pytest.mark.parametrize(
+    ("slow", "onednn", "precision"), [(True, True, "bf16"), (True, False, "ieee"), (False, True, "ieee")]
+)
+def test_onednn_computes_where_mkl_is_slow_unless_it_is_not_wanted(monkeypatch, slow, onednn, precision):
+    monkeypatch.setattr(hardware, "mkl_is_slow", lambda: slow)
+    hardware.apply(Hardware(onednn=onednn), torch.device("cpu"), print)
+    assert torch.backends.mkldnn.matmul.fp32_precision == precision

@@ -88,8 +88,40 @@ print(faults() - before)
     assert 10 * kept < returned  # a page at a time, of 4 kB or 2 MB
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what is set is glibc's")
+def test_memory_that_was_freed_goes_back_once_it_is_much():
+    text = """
+from common import machine
+machine.keep_freed_memory()
+for most in (2**29, 2**27):
+    blocks = [b"1" * 1_000_000 for _ in range(301)]
+    pins = blocks[::100]  # between which memory is free, and not at the end of all
+    del blocks
+    machine.return_freed_memory(most)
+    print(machine._resident_bytes())
+"""
+    kept, returned = map(int, subprocess.check_output([sys.executable, "-c", text], cwd=ROOT).split())
+    assert kept > 300_000_000
+    assert returned < 100_000_000
+
+
 def test_the_processor_has_a_name():
     assert machine.processor()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "slow"),
+    [
+        ("AuthenticAMD", "avx2 avx512f avx512bw sha_ni", True),
+        ("AuthenticAMD", "avx2 sha_ni", False),
+        ("AuthenticAMD", "avx2 avx512bw amx_tile amx_bf16", False),  # where oneDNN would round to bfloat16
+        ("GenuineIntel", "avx2 avx512bw sha_ni", False),
+    ],
+)
+def test_mkl_is_slow_on_amds_processors_with_avx512(monkeypatch, vendor, flags, slow):
+    lines = f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n\nprocessor\t: 1\n"
+    monkeypatch.setattr(machine.Path, "read_text", lambda path: lines)
+    assert machine.mkl_is_slow() == slow
 
 
 def test_without_proc_the_platform_names_the_processor(monkeypatch):

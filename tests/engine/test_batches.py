@@ -1,12 +1,14 @@
 """Data order is a pure function of (seed, step)."""
 
+import platform
+
 import pytest
 import torch
 from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import workers
+from common import machine, workers
 from pipelines.engine.batches import Order, Resident, mapper, stream
 from pipelines.engine.update import smaller
 
@@ -59,6 +61,19 @@ def test_loading_ahead_changes_neither_order_nor_content(kind):
     for step, (items, batch) in enumerate(got):
         assert torch.equal(items, order.items(step))
         assert torch.equal(batch["x"], order.items(step) * 10)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no other keeps what is freed")
+def test_freed_memory_goes_back_between_batches_of_training_validation_and_evaluation(monkeypatch):
+    looks = []
+    monkeypatch.setattr(machine, "_resident_bytes", lambda: looks.append("how much it is") or 0)
+    source = Resident({"x": torch.arange(6)}, torch.device("cpu"))
+    mapper(Accelerator(cpu=True))(source, lambda batch: batch, 2)
+    assert len(looks) == 3
+    batches = stream(source, iter(torch.arange(6).split(3)), torch.device("cpu"))
+    for _ in range(2):
+        next(batches)
+    assert len(looks) == 4
 
 
 @given(local=st.integers(1, 512), micro=st.integers(1, 512))

@@ -99,13 +99,17 @@ def two_gpus(machine: Machine) -> dict[str, Any]:
     return benchmark(machine, "cvrp", WORKLOADS["cvrp"], launch=TWO)
 
 
-def coins(machine: Machine) -> dict[str, Any]:
-    """Train 32 coins, a process each, for two passes over their data."""
+def coins(machine: Machine, stack: bool) -> dict[str, Any]:
+    """Train 32 coins for two passes over their data, in one process or in a process each."""
     names = [f"{chr(65 + number // 26)}{chr(65 + number % 26)}AUSDT" for number in range(2 if machine.dry else 32)]
-    words = [f"data.symbols=[{','.join(names)}]", "training.epochs=2"]
-    command = [word for word in stage(machine, "train.py", "crypto", *words) if "model.coins" not in word]
+    words = [f"data.symbols=[{','.join(names)}]", "training.epochs=2", f"hardware.stack={str(stack).lower()}"]
+
+    def run(script: str, *first: str) -> None:
+        machine.run(*(word for word in stage(machine, script, "crypto", *first, *words) if "model.coins" not in word))
+
+    run("prepare.py")
     began = time.monotonic()
-    machine.run(*command)
+    run("train.py", "--name", "in-one" if stack else "in-many")
     return {"coins": len(names), "epochs": 2, "seconds": round(time.monotonic() - began, 1)}
 
 
@@ -172,7 +176,8 @@ def parts(dry: bool) -> dict[str, tuple[float, Callable[[Machine], dict[str, Any
     for name in some:
         words = ["--compare", "hardware.tf32=false", *WORKLOADS[name]]
         found[f"{name} tf32"] = 60, part(benchmark, workload=name, words=words)
-    found["kills"], found["coins"] = (240, kills), (180, coins)
+    found["kills"] = 240, kills
+    found["coins"], found["coins in many"] = (180, part(coins, stack=True)), (180, part(coins, stack=False))
     for name in some:
         words, cpu = WORKLOADS[name], {"ACCELERATE_TORCH_DEVICE": "cpu"}
         found[f"{name} CPU"] = 60, part(benchmark, workload=name, words=words, steps=3, **cpu)

@@ -79,19 +79,22 @@ def llava(figures: Figures) -> list[list[str]]:
 
 def others(figures: Figures) -> list[list[str]]:
     """What is not a speed of one GPU."""
-    same, kills, coins = (figures.get(part) for part in ("same bits", "kills", "coins"))
+    same, kills = (figures.get(part) for part in ("same bits", "kills"))
     repeated = (
         EMPTY if same is None else ", ".join(f"{name} {'yes' if found else 'no'}" for name, found in same.items())
     )
     killed = EMPTY if kills is None else f"{kills['kills']}: {'yes' if kills['same_bits'] else 'no'}"
-    trained = (
-        EMPTY if coins is None else f"{coins['seconds']:.0f} s for {coins['coins']} coins x {coins['epochs']} epochs"
-    )
+
+    def trained(part: str) -> str:
+        coins = figures.get(part)
+        return f"{coins['seconds']:.0f} s for {coins['coins']} coins x {coins['epochs']} epochs" if coins else EMPTY
+
     return [
         ["what", "found"],
         ["the same bits twice, `hardware.deterministic=true`", repeated],
         ["kills with --resume, and the same bits as undisturbed", killed],
-        ["`crypto`, a process for each coin", trained],
+        ["`crypto`, all coins in one process", trained("coins")],
+        ["`crypto`, a process for each coin, `hardware.stack=false`", trained("coins in many")],
         ["`cvrp` on two GPUs, examples/s in bf16", rate(figures, "two GPUs")],
     ]
 

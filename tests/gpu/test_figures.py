@@ -26,6 +26,7 @@ RECORDS = [
     {"part": "routing 20 RL4CO", "figures": {"examples_per_s": 300.0}},
     {"part": "llava-1.5-7b", "failed": "out of memory"},
     {"part": "kills", "figures": {"kills": 20, "same_bits": True}},
+    {"part": "coins in many", "figures": {"coins": 32, "epochs": 2, "seconds": 70.2}},
 ]
 
 
@@ -49,6 +50,8 @@ def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
         assert "| 20 | 900 | 300 (3.0x) | not measured | not measured |" in text
         assert "<!-- gpu: llava -->\nNo GPU has been measured yet.\n<!-- end -->" in text
         assert "| 20: yes |" in text
+        assert "| `crypto`, all coins in one process | not measured |" in text
+        assert "| `crypto`, a process for each coin, `hardware.stack=false` | 70 s for 32 coins x 2 epochs |" in text
 
 
 def test_a_part_that_fails_is_recorded_and_the_next_one_measured(machine, tmp_path, monkeypatch):
@@ -70,6 +73,17 @@ def test_a_part_that_fails_is_recorded_and_the_next_one_measured(machine, tmp_pa
     assert slow["seconds"] < 9
     assert (good["figures"], good["device"]) == ({"answer": 42}, "GPU")
     assert known["part"] == "known"
+
+
+def test_coins_are_timed_in_one_process_and_in_a_process_each(machine, monkeypatch):
+    ran = []
+    monkeypatch.setattr(machine, "run", lambda *words: ran.append(words))
+    for part in ("coins", "coins in many"):
+        figures.parts(dry=True)[part][1](machine)
+    trained = [words for words in ran if words[0].endswith("train.py")]
+    assert ["hardware.stack=true" in words for words in trained] == [True, False]
+    assert ["hardware.stack=false" in words for words in trained] == [False, True]
+    assert len(ran) == 4  # the data of both are prepared before
 
 
 def test_without_a_gpu_only_a_dry_run_is_made(machine, tmp_path):

@@ -36,7 +36,7 @@ def ours(customers: int, starts: int, layers: int, batch: int, steps: int, kind:
         ["training.baseline=multistart", f"training.starts={starts}"] if starts > 1 else ["training.baseline=rollout"]
     )
     command = [sys.executable, str(ROOT / "pipelines/benchmark.py"), "--workload", "cvrp", "--steps", str(steps)]
-    command += [f"data.customers={customers}", f"model.kind={kind}", f"model.layers={layers}"]
+    command += [f"data.customers={customers}", f"model.kind={kind}", "model.preset=small", f"model.layers={layers}"]
     command += ["data.labels=0", "training.imitation_steps=0", f"training.batch_size={batch}", *baseline]
     return last_json(command)["examples_per_s"]
 

@@ -64,7 +64,7 @@ PICTURES = {
     "story": Picture(
         cards.story,
         "tinystories",
-        "training.epochs=null training.steps=800",
+        "training.epochs=null training.steps=1600",
         "python -m exporters rp2040 runs/{}/picture",
         "exports/rp2040/manifest.json",
     ),

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from matplotlib.figure import Figure
 
@@ -15,6 +15,7 @@ CSS = (browser.FOLDER / "base.css").read_text()
 BOTH = re.match(r"(:root \{.*?\n\})\n(@media screen and \(prefers-color-scheme: dark\) \{.*?\n\})\n", CSS, re.DOTALL)
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+QUOTED = {'"': "&quot;", "\n": "&#10;"}
 MARGIN = 12  # around a plot, in its points
 CLASSES = f"""
 text {{ font-family: {FONT}; fill: var(--ink) }}
@@ -38,7 +39,7 @@ def document(width: float, height: float, label: str, body: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f"aria-label={quoteattr(label)}>\n<title>{escape(label)}</title>\n"
+        f'aria-label="{escape(label, QUOTED)}">\n<title>{escape(label)}</title>\n'
         f"<style>\n{light}\n{dark.replace('screen and ', '')}{CLASSES}</style>\n"
         f'<rect width="100%" height="100%" rx="8" style="fill: var(--paper)"/>\n{body}\n</svg>\n'
     )

@@ -150,8 +150,10 @@ class CharTask(Task):
                 stop_if_asked()
                 items = order.items(step)
                 noise.begin(self.config.seed, step, items)
-                loss = self.loss(network, source.batch(items))
-                noise.end()
+                try:
+                    loss = self.loss(network, source.batch(items))
+                finally:
+                    noise.end()
                 (loss.value / loss.count).backward()
                 nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
                 set_rates(optimizers, learning_rate(training, step, steps))

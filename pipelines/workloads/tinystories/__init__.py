@@ -26,7 +26,7 @@ class Data(DataSection):
     percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
     vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
     seed: int = Field(0, ge=0, description="seed of the embedded stories and of the split")
-    generated_characters: int = Field(2_200_000, ge=10_000, description="total characters of the embedded stories")
+    generated_characters: int = Field(4_400_000, ge=10_000, description="total characters of the embedded stories")
     passage_characters: int = Field(2000, ge=100, description="largest length of the passages that a book is cut into")
 
     def inputs(self) -> Sequence[Path]:

@@ -103,6 +103,10 @@ class StoriesTask(Task):
             f"({facts['split']})",
             f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
         ]
+        if duplicates := facts["duplicates_removed"]:
+            notes.append(f"stories that stand in the text more than once: {duplicates:,} repetitions are left out")
+        if nuls := facts["nul_characters_removed"]:
+            notes.append(f"NUL characters in the text: {nuls:,} are left out")
         own = all(getattr(sizes, name) == value for name, value in PRESETS[preset].items())
         claimed = CLAIMED_PARAMETERS.get(preset) if own else None
         if claimed and not claimed[0] <= count <= claimed[1]:

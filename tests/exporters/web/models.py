@@ -92,7 +92,7 @@ def routes() -> RoutingPolicy:
 
 MODELS = {
     "cvrp": routes,
-    "tinystories": lambda: make(tokenizer=trained_tokenizer(32), memory=(16, 64)),
+    "tinystories": lambda: make(tokenizer=trained_tokenizer(32), memory=(16, 64), counts=100),
     "bep": documents,
     "crypto": signals,
     "lmol": images,

@@ -1,13 +1,17 @@
 """Stories are split without leaks, and a book into passages whose end is held out."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common import files
 from common.errors import UserError
-from pipelines.workloads.tinystories import data
+from common.prepared import MANIFEST
+from pipelines.workloads.tinystories import Config, data
 from pipelines.workloads.tinystories.splitting import cut
 from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.task import StoriesTask
 from tests.workloads.tinystories.texts import BOOK, STORIES, both, config, parts, written
 
 
@@ -35,7 +39,7 @@ def test_a_larger_share_contains_a_smaller_one_on_the_same_side(tmp_path, book):
     source = written(tmp_path / "stories.txt", [BOOK] if book else STORIES)
     found = {}
     for percent in (1, 10, 20, 55, 100):
-        facts = data.prepare(config(source, percent=percent, vocabulary=60), tmp_path / str(percent))
+        facts = data.prepare(config(source, percent=percent, vocabulary=64), tmp_path / str(percent))
         assert (f"first {percent} %" in facts["split"]) == (percent < 100)
         found[percent] = parts(tmp_path / str(percent))
     whole = found[100]
@@ -52,6 +56,15 @@ def test_duplicates_are_removed_before_the_split(tmp_path):
     data.prepare(config(written(tmp_path / "once.txt", STORIES)), tmp_path / "once")
     assert facts["duplicates_removed"] == 60
     assert parts(tmp_path / "twice") == parts(tmp_path / "once")
+
+
+def test_what_a_preparation_leaves_out_is_told(tmp_path):
+    source = written(tmp_path / "twice.txt", [*STORIES, *STORIES[:7], STORIES[7] + "\0"])
+    files.write_json(tmp_path / "out" / MANIFEST, data.prepare(config(source), tmp_path / "out"))
+    sizes = {"preset": "rp2040-speed", "vocabulary": 160}
+    notes = StoriesTask(Config.model_validate({"model": sizes}), tmp_path / "out", torch.device("cpu")).notes
+    assert "stories that stand in the text more than once: 8 repetitions are left out" in notes
+    assert "NUL characters in the text: 1 are left out" in notes
 
 
 def test_a_book_is_cut_at_ends_of_sentences_and_its_end_is_held_out(tmp_path):
@@ -90,4 +103,4 @@ def test_passages_hold_all_of_the_text_however_it_comes(pieces, characters):
 
 def test_too_few_embedded_stories_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"seed 0: \d passages .* too few .* raise data\.generated_characters"):
-        data.prepare(config(generated_characters=3_000), tmp_path)
+        data.prepare(config(generated_characters=2_000), tmp_path)
