@@ -129,6 +129,12 @@ class CvrpTraining(Training):
         ge=2,
         description="tours per instance with baseline multistart; null: one per customer, of the smallest instance",
     )
+    best_of: int | None = Field(
+        None,
+        ge=1,
+        description="tours with baseline multistart of which the shortest is what training makes shorter (Walder and "
+        "Karkhanis 2025); 1: their mean; null: 4, or all if there are fewer",
+    )
     imitation_steps: int = Field(
         0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
     )
@@ -228,6 +234,11 @@ class Config(BaseConfig):
             raise ValueError(f"training.starts={starts} has no meaning with training.baseline=rollout; leave it out")
         if starts is not None and starts > self.data.sizes[0]:
             raise ValueError(f"training.starts={starts} is more than data.customers={self.data.customers}")
+        best_of, tours = self.training.best_of, starts or self.data.sizes[0]
+        if best_of is not None and self.training.baseline == "rollout":
+            raise ValueError(f"training.best_of={best_of} has no meaning with training.baseline=rollout; leave it out")
+        if best_of is not None and best_of > tours:
+            raise ValueError(f"training.best_of={best_of} is more than the {tours} tours of an instance")
         return self
 
 

@@ -1,6 +1,7 @@
 """Imitation and REINFORCE on routing policies."""
 
 import copy
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 WHOLE = StateDictOptions(full_state_dict=True)  # also where each process has a part of the weights
+
+
+def shares(cost: Tensor, best_of: int) -> Tensor:
+    """Return what each tour (B, S) has to do with the mean cost of the shortest of `best_of` tours of its instance.
+
+    The mean over tours of their share times the gradient of their log-probability estimates the gradient of that mean,
+    without bias if tours are drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With 1 a share is the
+    tour's cost. With more, it is what the tour takes off the cost of the shortest of the others, as mean over all sets
+    of `best_of` of the S tours that it is in, times `best_of`: 0 for the longest tour.
+    """
+    if best_of == 1:
+        return cost
+    count = cost.shape[1]
+    ordered, order = cost.sort(1)
+    # How likely the tour of each rank is the shortest of best_of - 1 others of a tour that is shorter.
+    sets = math.comb(count - 1, best_of - 1)
+    chance = cost.new_tensor([math.comb(count - 1 - rank, best_of - 2) / sets for rank in range(count)])
+    later = torch.stack([chance.expand_as(cost), chance * ordered]).flip(2).cumsum(2).flip(2)
+    return torch.empty_like(cost).scatter(1, order, best_of * (later[0] * ordered - later[1]))
 
 
 class CvrpTask(Task):
@@ -52,6 +72,8 @@ class CvrpTask(Task):
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances.
 
+        With `training.best_of` above 1 it is that of the shortest of so many tours: see `shares`.
+
         Where the batch brings tours to imitate, minus their log-probability per customer instead. The metric `cost` is
         that of the tours learnt from.
         """
@@ -65,11 +87,12 @@ class CvrpTask(Task):
         noise = uniform(self.noise_key, items, self.starts * most_steps).view(len(items), self.starts, most_steps)
         rollout = model(instances, num_starts=self.starts, uniform=noise)
         if self.baseline is None:
-            baseline = rollout.cost.mean(1, keepdim=True)
+            share = shares(rollout.cost, self.config.training.best_of or min(4, self.starts))
+            advantage = share - share.mean(1, keepdim=True)
         else:
             with torch.no_grad():
-                baseline = self.baseline(instances).cost
-        value = ((rollout.cost - baseline) * rollout.log_prob).mean(1).sum()
+                advantage = rollout.cost - self.baseline(instances).cost
+        value = (advantage * rollout.log_prob).mean(1).sum()
         return Loss(value, len(items), {"cost": rollout.cost.mean(1).sum()})
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -32,3 +32,19 @@ def test_every_key_of_the_table_is_a_choice_and_nothing_else_is(key):
 def test_the_help_describes_every_distribution():
     description = Config.model_fields["data"].annotation.model_fields["distribution"].description
     assert all(f"{name}: {entry.description}" in description for name, entry in DISTRIBUTIONS.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["training.best_of=21"], "training.best_of=21 is more than the 20 tours of an instance"),
+        (["training.best_of=9", "training.starts=8"], "training.best_of=9 is more than the 8 tours of an instance"),
+        (
+            ["training.best_of=2", "training.baseline=rollout"],
+            "best_of=2 has no meaning with training.baseline=rollout",
+        ),
+    ],
+)
+def test_the_best_of_more_tours_than_there_are_is_refused(words, message):
+    with pytest.raises(UserError, match=message):
+        build(Config, {}, ["training.steps=1", *words], "made")
