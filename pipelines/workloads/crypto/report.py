@@ -4,6 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from operator import call
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,14 +60,17 @@ def sections(
         for fold in page["folds"]
     }
     heading, told = _verdict(summary, pages)
-    gains = panels(
-        [_gains(pages, *each) for each in (("log_loss", True), ("log_loss", False), ("direction_log_loss", False))]
-    )
-    members = {page["symbol"]: [fold["member"] for fold in page["folds"]] for page in pages}
-    coins = drawn(
-        _coin, {page["symbol"]: (page, {name: logged[name] for name in members[page["symbol"]]}) for page in pages}
-    )
-    return [(heading, told + gains + _failed(summary, run)), ("Coin by coin", Markup("\n").join(coins.values()))]
+    gains = {
+        f"{figure} {rival}": partial(_gains, pages, figure, rival)
+        for figure, rival in (("log_loss", True), ("log_loss", False), ("direction_log_loss", False))
+    }
+    coins = {
+        page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
+        for page in pages
+    }
+    parts = drawn(call, {**gains, **coins})
+    told += panels([parts[name] for name in gains]) + _failed(summary, run)
+    return [(heading, told), ("Coin by coin", Markup("\n").join(parts[name] for name in coins))]
 
 
 def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Markup]:
@@ -158,9 +163,8 @@ def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
     return table(failed, "members without a model") if failed else Markup("")
 
 
-def _coin(job: tuple[Page, Logged]) -> Markup:
+def _coin(page: Page, logged: Logged) -> Markup:
     """Return what is shown of a coin, from its page and what its members logged."""
-    page, logged = job
     traded = [
         {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
     ]
