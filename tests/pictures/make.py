@@ -55,7 +55,7 @@ PICTURES = {
     "routes": Picture(
         plots.routes,
         "cvrp",
-        "data.labels=0 training.imitation_steps=0 training.steps=300 training.checkpoint_steps=10"
+        "data.labels=0 training.imitation_steps=0 training.best_of=1 training.steps=300 training.checkpoint_steps=10"
         " training.keep_checkpoints=30 training.validation_steps=100",
     ),
     "images": Picture(plots.images, "lmol", "training.steps=300"),
