@@ -32,9 +32,9 @@ def last_json(command: list[str]) -> dict:
 
 def ours(customers: int, starts: int, layers: int, batch: int, steps: int, kind: str) -> float:
     """Instances per second of our training steps."""
-    baseline = (
-        ["training.baseline=multistart", f"training.starts={starts}"] if starts > 1 else ["training.baseline=rollout"]
-    )
+    baseline = ["training.baseline=rollout"]
+    if starts > 1:
+        baseline = ["training.baseline=multistart", f"training.starts={starts}", "training.best_of=1"]
     command = [sys.executable, str(ROOT / "pipelines/benchmark.py"), "--workload", "cvrp", "--steps", str(steps)]
     command += [f"data.customers={customers}", f"model.kind={kind}", "model.preset=small", f"model.layers={layers}"]
     command += ["data.labels=0", "training.imitation_steps=0", f"training.batch_size={batch}", *baseline]

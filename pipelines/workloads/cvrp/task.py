@@ -1,6 +1,7 @@
 """Imitation and REINFORCE on routing policies."""
 
 import copy
+import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,13 +37,18 @@ def shares(cost: Tensor, best_of: int) -> Tensor:
     """
     if best_of == 1:
         return cost
-    count = cost.shape[1]
     ordered, order = cost.sort(1)
-    # How likely the tour of each rank is the shortest of best_of - 1 others of a tour that is shorter.
-    sets = math.comb(count - 1, best_of - 1)
-    chance = cost.new_tensor([math.comb(count - 1 - rank, best_of - 2) / sets for rank in range(count)])
+    chance = _chances(cost.shape[1], best_of - 1, cost.dtype, cost.device)
     later = torch.stack([chance.expand_as(cost), chance * ordered]).flip(2).cumsum(2).flip(2)
     return torch.empty_like(cost).scatter(1, order, best_of * (later[0] * ordered - later[1]))
+
+
+@functools.cache  # a copy to a GPU would wait for it, in each update
+def _chances(count: int, others: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return how likely the tour of each rank (count,) is the shortest of so many others of one that is shorter."""
+    sets = math.comb(count - 1, others)
+    shortest = [math.comb(count - 1 - rank, others - 1) / sets for rank in range(count)]
+    return torch.tensor(shortest, dtype=dtype, device=device)
 
 
 class CvrpTask(Task):
