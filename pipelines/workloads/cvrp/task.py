@@ -37,10 +37,10 @@ def shares(cost: Tensor, best_of: int) -> Tensor:
     """
     if best_of == 1:
         return cost
-    ordered, order = cost.sort(1)
+    ordered = cost.sort(1).values
+    taken_off = (cost[:, :, None] - ordered[:, None]).clamp_max(0)  # (B, S, S): of each other tour, by its rank
     chance = _chances(cost.shape[1], best_of - 1, cost.dtype, cost.device)
-    later = torch.stack([chance.expand_as(cost), chance * ordered]).flip(2).cumsum(2).flip(2)
-    return torch.empty_like(cost).scatter(1, order, best_of * (later[0] * ordered - later[1]))
+    return best_of * (taken_off * chance).sum(2)
 
 
 @functools.cache  # a copy to a GPU would wait for it, in each update
