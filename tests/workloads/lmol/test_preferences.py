@@ -201,22 +201,30 @@ def test_without_answers_all_is_as_before():
     np.testing.assert_allclose(found.covariance, prior.covariance())
 
 
-def test_chosen_pairs_tell_more_than_random_ones_and_none_is_asked_twice():
-    correlations = {}
-    for chosen in (True, False):
-        generator = np.random.default_rng(1)
-        scores = 3 * generator.normal(size=40)
-        prior = Prior(np.zeros(40), np.full(40, 3.0))
-        answers = answered(scores, random_pairs(20, 40, generator), generator)
-        for _ in range(8):
-            found = fit(answers, prior)
-            new = next_pairs(found, 15, answers, 0) if chosen else random_pairs(15, 40, generator)
-            if chosen:
-                asked = np.sort(np.concatenate([answers[20:, :2], new]), axis=1)
-                assert len(np.unique(asked, axis=0)) == len(asked)
-            answers = np.concatenate([answers, answered(scores, new, generator)])
-        correlations[chosen] = spearmanr(fit(answers, prior).scores, scores).statistic
-    assert correlations[True] > correlations[False] + 0.02
+def rank_correlation(seed, chosen):
+    """Return that of 40 scores with those fitted to 20 random pairs and to eight times 15, chosen or random too."""
+    generator = np.random.default_rng(seed)
+    scores = 3 * generator.normal(size=40)
+    prior = Prior(np.zeros(40), np.full(40, 3.0))
+    answers = answered(scores, random_pairs(20, 40, generator), generator)
+    for _ in range(8):
+        new = next_pairs(fit(answers, prior), 15, answers, 0) if chosen else random_pairs(15, 40, generator)
+        if chosen:
+            asked = np.sort(np.concatenate([answers[20:, :2], new]), axis=1)
+            assert len(np.unique(asked, axis=0)) == len(asked)
+        answers = np.concatenate([answers, answered(scores, new, generator)])
+    return spearmanr(fit(answers, prior).scores, scores).statistic
+
+
+def test_no_pair_is_asked_about_twice():
+    assert rank_correlation(0, chosen=True) > 0.6
+
+
+@pytest.mark.slow
+def test_chosen_pairs_tell_more_than_random_ones():
+    """One simulation does not tell: rounding, which processors do differently, leads it to other pairs."""
+    gains = [rank_correlation(seed, True) - rank_correlation(seed, False) for seed in range(24)]
+    assert np.mean(gains) > 0  # 0.024, with a standard error of 0.008
 
 
 def test_images_like_many_others_are_asked_about_first():
