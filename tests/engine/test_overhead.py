@@ -14,7 +14,7 @@ from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import Updater
 from pipelines.engine.workload import Loss, Task
 
-BATCH, STEPS = 512, 150
+BATCH, STEPS = 512, 600
 
 
 class Tiny(Task):
@@ -61,14 +61,10 @@ def test_the_engine_costs_at_most_five_percent_of_a_tiny_models_step(tmp_path, m
     def engine_step(k):
         updater.update(batches)
 
-    def overhead():
-        # Step by step in turn, so that the machine's moods hit both sides alike.
-        pairs = [(seconds(bare_step, k), seconds(engine_step, k)) for k in range(STEPS)]
-        step, engine = (statistics.median(side) for side in zip(*pairs, strict=True))
-        with capsys.disabled():
-            print(f"\nengine overhead {engine / step - 1:.1%}: {1e6 * (engine - step):.0f} us on {1e3 * step:.2f} ms")
-        return engine / step - 1
-
-    overhead()  # until caches are warm and memory is had
-    # Other programs may have had the caches: the same code is measured at 1.6 % and at 3.4 %, minutes apart.
-    assert any(overhead() <= 0.05 for _ in range(5))
+    # Step by step in turn, so that the machine's moods hit both sides alike.
+    pairs = [(seconds(bare_step, k), seconds(engine_step, k)) for k in range(STEPS)][STEPS // 10 :]
+    step, engine = (statistics.median(side) for side in zip(*pairs, strict=True))
+    overhead = engine / step - 1
+    with capsys.disabled():
+        print(f"\nengine overhead {overhead:.1%}: {1e6 * (engine - step):.0f} us on a bare step of {1e3 * step:.2f} ms")
+    assert overhead <= 0.05
