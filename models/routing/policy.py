@@ -117,7 +117,8 @@ class RoutingPolicy(io.Model):
         With several starts, tour j visits customer j + 1 first (POMO, Kwon et al. 2020); the policy does not choose
         that step, so it has no log-probability. `uniform` (B, S, 2 * (N - 1)), numbers in [0, 1), decides which nodes
         are sampled; without it the likeliest node is visited. Tours are built without gradients from one encoding; if
-        gradients are enabled, one further pass over all steps in parallel computes the log-probabilities of the tours.
+        gradients are enabled, one further pass over all steps computes the log-probabilities of the tours or, in native
+        code that knows them, their gradients.
 
         Given `tours` are examples to learn from, whose routes may be driven in any order and from either end: the
         log-probability of a step out of the depot is that of beginning with any end of any route still to come.
@@ -132,6 +133,9 @@ class RoutingPolicy(io.Model):
             cost = tour_length(instances.locs, tours)
             return Rollout(tours, cost, self.log_prob(cache, instances, tours, route_ends(tours, num_customers + 1)))
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
+        if torch.is_grad_enabled() and uniform is not None and native.scores(self.decoder, instances):
+            actions, log_prob = native.rollout(self.decoder, cache, instances, num_starts, uniform, first)
+            return Rollout(actions, tour_length(instances.locs, actions), log_prob)
         with torch.no_grad():
             actions = self.build(cache.detach(), instances, num_starts, uniform, first)
             cost = tour_length(instances.locs, actions)
@@ -151,6 +155,8 @@ class RoutingPolicy(io.Model):
 
         With `ends` (B, N, S), that of a step out of the depot is the log of the probability of all ends that wait.
         """
+        if native.scores(self.decoder, instances):
+            return native.log_prob(self.decoder, cache, instances, actions, ends, forced)
         states = replay(instances, actions, begin=int(forced))
         actions = actions[..., int(forced) :]
         log_probs = self.decoder(cache, instances, states).log_softmax(1)

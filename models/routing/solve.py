@@ -17,6 +17,7 @@ from models.routing.search import TourBuilder, shortlist
 
 LOCAL_SEARCH = 4  # best tours from which a local search goes on, where nothing else is asked for
 AT_ONCE = 256  # problems given to one search, which bounds its own memory
+OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
 MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
 
 
@@ -104,6 +105,8 @@ def best_tours(
     `items` (B,) the numbers of their random draws.
     """
     actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
+    if ((actions != DEPOT).sum(-1) != problems[0].customers).any():  # which no search expects
+        raise ValueError(OMITTED)
     best = actions[:, 0]
     if local_search:
         best = improved(problems, items, local_search, seed, padded(actions, 2 * problems[0].customers))
@@ -153,9 +156,7 @@ def padded(actions: Tensor, length: int) -> Tensor:
 def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
     """Return routes with their cost. Raises ValueError unless they visit every customer once."""
     if sorted(node for route in routes for node in route) != list(range(1, problem.customers + 1)):
-        raise ValueError(
-            "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
-        )
+        raise ValueError(OMITTED)
     return routes, cost_of(problem, routes)
 
 

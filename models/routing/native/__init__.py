@@ -1,4 +1,4 @@
-"""Parts of the routing policy as native code on all cores of a CPU: the decoding loop, a local search and annealing.
+"""Parts of the routing policy as native code on all cores of a CPU: tours, their gradients, a local search, annealing.
 
 They are compiled on first use, by the compiler that builds extensions of torch (CXX, else c++), for the processor that
 they then run on, and kept beside those extensions (TORCH_EXTENSIONS_DIR, else the cache of the user). Without a
@@ -13,16 +13,19 @@ import platform
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.environment import DEPOT, Instances
 
-SOURCES = ("decoder.cpp", "local_search.cpp", "ruin.cpp")
-HEADERS = ("common.h", "tours.h")
+SOURCES = ("decoder.cpp", "gradients.cpp", "local_search.cpp", "ruin.cpp")
+HEADERS = ("common.h", "decoder.h", "tours.h")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
 NEIGHBOURS = 20  # with which the local search tries the moves of a customer (Vidal 2022)
 SECONDS = 300  # after which a compiler is given up; it takes five
@@ -77,6 +80,11 @@ def decodes(decoder: PointerDecoder, instances: Instances) -> bool:
     return on_cpu and decoder.dynamic is None and not unavailable()
 
 
+def scores(decoder: PointerDecoder, instances: Instances) -> bool:
+    """Return whether `log_prob` and `rollout` can stand in for torch: they compute in float32 only."""
+    return decodes(decoder, instances) and not torch.is_autocast_enabled("cpu")
+
+
 def build(
     decoder: PointerDecoder,
     cache: Cache,
@@ -84,27 +92,103 @@ def build(
     num_tours: int,
     uniform: Tensor | None = None,
     first: Tensor | None = None,
+    log_prob: Tensor | None = None,
 ) -> Tensor:
     """Return what `RoutingPolicy.build` does, in float32: the same tours up to rounding.
 
-    Raises ValueError for a customer whose demand no vehicle can carry: no step would be left to take.
+    `log_prob` (B, S) float32 takes the log-probabilities of tours that are drawn, less a step that is given. Raises
+    ValueError for a customer whose demand no vehicle can carry: no step would be left to take.
     """
+    batch, nodes = instances.demand.shape
+    actions = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT)
+    first = None if first is None else first.contiguous()
+    uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
+    learnt = [*cache[:4], decoder.load, decoder.distance]
+    longest = _decode("build_tours", decoder.heads, learnt, cache, instances, actions, first, uniform, log_prob)
+    return actions[..., :longest]
+
+
+def rollout(
+    decoder: PointerDecoder,
+    cache: Cache,
+    instances: Instances,
+    num_tours: int,
+    uniform: Tensor,
+    first: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return what `build` does, and the log-probabilities (B, S) as `log_prob` does, at no further cost."""
+    known = torch.empty(len(instances.demand), num_tours)
+    actions = build(decoder, cache, instances, num_tours, uniform, first, known)
+    return actions, log_prob(decoder, cache, instances, actions, forced=first is not None, known=known)
+
+
+def log_prob(
+    decoder: PointerDecoder,
+    cache: Cache,
+    instances: Instances,
+    actions: Tensor,
+    ends: Tensor | None = None,
+    forced: bool = False,
+    known: Tensor | None = None,
+) -> Tensor:
+    """Return what `RoutingPolicy.log_prob` does, in float32 and differentiable once; `known` (B, S) where it is known.
+
+    A tour with a step that is not feasible has minus infinity. Raises ValueError as `build` does.
+    """
+    learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
+    tours = [actions.contiguous(), int(forced), None if ends is None else ends.contiguous()]
+    return _LogProb.apply(*learnt, (decoder.heads, cache, instances), tours, known)
+
+
+class _LogProb(torch.autograd.Function):
+    """Log-probabilities (B, S) of tours, as a function of what of the decoder is learnt."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *learnt, ctx.given, ctx.tours, known = arguments
+        ctx.save_for_backward(*learnt)
+        if known is not None:
+            return known
+        heads, cache, instances = ctx.given
+        log_prob = torch.empty(ctx.tours[0].shape[:2])
+        _decode("score_tours", heads, learnt, cache, instances, *ctx.tours, log_prob, *[None] * 7)
+        return log_prob
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        heads, cache, instances = ctx.given
+        learnt = ctx.saved_tensors
+        found = [torch.empty(tensor.shape) for tensor in learnt[:4]]
+        load, distance = torch.empty(len(upstream), len(learnt[4])), torch.empty(len(upstream))
+        outputs = (None, upstream.contiguous(), *found, load, distance)
+        _decode("score_tours", heads, learnt, cache, instances, *ctx.tours, *outputs)
+        return *found, load.sum(0)[:, None], distance.sum(), None, None, None
+
+
+def _decode(
+    function: str,
+    heads: int,
+    learnt: Sequence[Tensor],
+    cache: Cache,
+    instances: Instances,
+    actions: Tensor,
+    *others: Tensor | int | None,
+) -> int:
+    """Call `build_tours` or `score_tours` and return what it does."""
     if not (instances.demand <= instances.capacity[:, None]).all():
         raise ValueError("the demand of a customer is above the capacity; split the customer into several")
-    batch, nodes = instances.demand.shape
-    steps = 2 * (nodes - 1)
-    actions = torch.full((batch, num_tours, steps), DEPOT)
-    tensors = [*cache, decoder.load, instances.demand, instances.capacity]
-    query, key, value, pointer, distance, load, demand, capacity = (t.detach().float().contiguous() for t in tensors)
-    first = None if first is None else first.contiguous()
-    uniform = None if uniform is None else uniform[..., :steps].float().contiguous()
-    longest = _library().build_tours(
-        *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, query.shape[1], decoder.heads, num_tours, steps)),
-        *map(_pointer, (query, key, value, pointer, distance, load)),
-        ctypes.c_float(decoder.distance.item()),
-        *map(_pointer, (demand, capacity, first, uniform, actions)),
+    (batch, width, nodes), (tours, steps) = cache.query.shape, actions.shape[1:]
+    tensors = (*learnt[:4], cache.distance, learnt[4], instances.demand, instances.capacity)
+    *states, demand, capacity = (tensor.detach().float().contiguous() for tensor in tensors)
+    called = getattr(_library(), function)(
+        *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, width, heads, tours, steps)),
+        *map(_pointer, states),
+        ctypes.c_float(learnt[5].item()),
+        *map(_pointer, (demand, capacity, actions)),
+        *(ctypes.c_int(other) if isinstance(other, int) else _pointer(other) for other in others),
     )
-    return actions[..., :longest]
+    return int(called)
 
 
 def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:

@@ -67,6 +67,80 @@ def test_the_same_numbers_draw_the_same_tours(monkeypatch):
     assert not drawn[..., steps:].any()
 
 
+def _gradients(policy, value):
+    learnt = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(value, learnt)])
+
+
+@pytest.mark.parametrize("kind", ["gat", "gt"])
+@pytest.mark.parametrize(("width", "heads", "customers"), [(16, 2, 5), (64, 4, 20), (48, 2, 33), (20, 4, 9)])
+def test_gradients_of_drawn_tours_are_those_of_torch(monkeypatch, kind, width, heads, customers):
+    policy = make_policy(kind, width=width, heads=heads)
+    with torch.no_grad():
+        policy.decoder.node.weight.mul_(0.3)  # torch loses the slope of tanh to rounding where logits are large
+    instances, noise = make_instances(4, customers), make_noise(4, customers, customers)
+    weights = torch.randn(4, customers, generator=torch.Generator().manual_seed(0))
+    found = policy(instances, customers, noise)
+    gradients = _gradients(policy, (weights * found.log_prob).sum())
+    monkeypatch.setattr(native, "scores", lambda *_: False)
+    cache = policy.encode(instances)
+    expected = policy.log_prob(cache, instances, found.actions, forced=True)
+    torch.testing.assert_close(found.log_prob, expected, atol=1e-4, rtol=1e-5)
+    by_torch = _gradients(policy, (weights * expected).sum())
+    torch.testing.assert_close(gradients, by_torch, atol=3e-5 * by_torch.abs().max().item(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("customers", [6, 20])
+def test_gradients_of_tours_to_imitate_are_those_of_torch(monkeypatch, customers):
+    """Their routes may begin with any end of a route to come."""
+    policy, instances = make_policy("gt"), make_instances(5, customers)
+    tours = _improve(instances, 3)[:, None].repeat(1, 2, 1)
+    tours[:, 1] = _improve(instances, 1, seed=1)
+    values = {}
+    for own in (True, False):
+        monkeypatch.setattr(native, "scores", lambda *_, own=own: own)
+        log_prob = policy(instances, tours=tours).log_prob
+        values[own] = log_prob, _gradients(policy, log_prob.sum())
+    torch.testing.assert_close(values[True][0], values[False][0], atol=1e-4, rtol=1e-5)
+    scale = values[False][1].abs().max().item()
+    torch.testing.assert_close(values[True][1], values[False][1], atol=3e-5 * scale, rtol=1e-4)
+
+
+def test_gradients_do_not_depend_on_the_number_of_threads(monkeypatch):
+    policy, instances, noise = make_policy("gt"), make_instances(7, 12), make_noise(7, 12, 12)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(_gradients(policy, policy(instances, 12, noise).log_prob.sum()))
+    assert torch.equal(*found)
+
+
+def test_a_tour_that_is_not_feasible_has_no_probability():
+    policy, instances = make_policy("gt"), make_instances(2, 4, capacity=9)
+    once = torch.tensor([1, 0, 2, 0, 3, 0, 4, 0])
+    twice = torch.tensor([1, 0, 2, 0, 2, 0, 4, 0])
+    heavy = torch.tensor([1, 2, 3, 4, 0, 0, 0, 0])
+    assert (instances.demand.sum(1) > 9).all()
+    with torch.no_grad():
+        cache = policy.encode(instances)
+        log_prob = native.log_prob(policy.decoder, cache, instances, torch.stack([once, twice, heavy]).repeat(2, 1, 1))
+    assert log_prob[:, 0].isfinite().all() and (log_prob[:, 1:] == -torch.inf).all()
+
+
+def test_weights_that_are_no_numbers_make_a_loss_that_is_none():
+    policy, instances = make_policy("gt"), make_instances(2, 12)
+    with torch.no_grad():
+        policy.decoder.load.fill_(torch.nan)
+    assert policy(instances, 12, make_noise(2, 12, 12)).log_prob.isnan().all()
+
+
+def test_under_autocast_torch_computes():
+    policy, instances = make_policy("gt"), make_instances(2, 12)
+    assert native.scores(policy.decoder, instances)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not native.scores(policy.decoder, instances)
+
+
 @pytest.mark.parametrize(
     ("compiler", "folder", "reason"),
     [

@@ -6,8 +6,10 @@ import math
 import pytest
 import torch
 
+from models.inputs import RoutingInput
 from models.routing.environment import Instances, routes_of
 from models.routing.search import search
+from models.routing.solve import Asked, problem_of, solve_all
 from tests.models.routing.policies import length_of, make_instances, make_policy
 
 
@@ -75,9 +77,12 @@ def test_solve_refuses_what_is_no_problem(problem, message):
     assert "\n" not in str(caught.value)
 
 
-def test_solve_notices_weights_that_are_not_finite():
+@pytest.mark.parametrize("searches", [{}, {"local_search": 4}, {"local_search": 0, "ruin_rounds": 50}])
+def test_solve_notices_weights_that_are_not_finite(searches):
     policy = make_policy("gt")
     with torch.no_grad():
         policy.decoder.load.fill_(math.nan)
+    places = [[float(x), float(x * x % 7)] for x in range(13)]
+    problem = problem_of(RoutingInput(depot=places[0], customers=places[1:], demands=[1] * 12, capacity=5))
     with pytest.raises(ValueError, match="its weights are not finite numbers"):
-        policy.solve([[0, 0], [3, 4], [4, 3]], [0, 1, 1], 2)
+        solve_all(policy, [Asked(problem)], decode="greedy", augment=False, **searches)

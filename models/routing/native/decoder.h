@@ -1,0 +1,186 @@
+// One query of the pointer decoder in float32, shared by the loop that builds tours and by their gradients.
+//
+// Nodes are the innermost axis where channels are summed, padded to whole vectors; a query costs some 3 * nodes * width
+// multiplications. Letters are those of models/routing/environment.py: N nodes, D width, H heads, S tours, T steps.
+#pragma once
+#include "common.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace {
+
+constexpr int LANES = 16;
+constexpr float CLIP = 10, NEVER = -1e30f;
+typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t Whole __attribute__((vector_size(4 * LANES), aligned(4)));
+
+// e**x for x <= 0, to 2e-7 of itself: 2**whole(y) by the exponent's bits, 2**part(y) by its series.
+inline Vector exponential(Vector x) {
+    x = x < -87.f ? x * 0 - 87.f : x;
+    const Vector y = x * 1.44269504f;
+    const Whole whole = __builtin_convertvector(y - 0.5f, Whole);
+    const Vector part = (y - __builtin_convertvector(whole, Vector)) * 0.69314718f;
+    Vector series = part * (1 / 5040.f) + 1 / 720.f;
+    for (float factor : {1 / 120.f, 1 / 24.f, 1 / 6.f, 0.5f, 1.f, 1.f}) series = series * part + factor;
+    return series * (Vector)((whole + 127) << 23);
+}
+
+// out[n] = sum over d of q[d] * k[d][n], for BLOCKS vectors of nodes.
+template <int BLOCKS> inline void products(int depth, int padded, const float* q, const float* k, float* out) {
+    Vector sums[BLOCKS][2] = {};
+    for (int d = 0; d + 1 < depth; d += 2)
+        for (int v = 0; v < BLOCKS; v++)
+            for (int odd = 0; odd < 2; odd++)
+                sums[v][odd] += q[d + odd] * *(const Vector*)(k + (size_t)(d + odd) * padded + v * LANES);
+    for (int v = 0; v < BLOCKS; v++) {
+        if (depth % 2) sums[v][0] += q[depth - 1] * *(const Vector*)(k + (size_t)(depth - 1) * padded + v * LANES);
+        *(Vector*)(out + v * LANES) = sums[v][0] + sums[v][1];
+    }
+}
+
+void products(int depth, int padded, const float* q, const float* k, float* out) {
+    int n = 0;
+    for (; padded - n >= 4 * LANES; n += 4 * LANES) products<4>(depth, padded, q, k + n, out + n);
+    for (; padded - n >= 2 * LANES; n += 2 * LANES) products<2>(depth, padded, q, k + n, out + n);
+    for (; n < padded; n += LANES) products<1>(depth, padded, q, k + n, out + n);
+}
+
+// The lanes of a vector folded into one number, half onto half.
+template <class Fold> inline float folded(Vector x, Fold fold) {
+    float lanes[LANES];
+    std::memcpy(lanes, &x, sizeof lanes);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) lanes[i] = fold(lanes[i], lanes[i + half]);
+    return lanes[0];
+}
+
+inline float total(Vector x) {
+    return folded(x, [](float a, float b) { return a + b; });
+}
+
+// x[n] = e**(scale * (x[n] + y[n] - the largest)); returns their sum.
+inline float exponentials(float* x, const float* y, int padded, float scale = 1) {
+    Vector most = *(Vector*)x + *(const Vector*)y, sum = {};
+    for (int n = 0; n < padded; n += LANES) {
+        const Vector other = *(Vector*)(x + n) + *(const Vector*)(y + n);
+        *(Vector*)(x + n) = other;
+        most = other > most ? other : most;
+    }
+    const float largest = folded(most, [](float a, float b) { return a > b ? a : b; });
+    for (int n = 0; n < padded; n += LANES) {
+        const Vector found = exponential((*(Vector*)(x + n) - largest) * scale);
+        *(Vector*)(x + n) = found;
+        sum += found;
+    }
+    return total(sum);
+}
+
+struct Shape {
+    int nodes, width, heads, tours, steps, padded;
+};
+
+// The parts of a Cache of one instance, each stored as the loop reads it.
+struct Instance {
+    std::vector<float> query, key, value, pointer, distance;  // (N, D), (D, N'), (N, D), (D, N'), (N, N')
+
+    Instance(const Shape& s, const float* q, const float* k, const float* v, const float* p, const float* dist)
+        : query(s.nodes * s.width), key(s.width * s.padded), value(query.size()), pointer(key.size()),
+          distance(s.nodes * s.padded) {
+        const int depth = s.width / s.heads;
+        for (int n = 0; n < s.nodes; n++) {
+            std::memcpy(&distance[n * s.padded], dist + n * s.nodes, sizeof(float) * s.nodes);
+            for (int d = 0; d < s.width; d++) {
+                query[n * s.width + d] = q[d * s.nodes + n];
+                value[n * s.width + d] = v[d * s.nodes + n];
+                key[d * s.padded + n] = k[(d / depth * s.nodes + n) * depth + d % depth];
+                pointer[d * s.padded + n] = p[n * s.width + d];
+            }
+        }
+    }
+};
+
+// Who may come next in a tour, the attention over them and the pointer's logits.
+class Query {
+  public:
+    Query(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
+          const float* demand, float capacity)
+        : s(shape), at(instance), load_weight(load_weight), distance_weight(distance_weight), demand(demand),
+          capacity(capacity), allowed(s.nodes), blocked(s.padded), query(s.width), glimpse(s.width),
+          attention(s.heads * s.padded), sums(s.heads), logits(s.padded), slopes(s.padded), chances(s.padded) {}
+
+  protected:
+    // Writes which of the customers in `waiting`, or the depot, may be next. Returns their number.
+    int allow(int node, float load, const std::vector<int>& waiting) {
+        many = node != 0;
+        allowed[0] = 0;
+        for (int n : waiting) {
+            allowed[many] = n;
+            many += demand[n] <= load;
+        }
+        return many;
+    }
+
+    // The attention over nodes, and the pointer's logits before they are slopes. Each step is done for all heads before
+    // the next one, as a head alone would wait for its own numbers.
+    void look(int node, float load) {
+        std::fill(blocked.begin(), blocked.end(), NEVER);
+        for (int i = 0; i < many; i++) blocked[allowed[i]] = 0;
+        const float share = load / capacity, *from = &at.query[node * s.width];
+        for (int d = 0; d < s.width; d++) query[d] = from[d] + load_weight[d] * share;
+        const int depth = s.width / s.heads;
+        for (int h = 0; h < s.heads; h++)
+            products(depth, s.padded, &query[h * depth], &at.key[h * depth * s.padded], &attention[h * s.padded]);
+        for (int h = 0; h < s.heads; h++)
+            sums[h] = exponentials(&attention[h * s.padded], blocked.data(), s.padded);
+        int d = 0;
+        if (depth % LANES == 0) {
+            for (; d + 4 * LANES <= s.width; d += 4 * LANES) mix<4>(d);
+            for (; d < s.width; d += LANES) mix<1>(d);
+        }
+        for (; d < s.width; d++) {
+            const float* weights = &attention[d / depth * s.padded];
+            float sum = 0;
+            for (int i = 0; i < many; i++) sum += weights[allowed[i]] * at.value[allowed[i] * s.width + d];
+            glimpse[d] = sum / sums[d / depth];
+        }
+        products(s.width, s.padded, glimpse.data(), at.pointer.data(), logits.data());
+        const float* away = &at.distance[node * s.padded];
+        for (int n = 0; n < s.padded; n++) logits[n] -= distance_weight * away[n];
+    }
+
+    // The glimpse's channels from d on, so many vectors of them: sums over nodes of attention[n] * value[n][d].
+    template <int VECTORS> void mix(int d) {
+        const int depth = s.width / s.heads;
+        const float* weights[VECTORS];
+        for (int v = 0; v < VECTORS; v++) weights[v] = &attention[(d + v * LANES) / depth * s.padded];
+        Vector sum[VECTORS] = {};
+        for (int i = 0; i < many; i++) {
+            const int n = allowed[i];
+            const Vector* value = (const Vector*)&at.value[n * s.width + d];
+            for (int v = 0; v < VECTORS; v++) sum[v] += weights[v][n] * value[v];
+        }
+        for (int v = 0; v < VECTORS; v++) *(Vector*)&glimpse[d + v * LANES] = sum[v] / sums[(d + v * LANES) / depth];
+    }
+
+    // Clips the logits and makes them chances, e**(CLIP * (tanh - the largest)); returns their sum. The slope of tanh,
+    // 1 - tanh**2, is computed so that it is exact for large logits too.
+    float weigh() {
+        for (int n = 0; n < s.padded; n += LANES) {
+            const Vector logit = *(Vector*)&logits[n], most = logit < 0.f ? logit : -logit;
+            const Vector power = exponential(2 * most), tanh = (1 - power) / (1 + power);
+            *(Vector*)&chances[n] = logit < 0.f ? -tanh : tanh;
+            *(Vector*)&slopes[n] = 4 * power / ((1 + power) * (1 + power));
+        }
+        return exponentials(chances.data(), blocked.data(), s.padded, CLIP);
+    }
+
+    const Shape& s;
+    const Instance& at;
+    const float *load_weight, distance_weight, *demand, capacity;
+    std::vector<int> allowed;  // nodes that may be next: the first `many` of them
+    int many;
+    std::vector<float> blocked, query, glimpse, attention, sums, logits, slopes, chances;
+};
+
+}  // namespace

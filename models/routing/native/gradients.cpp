@@ -1,0 +1,200 @@
+// The log-probabilities of given tours and their gradients: RoutingPolicy.log_prob in float32, query by query.
+//
+// Only nodes that may be next take part, and a step without a choice costs nothing; torch, which scores all steps at
+// once, computes each node of each step. What a query computes is computed again for its gradient, not kept.
+#include "decoder.h"
+
+namespace {
+
+// A number or a vector of them; a template forgets that those lie anywhere.
+template <class Number> inline Number get(const float* from) {
+    Number found;
+    std::memcpy(&found, from, sizeof found);
+    return found;
+}
+
+template <class Number> inline void add(float* to, Number what) {
+    what += get<Number>(to);
+    std::memcpy(to, &what, sizeof what);
+}
+
+// The gradients of one instance; rows of nodes where the arguments of `score_tours` may have columns.
+struct Gradients {
+    std::vector<float> query, key, value, pointer, load;  // (N, D), but load (D)
+    float distance = 0;
+
+    explicit Gradients(const Shape& s)
+        : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()), load(s.width) {}
+};
+
+// The other layouts of an instance, for sums over nodes in place of channels and the other way round.
+struct Turned {
+    std::vector<float> key, value;  // (N, D), (D, N')
+    const float* pointer;           // (N, D)
+
+    Turned(const Shape& s, const float* k, const float* v, const float* pointer)
+        : key(s.nodes * s.width), value(s.width * s.padded), pointer(pointer) {
+        const int depth = s.width / s.heads;
+        for (int n = 0; n < s.nodes; n++)
+            for (int d = 0; d < s.width; d++) {
+                key[n * s.width + d] = k[(d / depth * s.nodes + n) * depth + d % depth];
+                value[d * s.padded + n] = v[d * s.nodes + n];
+            }
+    }
+};
+
+class Scorer : Query {
+  public:
+    Scorer(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
+           const float* demand, float capacity, const Turned* turned, Gradients* gradients)
+        : Query(shape, instance, load_weight, distance_weight, demand, capacity), turned(turned), to(gradients),
+          d_logits(s.padded), d_glimpse(s.width), d_attention(s.heads * s.padded) {}
+
+    // Returns the log-probability of the steps of a tour (T,) from `begin` on, or adds to the gradients those of
+    // `upstream` times it. ends (N, S) or null: a step out of the depot to an end is that to any end.
+    float score(const int64_t* actions, int begin, const bool* ends, float upstream) {
+        waiting.resize(s.nodes - 1);
+        std::iota(waiting.begin(), waiting.end(), 1);
+        int node = 0;
+        float load = capacity, log_prob = 0;
+        for (int t = 0; t < s.steps && (!waiting.empty() || node != 0); t++) {
+            const int next = actions[t];
+            if (t >= begin) log_prob += step(node, load, next, node == 0 ? ends : nullptr, upstream);
+            const auto place = std::lower_bound(waiting.begin(), waiting.end(), next);
+            if (place != waiting.end() && *place == next) waiting.erase(place);
+            load = next ? load - demand[next] : capacity;
+            node = next;
+        }
+        return log_prob;
+    }
+
+  private:
+    float step(int node, float load, int next, const bool* ends, float upstream) {
+        allow(node, load, waiting);
+        if (std::find(allowed.begin(), allowed.begin() + many, next) == allowed.begin() + many) return -INFINITY;
+        if (many == 1) return 0;
+        look(node, load);
+        const float all = weigh();
+        const bool any = ends && node == 0 && next != 0;  // any end of a route may begin the next one
+        float meant = 0;
+        for (int i = 0; any && i < many; i++) meant += ends[allowed[i] * s.tours] ? chances[allowed[i]] : 0;
+        if (!any) meant = chances[next];
+        if (to) {
+            for (int n = 0; n < s.padded; n++) d_logits[n] = -chances[n] / all;
+            for (int i = 0; any && i < many; i++) {
+                const int n = allowed[i];
+                d_logits[n] += ends[n * s.tours] ? chances[n] / meant : 0;
+            }
+            if (!any) d_logits[next] += 1;
+            back(node, load / capacity, upstream);
+        }
+        return std::log(meant / all);
+    }
+
+    // From the gradients of the chances' logarithms to those of all that they were computed from. What is no choice has
+    // a chance and a weight of next to nothing, so whole vectors may be computed.
+    void back(int node, float share, float upstream) {
+        const float* away = &at.distance[node * s.padded];
+        Vector farther = {};
+        for (int n = 0; n < s.padded; n += LANES) {
+            *(Vector*)&d_logits[n] *= upstream * CLIP * *(Vector*)&slopes[n];
+            farther += *(Vector*)&d_logits[n] * *(const Vector*)(away + n);
+        }
+        to->distance -= total(farther);
+        const int depth = s.width / s.heads, whole = depth % LANES ? 0 : s.width;
+        for (int d = 0; d < whole; d += LANES) back_to_glimpse<Vector>(d);
+        for (int d = whole; d < s.width; d++) back_to_glimpse<float>(d);
+        for (int h = 0; h < s.heads; h++) {
+            float *slope = &d_attention[h * s.padded], *weight = &attention[h * s.padded];
+            products(depth, s.padded, &d_glimpse[h * depth], &turned->value[h * depth * s.padded], slope);
+            Vector sum = {};
+            for (int n = 0; n < s.padded; n += LANES) {
+                *(Vector*)(weight + n) *= 1 / sums[h];
+                sum += *(Vector*)(weight + n) * *(Vector*)(slope + n);
+            }
+            const float mean = total(sum);
+            for (int n = 0; n < s.padded; n += LANES)
+                *(Vector*)(slope + n) = *(Vector*)(weight + n) * (*(Vector*)(slope + n) - mean);
+        }
+        for (int d = 0; d < whole; d += LANES) back_to_states<Vector>(d, node, share);
+        for (int d = whole; d < s.width; d++) back_to_states<float>(d, node, share);
+    }
+
+    // The channels from d on: one number, or a vector of them that belong to one head.
+    template <class Number> void back_to_glimpse(int d) {
+        const float *pointer = turned->pointer + d, *slope = d_logits.data();
+        float* found = &to->pointer[d];
+        const int *nodes = allowed.data(), width = s.width, count = many;
+        const Number seen = get<Number>(&glimpse[d]);
+        Number sum = {};
+        for (int i = 0; i < count; i++) {
+            const int n = nodes[i];
+            sum += slope[n] * get<Number>(pointer + n * width);
+            add(found + n * width, slope[n] * seen);
+        }
+        std::memcpy(&d_glimpse[d], &sum, sizeof sum);
+    }
+
+    template <class Number> void back_to_states(int d, int node, float share) {
+        const int *nodes = allowed.data(), width = s.width, count = many, head = d / (width / s.heads) * s.padded;
+        const float *weight = &attention[head], *slope = &d_attention[head], *key = &turned->key[d];
+        float *to_key = &to->key[d], *to_value = &to->value[d];
+        const Number asked = get<Number>(&query[d]), d_seen = get<Number>(&d_glimpse[d]);
+        Number sum = {};
+        for (int i = 0; i < count; i++) {
+            const int n = nodes[i];
+            sum += slope[n] * get<Number>(key + n * width);
+            add(to_key + n * width, slope[n] * asked);
+            add(to_value + n * width, weight[n] * d_seen);
+        }
+        add(&to->query[node * width + d], sum);
+        add(&to->load[d], share * sum);
+    }
+
+    const Turned* turned;
+    Gradients* to;  // null: there are none to compute
+    std::vector<int> waiting;
+    std::vector<float> d_logits, d_glimpse, d_attention;
+};
+
+}  // namespace
+
+// Writes log_prob (B, S) of actions (B, S, T) from step `begin` on. Given the gradient `upstream` (B, S) of it, writes
+// instead those of query, key, value and pointer, in their shapes, of load_weight (B, D) and of distance_weight (B), both
+// for each instance by itself. Other arguments are those of `build_tours`; ends (B, N, S) or null.
+extern "C" int score_tours(
+    int threads, int batch, int nodes, int width, int heads, int tours, int steps, const float* query,
+    const float* key, const float* value, const float* pointer, const float* distance, const float* load_weight,
+    float distance_weight, const float* demand, const float* capacity, const int64_t* actions, int begin,
+    const bool* ends, float* log_prob, const float* upstream, float* d_query, float* d_key, float* d_value,
+    float* d_pointer, float* d_load, float* d_distance) {
+    const Shape s{nodes, width, heads, tours, steps, (nodes + LANES - 1) / LANES * LANES};
+    spread(threads, batch, [&](int b) {
+        const size_t states = (size_t)b * nodes * width, here = (size_t)b * nodes;
+        const float *k = key + states, *v = value + states, *p = pointer + states;
+        const Instance instance(s, query + states, k, v, p, distance + here * nodes);
+        const Turned turned(s, k, v, p);
+        Gradients found(s);
+        Scorer scorer(
+            s, instance, load_weight, distance_weight, demand + here, capacity[b], &turned, upstream ? &found : nullptr);
+        for (int t = 0; t < tours; t++) {
+            const size_t row = (size_t)b * tours + t;
+            const bool* own = ends ? ends + here * tours + t : nullptr;
+            const float score = scorer.score(actions + row * steps, begin, own, upstream ? upstream[row] : 0);
+            if (!upstream) log_prob[row] = score;
+        }
+        if (!upstream) return;
+        const int depth = width / heads;
+        for (int n = 0; n < nodes; n++)
+            for (int d = 0; d < width; d++) {
+                const int from = n * width + d;
+                d_query[states + d * nodes + n] = found.query[from];
+                d_value[states + d * nodes + n] = found.value[from];
+                d_key[states + (d / depth * nodes + n) * depth + d % depth] = found.key[from];
+                d_pointer[states + from] = found.pointer[from];
+            }
+        std::copy(found.load.begin(), found.load.end(), d_load + (size_t)b * width);
+        d_distance[b] = found.distance;
+    });
+    return 0;
+}
