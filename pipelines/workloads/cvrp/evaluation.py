@@ -76,18 +76,20 @@ def _evaluate_split(
     few = problems[: settings.reference_instances]
     built = rivals.constructions(config, problems, map_items)
     methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
-    headline, improved = built.get(config.model.kind), None
+    headline, improved, ruined = built.get(config.model.kind), None, None
     if model is not None:
         for decode, augment, count, rounds in _ways(config):
-            improved = solve_with_model(config, model, problems, decode, augment, device, map_items, count, rounds)
-            methods.append(improved)
-            if count or rounds:
-                continue
-            headline = improved
-            if decode == "adaptive" and settings.compare:
+            found = solve_with_model(config, model, problems, decode, augment, device, map_items, count, rounds)
+            methods.append(found)
+            if rounds:
+                ruined = found
+            elif count:
+                improved = found
+            else:
+                headline = found
+            if headline is found and decode == "adaptive" and settings.compare:
                 methods.append(_sampled_as_long(config, model, problems, headline, device, map_items))
-        improved = None if improved is headline else improved
-    last = improved or headline
+    last = ruined or improved or headline
     if settings.polish_seconds:
         polished = _polished(config, problems, last, map_items)
         methods += polished
@@ -96,7 +98,7 @@ def _evaluate_split(
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
-        summary=_summary(config, problems, headline, improved, reference),
+        summary=_summary(config, problems, headline, improved, ruined, reference),
         table=_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
@@ -216,15 +218,17 @@ def _summary(
     problems: Sequence[Problem],
     headline: Solved,
     improved: Solved | None,
+    ruined: Solved | None,
     reference: Reference,
 ) -> dict[str, Any]:
-    """Return the figures of the headline method, and the cost after the local search from its best tours."""
+    """Return the figures of the headline method, and the costs after a local search and after ruin and recreate."""
     row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
     summary = {
         "cost": mean,
         "cost_interval": interval_around(mean, half),
         "cost_local_search": None if improved is None else float(improved.costs.mean()),
+        "cost_ruin_and_recreate": None if ruined is None else float(ruined.costs.mean()),
         "gap": row["gap %"],
         "gap_interval": row["gap 95 %"],
         "gap_to": reference.name,

@@ -27,28 +27,39 @@ if TYPE_CHECKING:
 WHOLE = StateDictOptions(full_state_dict=True)  # also where each process has a part of the weights
 
 
-def shares(cost: Tensor, best_of: int) -> Tensor:
-    """Return what each tour (B, S) has to do with the mean cost of the shortest of `best_of` tours of its instance.
+def advantages(cost: Tensor, best_of: int) -> Tensor:
+    """Return by how much each tour (B, S) worsens the mean cost of the shortest of `best_of` tours of its instance.
 
-    The mean over tours of their share times the gradient of their log-probability estimates the gradient of that mean,
-    without bias if tours are drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With 1 a share is the
-    tour's cost. With more, it is what the tour takes off the cost of the shortest of the others, as mean over all sets
-    of `best_of` of the S tours that it is in, times `best_of`: 0 for the longest tour.
+    The mean over tours of this times the gradient of their log-probability estimates the gradient of that mean without
+    bias if tours are drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With 1 it is the cost less the
+    mean, which estimates 1 - 1/S of that gradient. With more it is what the tour adds to the cost of the shortest of the
+    others, as mean over all sets of `best_of` of the S tours that it is in, times `best_of`; less noise is left by
+    subtracting the mean of that for the other tours, each among those.
     """
-    if best_of == 1:
-        return cost
-    ordered = cost.sort(1).values
-    taken_off = (cost[:, :, None] - ordered[:, None]).clamp_max(0)  # (B, S, S): of each other tour, by its rank
-    chance = _chances(cost.shape[1], best_of - 1, cost.dtype, cost.device)
-    return best_of * (taken_off * chance).sum(2)
+    order = cost.argsort(1)
+    ranked = cost.gather(1, order)
+    found = (_by_rank(cost.shape[1], best_of, cost.dtype, cost.device) * (ranked - ranked[:, :1])[:, None]).sum(2)
+    return found.gather(1, order.argsort(1))
 
 
 @functools.cache  # a copy to a GPU would wait for it, in each update
-def _chances(count: int, others: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return how likely the tour of each rank (count,) is the shortest of so many others of one that is shorter."""
-    sets = math.comb(count - 1, others)
-    shortest = [math.comb(count - 1 - rank, others - 1) / sets for rank in range(count)]
-    return torch.tensor(shortest, dtype=dtype, device=device)
+def _by_rank(count: int, best_of: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weights (S, S) of the costs in ascending order in the advantage of the tour of each rank."""
+    weights = torch.eye(count, dtype=torch.float64) - 1 / count
+    if best_of > 1:
+        sets = math.comb(count - 1, best_of - 1)
+        for rank in range(count):  # the tour is shorter than all others of a set, the shortest of which is `other`
+            likely = [math.comb(count - 1 - other, best_of - 2) / sets for other in range(rank + 1, count)]
+            weights[rank] = 0
+            weights[rank, rank], weights[rank, rank + 1 :] = best_of * sum(likely), -best_of * torch.tensor(likely)
+        if sets := math.comb(count - 1, best_of):  # the mean for the others: their shortest less their second
+            first = [math.comb(count - 2 - rank, best_of - 1) / sets for rank in range(count - 1)]
+            second = [rank * math.comb(count - 2 - rank, best_of - 2) / sets for rank in range(count - 1)]
+            mean = torch.tensor(first, dtype=torch.float64) - torch.tensor(second, dtype=torch.float64)
+            for rank in range(count):
+                weights[rank, :rank] -= mean[:rank]
+                weights[rank, rank + 1 :] -= mean[rank:]
+    return weights.to(device, dtype)
 
 
 class CvrpTask(Task):
@@ -78,7 +89,7 @@ class CvrpTask(Task):
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances.
 
-        With `training.best_of` above 1 it is that of the shortest of so many tours: see `shares`.
+        With `training.best_of` above 1 it is that of the shortest of so many tours: see `advantages`.
 
         Where the batch brings tours to imitate, minus their log-probability per customer instead. The metric `cost` is
         that of the tours learnt from.
@@ -93,8 +104,7 @@ class CvrpTask(Task):
         noise = uniform(self.noise_key, items, self.starts * most_steps).view(len(items), self.starts, most_steps)
         rollout = model(instances, num_starts=self.starts, uniform=noise)
         if self.baseline is None:
-            share = shares(rollout.cost, self.config.training.best_of or min(4, self.starts))
-            advantage = share - share.mean(1, keepdim=True)
+            advantage = advantages(rollout.cost, self.config.training.best_of or min(4, self.starts))
         else:
             with torch.no_grad():
                 advantage = rollout.cost - self.baseline(instances).cost

@@ -46,6 +46,14 @@ def test_polishing_goes_on_from_the_local_search(tmp_path):
     assert found.summary["cost"] <= found.summary["cost_local_search"]
 
 
+def test_each_search_after_the_policy_has_its_cost_in_the_summary(tmp_path):
+    found = evaluated(vrp(tmp_path, SMALL), model=True, ruin_rounds=20)
+    costs = {row["method"]: row["cost"] for row in found.table}
+    assert found.summary["cost_local_search"] == costs["gt, multistart + local search of 4"]
+    (after,) = (method for method in costs if "+ local search of 4 +" in method)
+    assert found.summary["cost_ruin_and_recreate"] == costs[after]
+
+
 def test_a_limit_on_routes_is_kept_to_by_solvers_and_refused_for_networks(tmp_path, capsys):
     path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
     methods = [row["method"] for row in evaluated(path, polish_seconds=0.01).table]

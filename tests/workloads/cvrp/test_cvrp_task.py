@@ -8,7 +8,7 @@ import torch
 from models.routing.environment import Instances
 from models.routing.policy import Rollout
 from pipelines.workloads.cvrp import Config, instances
-from pipelines.workloads.cvrp.task import CvrpTask, shares
+from pipelines.workloads.cvrp.task import CvrpTask, advantages
 
 CPU = torch.device("cpu")
 SMALL = {"data": {"customers": 8, "capacity": 15, "validation_instances": 6, "test_instances": 4}}
@@ -35,42 +35,46 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_parts(tmp_path):
     assert whole.count == 6
 
 
+def _gains(cost, best_of):
+    """What each of the costs takes off the shortest of the others, times best_of, over all sets of so many."""
+    found = []
+    for tour, own in enumerate(cost):
+        sets = itertools.combinations([*cost[:tour], *cost[tour + 1 :]], best_of - 1)
+        gains = [min(own - min(others), 0) for others in sets]
+        found.append(best_of * sum(gains) / len(gains))
+    return found
+
+
 @pytest.mark.parametrize("best_of", [2, 3, 5])
-def test_a_tours_share_is_what_it_takes_off_the_shortest_of_all_sets_with_it(best_of):
+def test_an_advantage_is_what_a_tour_takes_off_the_shortest_of_others_less_what_those_do(best_of):
     cost = torch.rand(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    expected = torch.zeros_like(cost)
-    for row, tour in itertools.product(range(4), range(5)):
-        others = [cost[row, other] for other in range(5) if other != tour]
-        gains = [min(cost[row, tour] - min(few), 0) for few in itertools.combinations(others, best_of - 1)]
-        expected[row, tour] = best_of * sum(gains) / len(gains)
-    torch.testing.assert_close(shares(cost, best_of), expected)
+    cost[3, 1] = cost[3, 4]
+    for row, found in zip(cost.tolist(), advantages(cost, best_of).tolist(), strict=True):
+        for tour, gain in enumerate(_gains(row, best_of)):
+            others = _gains(row[:tour] + row[tour + 1 :], best_of) if best_of < 5 else [0]
+            assert found[tour] == pytest.approx(gain - sum(others) / len(others))
 
 
-@pytest.mark.parametrize("best_of", [1, 2, 3])
-def test_shares_estimate_the_gradient_of_the_mean_cost_of_the_shortest_without_bias(best_of):
-    """By all outcomes of three draws from four tours, whose probabilities are those of logits."""
+@pytest.mark.parametrize(("best_of", "drawn"), [(1, 3), (2, 2), (2, 3), (3, 3), (3, 4)])
+def test_advantages_estimate_the_gradient_of_the_mean_cost_of_the_shortest_without_bias(best_of, drawn):
+    """By all outcomes of so many draws from four tours, whose probabilities are those of logits."""
     costs = torch.tensor([3.0, 1.0, 2.0, 2.5], dtype=torch.double)
     logits = torch.tensor([0.2, -1.0, 0.5, 0.0], dtype=torch.double, requires_grad=True)
     log_prob = logits.log_softmax(0)
-
-    def mean(count, value):
-        return sum(
-            log_prob[list(drawn)].sum().exp() * value(list(drawn))
-            for drawn in itertools.product(range(4), repeat=count)
-        )
-
-    def surrogate(drawn):
-        return (shares(costs[None, drawn], best_of)[0] * log_prob[drawn]).mean()
-
-    (expected,) = torch.autograd.grad(mean(best_of, lambda drawn: costs[drawn].min()), logits, retain_graph=True)
+    mean = sum(
+        log_prob[list(tours)].sum().exp() * costs[list(tours)].min()
+        for tours in itertools.product(range(4), repeat=best_of)
+    )
+    (expected,) = torch.autograd.grad(mean, logits, retain_graph=True)
     found = torch.zeros(4, dtype=torch.double)
-    for drawn in map(list, itertools.product(range(4), repeat=3)):
-        (gradient,) = torch.autograd.grad(surrogate(drawn), logits, retain_graph=True)
-        found += log_prob[drawn].sum().exp().detach() * gradient
-    torch.testing.assert_close(found, expected)
+    for tours in map(list, itertools.product(range(4), repeat=drawn)):
+        surrogate = (advantages(costs[None, tours], best_of)[0] * log_prob[tours]).mean()
+        (gradient,) = torch.autograd.grad(surrogate, logits, retain_graph=True)
+        found += log_prob[tours].sum().exp().detach() * gradient
+    torch.testing.assert_close(found, expected * (1 - 1 / drawn if best_of == 1 else 1))
 
 
-def test_the_loss_weighs_log_probabilities_by_shares_less_their_mean(tmp_path):
+def test_the_loss_weighs_log_probabilities_by_advantages(tmp_path):
     subject = task(tmp_path, best_of=4, starts=5)
     batch = subject.train.batch(torch.arange(3))
     cost = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]]).repeat(3, 1)
@@ -80,8 +84,7 @@ def test_the_loss_weighs_log_probabilities_by_shares_less_their_mean(tmp_path):
         return Rollout(torch.zeros(3, 5, 1, dtype=torch.long), cost, log_prob)
 
     subject.loss(model, batch).value.backward()
-    share = shares(cost, 4)
-    torch.testing.assert_close(log_prob.grad, (share - share.mean(1, keepdim=True)) / 5)
+    torch.testing.assert_close(log_prob.grad, advantages(cost, 4) / 5)
 
 
 @pytest.mark.parametrize("baseline", ["multistart", "rollout"])
