@@ -30,11 +30,11 @@ WHOLE = StateDictOptions(full_state_dict=True)  # also where each process has a 
 def advantages(cost: Tensor, best_of: int) -> Tensor:
     """Return by how much each tour (B, S) worsens the mean cost of the shortest of `best_of` tours of its instance.
 
-    The mean over tours of this times the gradient of their log-probability estimates the gradient of that mean without
-    bias if tours are drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With 1 it is the cost less the
-    mean, which estimates 1 - 1/S of that gradient. With more it is what the tour adds to the cost of the shortest of the
-    others, as mean over all sets of `best_of` of the S tours that it is in, times `best_of`; less noise is left by
-    subtracting the mean of that for the other tours, each among those.
+    The mean over tours of this times the gradient of their log-probability estimates the gradient of that mean, without
+    bias if tours are drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With 1 it is the cost less
+    the mean cost, and estimates 1 - 1/S of that gradient. With more it is `best_of` times what the tour takes off the
+    shortest of the others, as the mean over all sets of `best_of` of the S tours that it is in. From that goes, for
+    less noise, the mean of the same for the other tours, each among those.
     """
     order = cost.argsort(1)
     ranked = cost.gather(1, order)

@@ -124,7 +124,8 @@ def test_a_tour_that_is_not_feasible_has_no_probability():
     with torch.no_grad():
         cache = policy.encode(instances)
         log_prob = native.log_prob(policy.decoder, cache, instances, torch.stack([once, twice, heavy]).repeat(2, 1, 1))
-    assert log_prob[:, 0].isfinite().all() and (log_prob[:, 1:] == -torch.inf).all()
+    assert log_prob[:, 0].isfinite().all()
+    assert (log_prob[:, 1:] == -torch.inf).all()
 
 
 def test_weights_that_are_no_numbers_make_a_loss_that_is_none():
