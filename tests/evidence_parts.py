@@ -104,6 +104,12 @@ def elsewhere(name: str, words: str) -> Part:
     return Part([command], {"table": evaluated(f"cvrp/{name}", "test", "table")})
 
 
+def front(name: str, customers: int, instances: int, rounds: int, methods: str) -> Part:
+    """A model that comes with the project beside random tours and searches, in alternated rounds."""
+    command = f"python tests/peers/routing_front.py {name} {customers} {instances} {rounds} {methods}"
+    return Part([command], {method: printed(method) for method in methods.split()})
+
+
 SOLVERS = (
     "evaluation.augment=false evaluation.reference=[sisrs,hgs,pyvrp,pyvrp_from_savings]"
     " evaluation.reference_seconds=[0.001,0.005,0.01,0.1]"
@@ -134,6 +140,15 @@ PARTS = {
         "cvrp-20",
         "evaluation.local_search=6 evaluation.augment=false evaluation.reference=[sisrs,hgs]"
         " evaluation.reference_seconds=[0.0005,0.001] evaluation.reference_instances=1000",
+    ),
+    "cvrp-20-front": front(
+        *("cvrp-20", 20, 1000, 5),
+        "policy:20/0 policy:20/2 policy:20/3 policy:20/4 policy:20/6 policy:20/8"
+        " random:4 random:5 random:6 random:7 random:8 hgs:0.5",
+    ),
+    "cvrp-50-front": front(
+        *("cvrp-50", 50, 400, 3),
+        "policy:16/4 policy:24/4 policy:50/4 random:4 random:6 random:8 hgs:1.5 hgs:2 sisrs:2",
     ),
     "cvrp-50": elsewhere("cvrp-50", f"data.test_instances=100 {SOLVERS}"),
     "cvrp-50-polished": elsewhere("cvrp-50", f"data.test_instances=100 {POLISHED}"),

@@ -1,0 +1,83 @@
+"""Cost against time of a policy that comes with the project, beside random tours and searches, in alternated rounds.
+
+    python tests/peers/routing_front.py POLICY CUSTOMERS INSTANCES ROUNDS [METHOD ...]
+
+A METHOD is policy:STARTS/KEPT (the local search goes on from the best KEPT tours; 0 is no local search),
+random:TOURS (the local search of random ones), hgs:MS or sisrs:MS (core-milliseconds an instance). All solve the first
+instances of the standard test set on one thread, one after the other, ROUNDS times, so that a machine that slows down
+slows them all. A gap is to the best known mean, or else to the best that any of them found. The last line is JSON: for
+each method the gap in % and the core-milliseconds an instance, medians over rounds with least and most.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from accelerate import Accelerator
+
+from common import hardware
+from models.routing.policy import RoutingPolicy
+from pipelines.engine.batches import mapper
+from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.rivals import solve_for
+from pipelines.workloads.cvrp.solving import Solved, solve_by_local_search, solve_with_model
+from pipelines.workloads.cvrp.standard_sets import standard_test_set
+
+METHODS = ("policy:20/2", "policy:20/4", "policy:20/8", "random:4", "random:6", "random:8", "hgs:0.5", "sisrs:0.5")
+
+
+def main(name: str, customers: int, instances: int, rounds: int, methods: list[str]) -> None:
+    """Measure the methods and print a table and the line."""
+    accelerator = Accelerator(cpu=True)
+    common = {"data": {"customers": customers}, "hardware": {"threads": 1}}
+    hardware.apply(Config.model_validate(common).hardware, accelerator.device, print)
+    policy, map_items = RoutingPolicy.load_pretrained(name).eval(), mapper(accelerator)
+    problems = standard_test_set(customers, instances)
+
+    def solve(method: str) -> Solved:
+        kind, _, budget = method.partition(":")
+        starts, _, kept = budget.partition("/")
+        settings = {"decode": "multistart", "starts": int(starts)} if kind == "policy" else {}
+        config = Config.model_validate({**common, "evaluation": settings})
+        if kind == "policy":
+            cpu = accelerator.device
+            return solve_with_model(config, policy, problems, "multistart", False, cpu, map_items, int(kept), 0)
+        if kind == "random":
+            return solve_by_local_search(config, problems, int(budget), map_items)
+        return solve_for(kind, float(budget) / 1000, config, problems, map_items)
+
+    found: dict[str, list[Solved]] = {method: [] for method in methods}
+    for _ in range(rounds):
+        for method, solved in found.items():
+            solved.append(solve(method))
+    best = np.array([np.nan if problem.best_known is None else problem.best_known for problem in problems])
+    if np.isnan(best).any():
+        best = np.min([solved.costs for each in found.values() for solved in each], 0)
+    figures = {}
+    for method, each in found.items():
+        gaps = [100 * (solved.costs.mean() / best.mean() - 1) for solved in each]
+        times = [1000 * solved.core_seconds / len(problems) for solved in each]
+        row = {"gap %": _spread(gaps), "core ms": _spread(times)}
+        figures[method] = row
+        print(
+            f"{method:14}",
+            *(f"{key} {median:.3g} ({least:.3g} to {most:.3g})" for key, (median, least, most) in row.items()),
+        )
+    print(json.dumps(figures))
+
+
+def _spread(values: list[float]) -> list[float]:
+    """Return median, least and most."""
+    return [round(float(value), 4) for value in (np.median(values), min(values), max(values))]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5:] or list(METHODS))
