@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
