@@ -20,9 +20,9 @@ HEAD = """\
 
 <!-- Made by `make docs` from the config classes; a test compares. -->
 
-A config is YAML, `pipelines/configs/<workload>.yaml`, patched by words `key=value` behind a command. What neither says
-has the default. The result is checked as a whole, written into the run's folder first of all, and read by every later
-command.
+A run's configuration is `pipelines/configs/<workload>.yaml`, overridden by `key=value` arguments of the command; whatever
+neither sets has its default. The result is validated as a whole, written into the run's folder before anything else,
+and read from there by every later command.
 
     python pipelines/train.py --workload cvrp --help                # every key, as below
     python pipelines/train.py --workload cvrp --keys evaluation     # those of a section
@@ -30,17 +30,17 @@ command.
     accelerate launch pipelines/train.py --workload cvrp --name mine data.customers=50 training.learning_rate=3e-4
     accelerate launch pipelines/evaluate.py --workload cvrp --name mine evaluation.decode=sampling
 
-Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Some keys
-are settled by training (`model`, `training`, `seed`, and `data` but for cvrp): later commands refuse to change them.
+Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Training fixes
+`model`, `training` and `seed`, and `data` for every workload but cvrp: later commands refuse to change them.
 
-Bash and zsh complete workloads, runs, keys and their values after
+For completion of workloads, runs, keys and values in bash and zsh:
 
     source pipelines/completion.bash
 """
 COMMON = """
 ## All workloads
 
-Defaults, which a workload's class or YAML file may replace: its own section below says by what.
+These are the common defaults. A workload may replace them; its section below lists its own values.
 """
 
 
@@ -65,7 +65,7 @@ def page() -> str:
         parts.append(f"\n## {name}\n\nWith the values of `pipelines/configs/{name}.yaml`.\n")
         parts.append(_tables(groups, values, own))
         parts.append(
-            f"\nOf the keys of all workloads, it has other values for: {', '.join(others)}.\n" if others else ""
+            f"\nCommon keys with values of its own: {', '.join(others)}.\n" if others else ""
         )
     return "".join(parts)
 

@@ -25,7 +25,7 @@ class Data(DataSection):
     settled: ClassVar[bool] = False
 
     customers: Size | tuple[Size, Size] = Field(
-        20, description="customers per instance; [20, 200]: of each batch another number from 20 to 200"
+        20, description="customers per instance; [20, 200]: a size drawn from 20 to 200 for each batch"
     )
     capacity: int | None = Field(
         None,
@@ -132,8 +132,8 @@ class CvrpTraining(Training):
     best_of: int | None = Field(
         None,
         ge=1,
-        description="tours with baseline multistart of which the shortest is what training makes shorter (Walder and "
-        "Karkhanis 2025); 1: their mean; null: 4, or all if there are fewer",
+        description="with baseline multistart, optimise the expected best of this many tours (Walder and Karkhanis "
+        "2025); 1: the mean; null: 4, or the number of starts if smaller",
     )
     imitation_steps: int = Field(
         0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
