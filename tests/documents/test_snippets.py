@@ -18,8 +18,7 @@ from tests.workloads.bep.firm import prose
 from tests.workloads.cvrp.files import SMALL
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "log.md")]
-# What a reader has before a page's first command, and the values that its Python code takes for granted.
-BEFORE = {"README.md": ["python pipelines/train.py --workload tinystories"]}
+# The values that a page's Python code takes for granted.
 GIVEN = {"locs": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "demand": [0, 1, 2], "capacity": 3}
 
 
@@ -121,8 +120,6 @@ def test_every_block_of_code_is_one_that_is_run(page):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_says_to_type_runs(page, project):
-    for command in BEFORE.get(page, []):
-        run(command, project)
     values = dict(GIVEN)
     for block in code((ROOT / page).read_text()):
         for command in commands(block):
