@@ -31,7 +31,8 @@ and read from there by every later command.
     accelerate launch pipelines/evaluate.py --workload cvrp --name mine evaluation.decode=sampling
 
 Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Training fixes
-`model`, `training` and `seed`, and `data` for every workload but cvrp: later commands refuse to change them.
+`model`, `training` and `seed`, and `data` for every workload but cvrp: later commands refuse to change them, except that
+`--resume` may raise `training.steps` or `training.epochs`.
 
 For completion of workloads, runs, keys and values in bash and zsh:
 
