@@ -20,9 +20,9 @@ HEAD = """\
 
 <!-- Made by `make docs` from the config classes; a test compares. -->
 
-A run's configuration is `pipelines/configs/<workload>.yaml`, overridden by `key=value` arguments of the command; whatever
-neither sets has its default. The result is validated as a whole, written into the run's folder before anything else,
-and read from there by every later command.
+A run's configuration is `pipelines/configs/<workload>.yaml`, overridden by `key=value` arguments of the command;
+whatever neither sets has its default. The result is validated as a whole, written into the run's folder before anything
+else, and read from there by every later command.
 
     python pipelines/train.py --workload cvrp --help                # every key, as below
     python pipelines/train.py --workload cvrp --keys evaluation     # those of a section
@@ -30,9 +30,9 @@ and read from there by every later command.
     accelerate launch pipelines/train.py --workload cvrp --name mine data.customers=50 training.learning_rate=3e-4
     accelerate launch pipelines/evaluate.py --workload cvrp --name mine evaluation.decode=sampling
 
-Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Training fixes
-`model`, `training` and `seed`, and `data` for every workload but cvrp: later commands refuse to change them, except that
-`--resume` may raise `training.steps` or `training.epochs`.
+Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Training
+fixes `model`, `training` and `seed`, and `data` for every workload but cvrp: later commands refuse to change them,
+except that `--resume` may raise `training.steps` or `training.epochs`.
 
 For completion of workloads, runs, keys and values in bash and zsh:
 
@@ -65,9 +65,7 @@ def page() -> str:
         ]
         parts.append(f"\n## {name}\n\nWith the values of `pipelines/configs/{name}.yaml`.\n")
         parts.append(_tables(groups, values, own))
-        parts.append(
-            f"\nCommon keys with values of its own: {', '.join(others)}.\n" if others else ""
-        )
+        parts.append(f"\nCommon keys with values of its own: {', '.join(others)}.\n" if others else "")
     return "".join(parts)
 
 
