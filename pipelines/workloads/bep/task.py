@@ -83,8 +83,8 @@ class CharTask(Task):
         if self.mixing and least > max(most, 1):
             raise UserError(
                 f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, no more than "
-                f"{max(most, 0)} are counted where another is predicted, so nothing would be; give a smaller number, "
-                "or more documents"
+                f"{max(most, 0)} that are not versions of one another are counted where another is predicted, so "
+                "nothing would be; give a smaller number, or more documents"
             )
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes["vocabulary"]) if base else corpus
