@@ -241,6 +241,32 @@ def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_th
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(make):
+    words = "model.kind=mixture", "training.epochs=null", "training.steps=20", "training.batch_size=8"
+    words = *words, "training.unknown=0.1", "model.dropout=0.3", "training.optimizer=sgd"
+
+    def learnt(most, *given):
+        """What the networks predict, and the rows that they were given, of which memory holds `most` at once."""
+        mixer, rows = make(*words, *given).mixer, []
+
+        def run_out(module, inputs):
+            rows.append(len(inputs[0]))
+            if rows[-1] > most:
+                raise torch.OutOfMemoryError("pretended")
+
+        mixer.untrained.register_forward_pre_hook(run_out)  # the networks are copies of it
+        return mixer._network(), rows
+
+    whole, rows = learnt(8)
+    assert max(rows) == 8
+    for most, given in ((8, "training.micro_batch_size=2"), (3, "training.micro_batch_size=auto")):
+        found, rows = learnt(most, given)
+        assert sorted(set(rows) - {1}) == ([2] if most == 8 else [2, 4, 8])
+        assert all(np.allclose(found[number], whole[number], atol=1e-4) for number in whole)
+    with pytest.raises(torch.OutOfMemoryError, match="pretended"):
+        learnt(0)
+
+
 @pytest.mark.parametrize("lengths", [(600, 500, 700), (900,)])
 def test_no_version_of_a_text_tells_what_is_predicted_of_it(make, tmp_path, lengths):
     plain = texts(*lengths)  # each letter is one of eight, with log2(8) = 3 bits for whoever does not know the text
