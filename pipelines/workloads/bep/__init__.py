@@ -32,7 +32,7 @@ class Data(LoadedData):
     hold_out: bool | None = Field(
         None,
         description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
-        "text, and leave each document out in turn to evaluate",
+        "text, and leave each document out in turn to evaluate, with its versions",
     )
     maximum_overlap: float = Field(
         0.01,

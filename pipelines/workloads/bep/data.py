@@ -65,7 +65,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     parts, how, note = divide(texts, groups, data)
     held = held_out(groups, data)
     check_sizes(parts, held, data, source)
-    share, worst, copies = described_overlap(parts, held, data)
+    share, worst, copies = described_overlap(parts, held, family, data)
     note = "; ".join(filter(None, (note, copies))) or None
     characters = Characters(_alphabet(parts["train"]), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}

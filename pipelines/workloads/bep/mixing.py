@@ -75,11 +75,25 @@ def sizes_of(corpus: "Corpus", config: "Config", base: CharMixture | None) -> di
 def fewest_counted(documents: Sequence["Text"], held_out: bool) -> int:
     """Return how many families of documents are counted at least where weights are fitted or a document is judged.
 
-    What is predicted is left out of the counts, a share of the documents at a time; without held-out documents, each is
-    judged by a model of the others.
+    What is predicted is left out of the counts, a share of the families at a time; without held-out documents, each
+    family is judged by a model of the others.
     """
-    families = len({document.family or document.name for document in documents})
-    return families - math.ceil(len(documents) / FOLDS) - (0 if held_out else 1)
+    families = len(set(_families(documents))) - (0 if held_out else 1)
+    return families - math.ceil(families / FOLDS)
+
+
+def _families(documents: Sequence["Text"]) -> np.ndarray:
+    """Return the number (D,) of each document's family, whose versions say together what one document says."""
+    return np.unique([document.family or document.name for document in documents], return_inverse=True)[1]
+
+
+def _predictable(documents: Sequence["Text"]) -> list["Text"]:
+    """Return the documents that are predicted from others: all, or of a single family the longest, piece by piece.
+
+    Its other versions would say word for word what is to be predicted.
+    """
+    several = _families(documents).any()
+    return list(documents) if several else [max(documents, key=lambda document: len(document.tokens))]
 
 
 class Mixer:
@@ -99,21 +113,20 @@ class Mixer:
     ):
         self.seed, self.num_places = config.seed, config.model.mixing_places
         self.min_documents = config.model.min_documents
-        texts = [document.tokens for document in documents]
-        self.texts = [between_ends(text) for text in texts]
+        whole = [between_ends(document.tokens) for document in documents]
+        predicted = _predictable(documents)
+        texts, owners = [document.tokens for document in predicted], _families(predicted)
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
         pieces = [
             (number, text[at : at + size]) for number, text in enumerate(texts) for at in range(0, len(text), size)
         ]
         self.pieces = [between_ends(piece) for _, piece in pieces]
-        # Versions of one document say together what one document says.
-        owners = np.unique([document.family or document.name for document in documents], return_inverse=True)[1]
         self.owners = owners[[document for document, _ in pieces]]
-        # What is left out together: a document, or a piece of the only one.
-        self.groups = np.array([document for document, _ in pieces] if len(texts) > 1 else range(len(pieces)))
+        # What is left out together: a family of documents, or a piece of the only document.
+        self.groups = self.owners if owners.any() else np.arange(len(pieces))
         self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
         self.known = [base.counted()] if base else []
-        counts = chains.added([*self.known, self._count(self.texts, owners)], config.model.context_rows)
+        counts = chains.added([*self.known, self._count(whole, _families(documents))], config.model.context_rows)
         stored = _stored(documents, config.model.stored_characters, base)
         self.model = CharMixture(
             CharMixtureConfig(
@@ -223,22 +236,26 @@ def _predicted(network: CharLSTM, piece: np.ndarray) -> np.ndarray:
 def left_out(
     config: "Config", corpus: "Corpus", base: CharMixture | None
 ) -> Iterator[tuple[CharMixture, list["Text"], list["Text"]]]:
-    """Yield, for each document, a model of the others, the document and the others; of a single one, for its fifths.
+    """Yield, for each document, a model of the other families, the document, and their documents.
+
+    Of a single family, it is for each fifth of the longest document a model of the other fifths.
 
     The LSTM of these models is that of the base, or says nothing: a trained one has learnt from all documents.
     """
-    documents = corpus.parts["train"]
+    documents = _predictable(corpus.parts["train"])
     if len(documents) == 1:
-        (whole,) = documents
-        documents = [replace(whole, tokens=piece) for piece in np.array_split(whole.tokens, FIFTHS)]
-    for number, document in enumerate(documents):
-        others = [*documents[:number], *documents[number + 1 :]]
+        pieces = enumerate(np.array_split(documents[0].tokens, FIFTHS))
+        documents = [replace(documents[0], tokens=piece, family=str(number)) for number, piece in pieces]
+    owners = _families(documents)
+    for family in np.unique(owners):
+        others = [document for document, owner in zip(documents, owners, strict=True) if owner != family]
         mixer = Mixer(others, sizes_of(corpus, config, base), config, base)
         if base is None:
             for parameter in mixer.model.output.parameters():
                 nn.init.zeros_(parameter)
         mixer.fit()
-        yield mixer.model.eval(), [document], others
+        for number in np.flatnonzero(owners == family):
+            yield mixer.model.eval(), [documents[number]], others
 
 
 @torch.no_grad()

@@ -36,7 +36,7 @@ def divide(
         why = f"families of documents: {len(groups)}, fewer than {FEWEST_FAMILIES}; so " if few else ""
         note = (
             f"{why}the model is trained on all of the text, and what is said of validation is of text that it knows; "
-            "the evaluation leaves each document out in turn"
+            "the evaluation leaves each document out in turn, with its versions"
         )
         return parts, "all of it is for training", note
     if not few:
@@ -129,17 +129,17 @@ def check_sizes(parts: Mapping[str, Rows], held: bool, data: "Data", source: str
 
 
 def described_overlap(
-    parts: Mapping[str, Rows], held: bool, data: "Data"
+    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], data: "Data"
 ) -> tuple[float, dict[str, float], str | None]:
     """Return `overlap`, the documents with most of it, and a note if it is above `data.maximum_overlap`."""
-    share, by_document = overlap(parts, held)
+    share, by_document = overlap(parts, held, family)
     order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
     worst = {name: part for name, part in order[:WORST] if part > 0}
     if share <= data.maximum_overlap:
         return share, worst, None
     wanted = dict(_judged(parts, held))
     listed = [
-        f"{part:.0%} of {name} (most of it in {most_alike(wanted[name], _others(parts, held, name))})"
+        f"{part:.0%} of {name} (most of it in {most_alike(wanted[name], _others(parts, held, family, name))})"
         for name, part in worst.items()
     ]
     what = "held-out text also stands in training" if held else "text also stands in another document"
@@ -150,15 +150,15 @@ def described_overlap(
     return share, worst, note
 
 
-def overlap(parts: Mapping[str, Rows], held: bool) -> tuple[float, dict[str, float]]:
+def overlap(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str]) -> tuple[float, dict[str, float]]:
     """Return the share of held-out characters in pieces of 50 that training has too: in all, and by document.
 
-    Where nothing is `held` out, it is the share of each document that another one has.
+    Where nothing is `held` out, it is the share of each document that one of another `family` has.
     """
     found: dict[str, list[np.ndarray]] = {}
     for name, text in _judged(parts, held):
         training = "\0".join(
-            text for _, text in _others(parts, held, name)
+            text for _, text in _others(parts, held, family, name)
         )  # no text has NUL: no piece crosses documents
         found.setdefault(name, []).append(copied_characters(text, training, SPAN))
     marks = {name: np.concatenate(each) for name, each in found.items()}
@@ -170,9 +170,9 @@ def _judged(parts: Mapping[str, Rows], held: bool) -> Rows:
     return [*parts["validation"], *parts["test"]] if held else parts["train"]
 
 
-def _others(parts: Mapping[str, Rows], held: bool, name: str) -> Rows:
+def _others(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], name: str) -> Rows:
     """Return the training text that a document is compared with."""
-    return parts["train"] if held else [row for row in parts["train"] if row[0] != name]
+    return parts["train"] if held else [row for row in parts["train"] if family[row[0]] != family[name]]
 
 
 def most_alike(text: str, training: Rows) -> str:

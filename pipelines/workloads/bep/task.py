@@ -16,7 +16,8 @@ from common.signals import stop_if_asked
 from common.text import token_nats
 from common.workers import progress
 from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
-from pipelines.engine.batches import Order
+from pipelines.distributed import ranks
+from pipelines.engine.batches import Order, is_out_of_memory
 from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
@@ -83,8 +84,8 @@ class CharTask(Task):
         if self.mixing and least > max(most, 1):
             raise UserError(
                 f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, no more than "
-                f"{max(most, 0)} are counted where another is predicted, so nothing would be; give a smaller number, "
-                "or more documents"
+                f"{max(most, 0)} that are not versions of one another are counted where another is predicted, so "
+                "nothing would be; give a smaller number, or more documents"
             )
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes["vocabulary"]) if base else corpus
@@ -137,11 +138,16 @@ class CharTask(Task):
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
 
     def _learn(self, network: CharLSTM, texts: Sequence[np.ndarray], said: str) -> None:
-        """Train a network as the model is trained, but on other texts and in a share of the updates."""
+        """Train a network as the model is trained, but on other texts and in a share of the updates.
+
+        One process makes the whole batch, in parts as large as those of training, or half as large where memory runs
+        out.
+        """
         training, device = self.config.training, network.output.weight.device
         source = Windows(stream_of(texts), self.train.length, self.train.stride, device)
         steps = self._learning_steps()
-        order = Order(source.size, training.batch_size, self.config.seed)
+        order, given = Order(source.size, training.batch_size, self.config.seed), training.micro_batch_size
+        at_once = training.batch_size // ranks.world() if given == "auto" else given
         noise.by_item(network)
         optimizers = OPTIMIZERS[training.optimizer](network, training)
         network.train()
@@ -149,17 +155,29 @@ class CharTask(Task):
             for step in progress(range(steps), steps, said):
                 stop_if_asked()
                 items = order.items(step)
-                noise.begin(self.config.seed, step, items)
-                try:
-                    loss = self.loss(network, source.batch(items))
-                finally:
-                    noise.end()
-                (loss.value / loss.count).backward()
+                while not self._differentiate(network, source, items, step, at_once):
+                    at_once //= 2
+                    network.zero_grad()
                 nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
                 set_rates(optimizers, learning_rate(training, step, steps))
                 for optimizer in optimizers:
                     optimizer.step()
                     optimizer.zero_grad()
+
+    def _differentiate(self, network: CharLSTM, source: Windows, items: Tensor, step: int, at_once: int) -> bool:
+        """Add up the gradients of the mean loss over `items`; return whether memory holds so many of them at once."""
+        count = (source.batch(items)["window"][:, 1:] != PAD).sum()
+        try:
+            for part in items.split(at_once):
+                noise.begin(self.config.seed, step, part)
+                (self.loss(network, source.batch(part)).value / count).backward()
+        except (RuntimeError, MemoryError) as error:
+            if at_once == 1 or not is_out_of_memory(error):
+                raise
+            return False
+        finally:
+            noise.end()
+        return True
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the mixture's weights, once; return the nats per token that this leaves."""

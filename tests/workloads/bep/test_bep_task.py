@@ -1,17 +1,20 @@
 """Windows, losses and scores of the character LSTM's task."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from accelerate import Accelerator
 
 from common.config import build
 from common.errors import UserError
 from models.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
-from pipelines.engine.batches import stream
+from pipelines.engine.batches import mapper, stream
 from pipelines.workloads.bep import Config, data
+from pipelines.workloads.bep.evaluation import evaluate
 from pipelines.workloads.bep.mixing import _predicted
 from pipelines.workloads.bep.task import CharTask, Windows, scored, stream_of
 
@@ -32,9 +35,10 @@ def texts(*lengths, seed=0):
 def make(monkeypatch, tmp_path):
     """A task over random letters, by words of its config."""
 
-    def make(*words, validation=(70, 1, 45)):
-        parts = {"train": texts(200, 90), "validation": texts(*validation, seed=1), "test": texts(30, seed=2)}
-        corpus = data.Corpus(vocabulary=tuple(LETTERS), parts=parts, facts={})
+    def make(*words, validation=(70, 1, 45), train=(), **facts):
+        parts = {"validation": texts(*validation, seed=1), "test": texts(30, seed=2)}
+        parts["train"] = train or texts(200, 90)
+        corpus = data.Corpus(vocabulary=tuple(LETTERS), parts=parts, facts=facts)
         monkeypatch.setattr(data, "load", lambda folder, vocabulary=None: corpus)
         config = build(
             Config,
@@ -235,6 +239,51 @@ def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_th
     again = mixer._network()
     assert all(np.array_equal(found[number], again[number]) for number in found)
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(make):
+    words = "model.kind=mixture", "training.epochs=null", "training.steps=20", "training.batch_size=8"
+    words = *words, "training.unknown=0.1", "model.dropout=0.3", "training.optimizer=sgd"
+
+    def learnt(most, *given):
+        """What the networks predict, and the rows that they were given, of which memory holds `most` at once."""
+        mixer, rows = make(*words, *given).mixer, []
+
+        def run_out(module, inputs):
+            rows.append(len(inputs[0]))
+            if rows[-1] > most:
+                raise torch.OutOfMemoryError("pretended")
+
+        mixer.untrained.register_forward_pre_hook(run_out)  # the networks are copies of it
+        return mixer._network(), rows
+
+    whole, rows = learnt(8)
+    assert max(rows) == 8
+    for most, given in ((8, "training.micro_batch_size=2"), (3, "training.micro_batch_size=auto")):
+        found, rows = learnt(most, given)
+        assert sorted(set(rows) - {1}) == ([2] if most == 8 else [2, 4, 8])
+        assert all(np.allclose(found[number], whole[number], atol=1e-4) for number in whole)
+    with pytest.raises(torch.OutOfMemoryError, match="pretended"):
+        learnt(0)
+
+
+@pytest.mark.parametrize("lengths", [(600, 500, 700), (900,)])
+def test_no_version_of_a_text_tells_what_is_predicted_of_it(make, tmp_path, lengths):
+    plain = texts(*lengths)  # each letter is one of eight, with log2(8) = 3 bits for whoever does not know the text
+    versions = [replace(text, name=f"new-{text.name}", tokens=text.tokens[9:], family=text.name) for text in plain]
+    documents = [text for pair in zip(plain, versions, strict=True) for text in pair]
+    words = ["model.kind=mixture", "model.mixing_places=100", "training.epochs=null", "training.steps=5"]
+    words += ["evaluation.starts=9", "evaluation.characters=1", "evaluation.temperatures=[0]", "evaluation.typed=0"]
+    task, learnt = make(*words, train=documents, held_out=False), []
+    task.mixer.learn = lambda network, texts, said: learnt.append(b"\0".join(text.tobytes() for text in texts))
+    assert min(task.refit(None).values()) > 2.5 * math.log(2)
+    for piece in (piece[1:-1].tobytes() for piece in task.mixer.pieces):
+        runs = [piece[at : at + 160] for at in range(0, len(piece) - 160, 8)]  # 20 tokens of 8 bytes
+        assert any(all(run not in known for run in runs) for known in learnt)
+    task.model.eval()
+    (found,) = evaluate(task.config, {"default": task.model}, tmp_path, CPU, mapper(Accelerator(cpu=True)))
+    assert set(found.examples["document"]) == {text.name for text in (documents if plain[1:] else plain)}
+    assert min(row["bits/character"] for row in found.table) > 2.5
 
 
 def test_the_weights_of_a_mixture_are_fitted_once(make):

@@ -52,3 +52,13 @@ def test_more_documents_than_are_counted_cannot_be_asked_for(monkeypatch, tmp_pa
     monkeypatch.setattr("pipelines.workloads.bep.data.load", lambda *_: corpus)
     with pytest.raises(UserError, match=rf"min_documents={least}: of 4 training documents"):
         CharTask(build(Config, {}, [f"model.min_documents={least}"], "a test"), tmp_path, "cpu")
+
+
+def test_versions_do_not_lower_how_many_documents_can_be_asked_for(monkeypatch, tmp_path):
+    found = documents()
+    parts = {"train": [*found, *(replace(each, name=f"{each.name}-v2") for each in found)], "validation": found[:1]}
+    monkeypatch.setattr("pipelines.workloads.bep.data.load", lambda *_: Corpus(tuple(LETTERS), parts, {}))
+    task = CharTask(build(Config, {}, ["model.min_documents=3", "model.width=8"], "a test"), tmp_path, "cpu")
+    assert task.mixer.model.config.rows
+    with pytest.raises(UserError, match="of 8 training documents, no more than 3 that are not versions"):
+        CharTask(build(Config, {}, ["model.min_documents=4"], "a test"), tmp_path, "cpu")

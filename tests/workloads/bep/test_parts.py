@@ -66,7 +66,7 @@ def test_overlap_counts_the_characters_of_copied_pieces():
         "validation": [("v", held_out)],
         "test": [("w", other), ("w", copied[:49])],
     }
-    share, by_document = parts.overlap(found, True)
+    share, by_document = parts.overlap(found, True, {})
     assert by_document == {"v": 60 / 200, "w": 0.0}
     assert share == 60 / 549
     assert parts.most_alike(held_out, found["train"]) == "u"
@@ -75,7 +75,7 @@ def test_overlap_counts_the_characters_of_copied_pieces():
 def test_no_piece_is_copied_from_two_documents():
     text = prose(10)
     found = {"train": [("a", text[:40]), ("b", text[40:80])], "validation": [("v", text[:80])], "test": []}
-    assert parts.overlap(found, True)[0] == 0
+    assert parts.overlap(found, True, {})[0] == 0
 
 
 def test_one_document_is_cut_into_blocks_and_a_note_says_so(tmp_path):
@@ -103,6 +103,16 @@ def test_any_number_of_similar_documents_can_be_trained_on_and_the_overlap_is_sa
     assert "the model is trained on all of the text" in facts["note"]
     assert facts["overlap"]["share"] == pytest.approx(0.83 if number > 1 else 0, abs=0.02)
     assert ("83% of plan0.txt (most of it in " in facts["note"]) == (number > 1)
+
+
+def test_what_a_document_shares_with_its_versions_is_no_overlap(tmp_path):
+    texts = {f"plan{seed}": prose(seed, 5_000) for seed in range(2)}
+    versions = {f"{name}-v2": f"{text}\n\n{prose(8, 200)}" for name, text in texts.items()}
+    facts = data.prepare(config(written(tmp_path / "in", texts | versions)), tmp_path / "out")
+    assert facts["families"] == 2
+    assert facts["overlap"]["worst"].keys() == {f"{name}.txt" for name in versions}  # the paragraph that both end with
+    assert facts["overlap"]["share"] < 0.03
+    assert "leaves each document out in turn, with its versions" in facts["note"]
 
 
 @pytest.fixture
