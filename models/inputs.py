@@ -214,6 +214,9 @@ class ImagesInput(Input):
     @model_validator(mode="after")
     def _one_question(self) -> "ImagesInput":
         pair = [each is not None for each in (self.first, self.second)]
+        if self.images is None and any(pair) != all(pair):
+            given, missing, other = ("first", "second", "b.png") if pair[0] else ("second", "first", "a.png")
+            raise ValueError(f"{missing} is missing, to compare {given} with; give it too, as in {missing}={other}")
         if any(pair) != all(pair) or all(pair) == (self.images is not None):
             raise ValueError("give images, which are ranked, or first and second, which are compared")
         return self

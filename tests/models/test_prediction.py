@@ -206,10 +206,15 @@ def test_a_signal_is_the_likeliest_class_or_a_side_that_reaches_the_threshold():
 def test_images_are_ranked_by_number_and_one_that_is_none_is_named(tmp_path):
     Image.new("L", (20, 16), 110).save(tmp_path / "grey.png")
     given = {"images": [png(30), "data:,AAAA", str(tmp_path / "grey.png"), str(tmp_path / "none.png")]}
-    found, pair, neither = brightness().predict([given, {"first": png(30), "second": png(200)}, {}])
+    pairs = [{"first": png(30), "second": png(200)}, {"first": png(30)}, {"second": png(30)}]
+    found, pair, *halves, neither = brightness().predict([given, *pairs, {}])
     assert [row["image"] for row in found["ranking"]] == [str(tmp_path / "grey.png"), 0]
     assert all(row["low"] < row["score"] < row["high"] for row in found["ranking"])
     assert [error["image"] for error in found["errors"]] == [1, str(tmp_path / "none.png")]
     assert pair["second_is_higher"] > 0.99
     assert sum(pair.values()) == pytest.approx(1)
+    assert [half["error"].split("; ")[-1] for half in halves] == [
+        "give it too, as in second=b.png",
+        "give it too, as in first=a.png",
+    ]
     assert "give images, which are ranked, or first and second" in neither["error"]

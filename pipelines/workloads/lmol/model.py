@@ -1,6 +1,7 @@
 """The comparator of a config, built for prepared images."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,11 +11,13 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
+from common.arguments import nearest
 from common.errors import UserError
-from models import io, reliability
+from models import efficientnet, hub, io, reliability
 from models.comparator import build
 from models.comparator.interface import Comparator
 from models.comparator.scorer import Scorer
+from pipelines.engine.run import Run
 from pipelines.workloads.lmol import data
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     """Return the config's comparator for these images, holding the references by which it will score others."""
     model, question = config.model, _question(comparisons)
+    if model.base:
+        _check_named(model.base, model.kind)
     references = torch.from_numpy(comparisons.references)
     with explained():
         if model.kind == "vlm":
@@ -42,6 +47,22 @@ def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
     built.reference_scores.copy_(scores[references])
     built.prior.copy_(prior(comparisons))
     return built
+
+
+def _check_named(base: str, kind: str) -> None:
+    """Raise UserError for a base that is no folder and cannot be on the hub, which would be asked for long."""
+    if base == efficientnet.NAME or os.path.exists(base) or hub.NAME.fullmatch(base):
+        return
+    known = {efficientnet.NAME: efficientnet.NAME}
+    if kind in ("scorer", "vlm"):  # whose base may be a run's
+        runs = [Run("lmol", name) for name in Run("lmol", "any").names()]
+        known = {word: str(run.best) for run in runs if run.best.is_dir() for word in (run.name, str(run.best))}
+    found = nearest(base, known, 3) or list(known)[:6]
+    near = " or ".join(dict.fromkeys(f"model.base={known[word]}" for word in found))
+    raise UserError(
+        f"model.base={base}: there is no such folder, and names on the hub are owner/name; "
+        + (f"did you mean {near}?" if near else "give the folder of a model, such as runs/lmol/NAME/model/best")
+    )
 
 
 def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:

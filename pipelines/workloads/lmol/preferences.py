@@ -25,12 +25,16 @@ from models.ranking import FIRST, SECOND, SIMILAR
 
 UNKNOWN = 4.0  # standard deviation of scores of which nothing is known
 SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
+UNITS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # and on its mean and standard deviations together
 SHARES = (0.0, 0.8, 0.97, 0.99)  # tried of the variance that follows features
 LENGTHS = (0.4, 0.6, 0.85, 1.2, 1.7)  # tried distances over which it does, in root mean square differences of images
-TYPICAL = (1.0, 0.97, 0.6)  # of these, before there are answers
-# To the places near one in these three: one further in any, and longer distances with larger deviations, since scores
-# that differ more over farther distances are hard to tell from those.
-STEPS = ((1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1), (1, 0, 1), (-1, 0, -1))
+TYPICAL = (1.0, 0.97, 0.6, 1.0)  # spread, share, length and unit before there are answers
+# To the places near one in these four: one further in any, and longer distances with larger deviations, since scores
+# that differ more over farther distances are hard to tell from those; and another unit with the same deviations.
+STEPS = (
+    *((1, 0, 0, 0), (-1, 0, 0, 0), (0, 1, 0, 0), (0, -1, 0, 0), (0, 0, 1, 0), (0, 0, -1, 0), (1, 0, 1, 0)),
+    *((-1, 0, -1, 0), (0, 0, 0, 1), (0, 0, 0, -1), (1, 0, 0, -1), (-1, 0, 0, 1)),
+)
 UNLIKELY = 3.0  # nats below the likeliest values, at which others are left out
 DOUBT = 1.0  # nats by which a value must be likelier for each place that it is farther from the typical one
 TIE_VARIANCE = 9.0  # of the tie's prior
@@ -38,7 +42,7 @@ ITERATIONS = 50  # of Newton's method
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
 
 
-Place = tuple[int, ...]  # in SPREADS, SHARES and LENGTHS
+Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
 
 
 @dataclass(frozen=True)
@@ -148,30 +152,37 @@ def likeliest(pairs: np.ndarray, prior: Prior) -> Posterior:
 
 
 def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndarray]:
-    """Return likely ones of the priors with the mean of `prior`, the likeliest first, and nats (K,) for each.
+    """Return likely priors of the scores in logits, the likeliest first, and nats (K,) for each.
 
     The nats are for what is likely before there are answers.
 
-    They differ in the deviation's factor, share and length. The search climbs from the typical values to the neighbours
-    under which the answers are likeliest; only images that were compared count. Few answers leave typical values, since
-    those that happen to fit twenty answers best are often far off.
+    The unit of `prior` does not matter: before there are answers, its scores differ as much as those of which nothing
+    is known. The priors differ in the deviation's factor, share and length, and where the mean tells images apart, in
+    the unit of both; errors of such a mean are typically not alike, since what images have in common is in the mean.
+    The search climbs from the typical values to the neighbours under which the answers are likeliest; only images that
+    were compared count. Few answers leave typical values, since those that happen to fit twenty answers best are often
+    far off.
     """
     rows, ends = np.unique(pairs[:, :2], return_inverse=True)
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
-    grids = (SPREADS, SHARES, LENGTHS)
+    grids = (SPREADS, SHARES, LENGTHS, UNITS)
     typical = tuple(grid.index(value) for grid, value in zip(grids, TYPICAL, strict=True))
-    begin = typical if prior.features is not None else (typical[0], 0, typical[2])
+    mean, told = prior.mean - prior.mean.mean(), np.ptp(prior.mean) > 0
+    begin = typical if prior.features is not None and not told else (typical[0], 0, *typical[2:])
+    logit = UNKNOWN / math.sqrt(np.square(mean).mean() + np.square(prior.deviation).mean())
 
     def scaled(place: Place) -> Prior:
-        spread, share, length = (grid[i] for grid, i in zip(grids, place, strict=True))
-        return Prior(prior.mean, spread * prior.deviation, prior.features, share, length)
+        spread, share, length, unit = (grid[i] for grid, i in zip(grids, place, strict=True))
+        unit *= logit
+        return Prior(unit * mean, unit * spread * prior.deviation, prior.features, share, length)
 
     def near(place: Place) -> list[Place]:
         found = [place]
         for step in STEPS if len(pairs) else ():
             new = tuple(max(0, min(i + by, len(grid) - 1)) for i, by, grid in zip(place, step, grids, strict=True))
             share = new[1] if prior.features is not None else 0
-            found.append((new[0], share, new[2] if share else typical[2]))  # without a share, no length counts
+            # Without a share, no length counts; without a mean, another unit is another spread.
+            found.append((new[0], share, new[2] if share else typical[2], new[3] if told else typical[3]))
         return found
 
     def beforehand(place: Place) -> float:

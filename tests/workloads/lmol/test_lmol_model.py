@@ -51,6 +51,21 @@ def test_a_base_that_is_not_there_is_the_users_to_mend(prepared, monkeypatch):
         make(prepared, "cross", base="no/where")
 
 
+def test_a_base_that_can_be_no_name_on_the_hub_is_refused_without_asking_for_it(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("the network was asked"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"model.base=nobase: .*; give the folder of a model, such as runs/lmol/NAME"):
+        make(prepared, "scorer", base="nobase")
+    for name in ("first", "other"):
+        (tmp_path / "runs/lmol" / name / "model/best").mkdir(parents=True)
+        (tmp_path / "runs/lmol" / name / "config.yaml").touch()
+    for given in ("frist", "runs/lmol/frist/model/best"):
+        with pytest.raises(UserError, match=r"did you mean model.base=runs/lmol/first/model/best( or .*)?\?$"):
+            make(prepared, "scorer", base=given)
+    with pytest.raises(UserError, match=r"there is no such folder, .*; did you mean model.base=efficientnet-lite0\?$"):
+        make(prepared, "cross", base="efficientnet")
+
+
 def test_sizes_that_do_not_fit_the_images_are_refused(prepared):
     with pytest.raises(UserError, match="size 32 cannot be halved 6 times"):
         make(prepared, layers=6)

@@ -41,12 +41,22 @@ NEEDED = (
 )
 
 
-def assigned(table: str, header: Sequence[str], given: Mapping[str, str]) -> tuple[str, dict[str, str], list[str]]:
+RENAMED = "rename them to img1,img2,label or winner,loser"  # where no config can name the columns
+BY_CONFIG = (
+    "other names are given as data.columns.image=NAME data.columns.score=NAME; of pairs, as data.columns.first=NAME "
+    "data.columns.second=NAME data.columns.label=NAME"
+)
+
+
+def assigned(
+    table: str, header: Sequence[str], given: Mapping[str, str] | None
+) -> tuple[str, dict[str, str], list[str]]:
     """Return the layout of a table, its columns by what they hold, and notes on what was guessed.
 
-    `given` are columns by what they hold, from the config. Raises UserError if a given column is not there, and if the
-    table is of no layout.
+    `given` are columns by what they hold, from the config; None where there is no config. Raises UserError if a given
+    column is not there, and if the table is of no layout.
     """
+    advice, given = RENAMED if given is None else BY_CONFIG, given or {}
     for holds, column in given.items():
         if column not in header:
             raise UserError(
@@ -63,9 +73,7 @@ def assigned(table: str, header: Sequence[str], given: Mapping[str, str]) -> tup
     layout = next((name for name, needed in LAYOUTS.items() if all(holds in found for holds in needed)), None)
     if layout is None:
         columns = f"the columns {', '.join(header)}" if header else "no columns, as it is an empty file"
-        raise UserError(
-            f"{table} has {columns}; it must have {NEEDED}. Other names are given as data.columns.score=NAME, say"
-        )
+        raise UserError(f"{table} has {columns}; it must have {NEEDED}; {advice}")
     used = {holds: found[holds] for holds in (*LAYOUTS[layout], *EXTRA[layout]) if holds in found}
     notes = [f"{holds} is read from the column {used[holds]!r}" for holds in used if _surprising(holds, used, given)]
     ignored = [column for column in header if column not in used.values()]

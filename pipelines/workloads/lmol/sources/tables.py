@@ -33,6 +33,7 @@ TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
 TABLES = (".csv", ".tsv")
 SEPARATORS = ",;\t|"
+LONGEST_HEADER = 100_000  # characters
 MOST_VOTES = 1000  # that one row may stand for
 
 
@@ -80,31 +81,47 @@ def find_table(source: str) -> Path:
     return path
 
 
-def find_answers(source: Path) -> Path | None:
+def find_answers(source: Path) -> tuple[Path | None, list[str]]:
     """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
 
-    In a folder, tables without answers are passed over: scores, rankings, and pairs that nobody has labelled.
+    In a folder, tables without answers are passed over: scores, rankings, pairs that nobody has labelled, and tables of
+    unknown columns, which the notes name.
     """
     if not source.is_dir():
-        return source
-    tables = [each for each in _tables(source) if _has_answers(each)]
+        return source, []
+    found = {each: count_answers(each) for each in _tables(source)}
+    notes = [f"passed over: {each}, whose columns are not those of answers" for each in found if found[each] is None]
+    tables = [each for each, count in found.items() if count]
     if len(tables) > 1:
         raise UserError(
             f"{source} has {len(tables)} tables of answers: {', '.join(each.name for each in tables)}; put their rows "
             f"into one, or name the one to use, as in {tables[0]}"
         )
-    return tables[0] if tables else None
+    return tables[0] if tables else None, notes
 
 
 def _tables(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.suffix.lower() in TABLES)
 
 
-def _has_answers(table: Path) -> bool:
-    header, rows = _rows(table)
-    layout, used, _ = assigned(str(table), header, {})
-    answered = layout == "pairs" and any(row[used["label"]] for _, row in rows)
-    return answered or (layout == "choices" and bool(rows))
+def count_answers(table: Path) -> int | None:
+    """Return how many rows of a table are answers about pairs; None if its columns are unknown.
+
+    Columns come first, since what is no table of answers may be no table at all.
+    """
+    try:
+        with table.open(encoding="utf-8-sig", errors="replace") as file:
+            text = file.readline(LONGEST_HEADER)
+    except OSError as error:
+        raise UserError(f"cannot read {table}: {error.strerror}") from error
+    header = next(csv.reader([text], delimiter=_separator(text)), [])
+    try:
+        layout, used, _ = assigned(str(table), [column.strip() for column in header], None)
+    except UserError:
+        return None
+    if layout not in ("pairs", "choices"):
+        return 0
+    return sum(layout == "choices" or bool(row[used["label"]]) for _, row in _rows(table)[1])
 
 
 def home(table: Path) -> Path:
@@ -124,10 +141,11 @@ def inputs(table: Path, columns: Mapping[str, str]) -> list[Path]:
     return [*([] if table.is_dir() else [table]), *found]
 
 
-def read_table(table: Path, columns: Mapping[str, str]) -> Listed:
+def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
     """Return the images that the table lists; UserError if its columns or its labels make no sense.
 
-    `columns` are names of columns by what they hold, for those that are called unusually.
+    `columns` are names of columns by what they hold, for those that are called unusually; None where there is no config
+    to give any.
     """
     if table.is_dir():
         return _of_ranks(table)
@@ -139,6 +157,8 @@ def read_table(table: Path, columns: Mapping[str, str]) -> Listed:
             row[name] = _plain(table, row[name])
     listed = Listed(notes=notes, scored=layout in ("images", "scored pairs"))
     {"images": _images, "choices": _choices}.get(layout, _pairs)(listed, table, named)
+    if rows and layout == "pairs" and not listed.pairs:
+        raise UserError(f"{table} has no label yet; fill in its column {used['label']} with First, Second or Similar")
     if not listed.scores:
         raise UserError(f"{table} lists no image; {WAYS}")
     for name in listed.refused:
@@ -281,8 +301,7 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """
     try:
         text = table.read_text(encoding="utf-8-sig")
-        header = text.split("\n", 1)[0]
-        separator = max(SEPARATORS, key=header.count)
+        separator = _separator(text)
         reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
         columns = [column.strip() for column in next(reader, [])]
         rows = [(reader.line_num, [unguarded(value.strip()) for value in row]) for row in reader if row]
@@ -303,9 +322,13 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     return columns, [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
 
 
+def _separator(text: str) -> str:
+    return max(SEPARATORS, key=text.split("\n", 1)[0].count)
+
+
 def within(folder: Path, name: str) -> Path:
     """Return the path of the image called `name` in a CSV of `folder`; ValueError if it lies elsewhere."""
     path = folder / name
     if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"not below {folder}, the folder of the CSV")
+        raise ValueError(f"not below {folder}, the folder of the CSV; move the CSV to a folder above all of its images")
     return path

@@ -36,7 +36,9 @@ def test_usual_names_and_separators_are_understood_and_what_was_guessed_is_said(
 
 def test_unusual_names_are_given_by_the_config(tmp_path):
     given(tmp_path, "bild,note\na.png,1\nb.png,2\n")
-    assert "data.columns.score=NAME" in refusal(tmp_path)
+    said = refusal(tmp_path)
+    assert "data.columns.score=NAME" in said
+    assert "data.columns.first=NAME data.columns.second=NAME data.columns.label=NAME" in said
     found = read(data(tmp_path, columns=Columns(image="bild", score="note")))
     assert found.scores.tolist() == [1, 2]
     assert found.facts["columns"] == []
