@@ -9,6 +9,7 @@ import argparse
 import atexit
 import gc
 import os
+import re
 import sys
 import time
 import warnings
@@ -174,13 +175,32 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
         fresh = fresh_config(args, workload)
         if not fresh.trains:
             return fresh
-    stored, asked = run.config(workload.config), run.config(workload.config, args.words)
+    stored = run.config(workload.config, others=pretrained(run.workload))
+    asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
         raise UserError(
             "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
         )
     return asked
+
+
+def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """Return the config of a run that was not trained here, which its first evaluation writes.
+
+    A model that comes with the project keeps its own. Of a method without weights it is made by the words, but for those
+    of that one evaluation.
+    """
+    if run.started():
+        return run.config(workload.config)
+    words = [word for word in args.words if re.split("[.=]", word)[0] != "evaluation"]
+    return fresh_config(argparse.Namespace(**{**vars(args), "words": words}), workload)
+
+
+def pretrained(workload: str) -> list[str]:
+    """Return the names of a workload's models that come with the project, the smallest first."""
+    names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:

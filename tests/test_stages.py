@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import yaml
 
 from common.foreign_text import from_csv
 from pipelines.workloads.cvrp import instances
@@ -190,6 +191,22 @@ def test_a_heuristic_needs_no_training(tmp_path):
     summary = json.loads((tmp_path / "runs/cvrp/savings/evaluations/test.json").read_text())
     assert summary["decode"] == "savings (Clarke-Wright)"
     refused(stage(tmp_path, "train.py", "--name", "s2", "model.kind=savings"), "needs no training", "evaluate.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("cvrp-20", ["evaluation.local_search=0"]), ("greedy", ["model.kind=greedy"])],
+)
+def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
+    (tmp_path / "tiny.vrp").write_text(VRP)
+    words = [*words, "evaluation.instances=tiny.vrp", "evaluation.reference=[]", "evaluation.compare=false"]
+    done = stage(tmp_path, "evaluate.py", "--name", name, "data.test_instances=8", *words)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs/cvrp" / name
+    assert json.loads((run / "evaluations/tiny.json").read_text())["n"] == 1
+    kept = yaml.safe_load((run / "config.yaml").read_text())
+    assert (kept["evaluation"]["instances"], kept["evaluation"]["local_search"]) == ("test", 4)
+    assert kept["data"]["test_instances"] == (1000 if name == "cvrp-20" else 8)
 
 
 @pytest.mark.slow
