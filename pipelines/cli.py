@@ -216,11 +216,12 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the manifest of the workload's prepared data, which are made first if missing.
 
-    With `renew` files that have changed since are taken in, if the workload can. Raises UserError otherwise.
+    With `renew` files that have changed since are taken in, if the workload can. Raises UserError otherwise. A `note`
+    in the manifest is what users should read before they believe anything that comes of the data; it is printed.
     """
     folder = prepared.folder_for(workloads.name_of(name), config.data)
     can_renew = config.data.renews
-    return folder, prepared.prepare(
+    manifest = prepared.prepare(
         folder,
         prepared.section_of(config.data),
         lambda temporary: workload.prepare(config, temporary),
@@ -228,6 +229,9 @@ def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = Fal
         (lambda temporary: workload.prepare(config, temporary, folder)) if renew and can_renew else None,
         "pipelines/train.py --resume takes in what has changed" if can_renew else prepared.ANEW,
     )
+    if manifest.get("note"):
+        announce(manifest["note"])
+    return folder, manifest
 
 
 def prepare_first(
