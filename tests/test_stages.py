@@ -285,6 +285,7 @@ def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):
         "there is no run",
         "train.py --workload cvrp --name nothing",
     )
+    refused(stage(tmp_path, "evaluate.py", "--name", "cvrp20"), "did you mean --name cvrp-20 or")
     refused(stage(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
     refused(stage(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
     refused(stage(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing")

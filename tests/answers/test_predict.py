@@ -63,12 +63,18 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--name", "cvrp-20", "starst=2"], ["settings: starst: unknown key; did you mean 'starts'?"]),
         (["--name", "cvrp-20", "starts=2", "decode=greedy"], ["starts=2 needs decode=multistart"]),
         (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
+        (["--name", "cvrp20", "x.vrp"], ["there is no run runs/cvrp/cvrp20; did you mean --name cvrp-20 or"]),
+        (["x.vrp"], ["there is no run runs/cvrp/default; did you mean --name cvrp-20 or cvrp-50 or cvrp-100?"]),
         (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
+        (["--model", "runs/cvrp/dgt", "x.vrp"], ["give --name dgt, or --model runs/cvrp/dgt/model/best"]),
         (["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"], ["the family routing is none of"]),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):
     pretrained = str(ROOT / "models/pretrained/cvrp-20")
+    if "runs/cvrp/dgt" in given:
+        (tmp_path / "runs/cvrp/dgt/model/best").mkdir(parents=True)
+        (tmp_path / "runs/cvrp/dgt/config.yaml").touch()
     refused(stage(tmp_path, "predict.py", *(each.replace("{pretrained}", pretrained) for each in given)), *texts)
 
 
