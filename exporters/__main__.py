@@ -96,7 +96,8 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> 
     if not run.is_dir():
         known = {path.name: path for folder in (PRETRAINED, run.parent) for path in folder.glob("*") if path.is_dir()}
         near = nearest(run.name, known)
-        hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else "give a run's folder, as in runs/cvrp/default"
+        hint = "give a run's folder, as in runs/cvrp/default"
+        hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
         raise ValueError(f"no run at {run}; {hint}")
     module = importlib.import_module(f"exporters.to_{name}")
     exporter = module.export

@@ -19,7 +19,7 @@ FIGURES = {"bits/character": False, "cost": False, "log_loss": False, "accuracy"
 
 
 def title(run: Path) -> str:
-    """The workload/name of a run's folder; workload/name/member for a member of a run; a model's folder has its name."""
+    """The workload/name of a run's folder, or workload/name/member; the name of a folder that is a model itself."""
     parts = run.resolve().parts
     if (run / io.CONFIG).is_file():
         return parts[-1]
@@ -62,6 +62,7 @@ def card(
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
     data = metadata(model, run, provenance, measured, license)
+    of_run = "" if source == title(run) else " of the run"
     text = f"""---
 {data.to_yaml()}
 ---
@@ -70,7 +71,7 @@ def card(
 
 {inspect.cleandoc(type(model).__doc__ or "")}
 
-`{source}`{" of the run" * (source != title(run))}: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
+`{source}`{of_run}: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
 
     from models.io import load
 

@@ -188,8 +188,8 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config of a run that was not trained here, which its first evaluation writes.
 
-    A model that comes with the project keeps its own. Of a method without weights it is made by the words, but for those
-    of that one evaluation.
+    A model that comes with the project keeps its own. That of a method without weights is made by the words, but for
+    those of this one evaluation.
     """
     if run.started():
         return run.config(workload.config)
