@@ -71,7 +71,7 @@ class Run:
 
     def unknown(self, others: Sequence[str] = ()) -> str:
         """Say that there is no such run, and which names of runs, or of `others`, are the nearest to its own."""
-        known = [*self.names(), *others]
+        known = list(dict.fromkeys([*self.names(), *others]))
         near = nearest(self.name, known, 3) or known[:3]
         hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
         return f"there is no run {self.folder}{hint}"

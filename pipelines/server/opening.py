@@ -34,7 +34,7 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
     workloads.inputs(parts[0])  # of which there must be one of this name
     run = Run(parts[0], "/".join(parts[1:]))
     if not trained.folders_of(run):
-        known = [*run.names(), *cli.pretrained(run.workload)]
+        known = list(dict.fromkeys([*run.names(), *cli.pretrained(run.workload)]))
         near = [f"{run.workload}/{name}" for name in nearest(run.name, known, 3) or known[:3]]
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise UserError(f"there is no run {run.folder}{hint} {run.workload}=FOLDER takes a folder with a model")

@@ -35,9 +35,10 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, Any]:
     """Return a problem as an input of the models. Raises UserError for one that inputs cannot describe."""
     faults = [f"distances of type {problem.metric} (EUC_2D can be used here)"] * (problem.metric != "EUC_2D")
     if faults := faults + ["a limit on routes (DISTANCE)"] * problem.limited:
+        which = "savings model.kind=savings" if problem.limited else "cvrp-20"  # networks keep to no limit
         raise UserError(
             f"{problem.name}: {' and '.join(faults)}: solve the file by python pipelines/evaluate.py --workload cvrp "
-            "--name cvrp-20 evaluation.instances=FILE"
+            f"--name {which} evaluation.instances=FILE"
         )
     depot, *customers = problem.locs.tolist()
     return {

@@ -196,7 +196,8 @@ def test_what_an_input_cannot_say_is_refused_instead_of_measured_otherwise():
     ):
         with pytest.raises(UserError) as error:
             as_input(replace(plain, **changed))
-        command = "python pipelines/evaluate.py --workload cvrp --name cvrp-20 evaluation.instances=FILE"
+        which = "savings model.kind=savings" if "limit" in changed else "cvrp-20"
+        command = f"python pipelines/evaluate.py --workload cvrp --name {which} evaluation.instances=FILE"
         assert str(error.value) == f"made: {faults}: solve the file by {command}"
     with pytest.raises(UserError, match="distances of type EXPLICIT"):
         as_input(without_coordinates())
