@@ -9,6 +9,7 @@ import os
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,8 +73,8 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
 def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source: str) -> Config:
     """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
     before = copy.deepcopy(tree) if words else {}
-    for number, word in enumerate(words):
-        _patch(tree, word, words[number + 1 :])
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        _patch(tree, word, following if word in _dotted(cls) else "")
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
@@ -136,11 +137,12 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def _patch(tree: dict[str, Any], word: str, following: Sequence[str]) -> None:
+def _patch(tree: dict[str, Any], word: str, following: str) -> None:
+    """Set the value that a word gives; `following` may be that of a word which is a key alone."""
     key, equals, text = word.partition("=")
     if not equals or not key:
-        torn = key and following and "=" not in following[0]
-        hint = f"; did you mean {word}={following[0]}?" if torn else ", as in training.steps=100"
+        torn = following and "=" not in following
+        hint = f"; did you mean {word}={following}?" if torn else ", as in training.steps=100"
         raise UserError(f"{word!r} is not of the form key.path=value{hint}")
     if not text.strip():
         raise UserError(f"{word} has no value: give one, as in training.steps=100, or null for none")
