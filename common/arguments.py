@@ -2,7 +2,8 @@
 
 import argparse
 import difflib
-from collections.abc import Collection
+import sys
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from common.errors import UserError
@@ -10,9 +11,13 @@ from common.foreign_text import printable
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose description is shown as it is written, and whose errors are `UserError`s."""
+    """An argument parser whose description is shown as it is written, and whose errors are `UserError`s.
 
-    def __init__(self, **settings: Any):
+    `keys` returns the dotted keys of words key=value that the command takes, for which options are mistaken.
+    """
+
+    def __init__(self, keys: Callable[[], Iterable[str]] = tuple, **settings: Any):
+        self.keys = keys
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
 
     def error(self, message: str) -> NoReturn:
@@ -22,7 +27,20 @@ class Parser(argparse.ArgumentParser):
             nearest(unknown[0], self._option_string_actions) if message.startswith("unrecognized") and unknown else []
         )
         hint = f"did you mean {near[0]}?" if near else "--help lists what there is"
+        if message.startswith("unrecognized") and unknown and (word := self._as_word(unknown[0])):
+            hint = f"did you mean {word}, without dashes?"
         raise UserError(f"{printable(message, 200)}; {hint}")
+
+    def _as_word(self, option: str) -> str:
+        """Return the word key=value that an option is mistaken for, with the value that was given; "" if for none."""
+        name = option.lstrip("-").replace("-", "_")
+        key = next((key for key in self.keys() if name in (key, key.rpartition(".")[2])), None)
+        given = [word for word in sys.argv if word.partition("=")[0] == option]
+        if key is None or not given:
+            return key or ""
+        following = sys.argv[sys.argv.index(given[0]) + 1 :][:1]
+        value = given[0].partition("=")[2] or "".join(word for word in following if not word.startswith("-"))
+        return f"{key}={value or '...'}"
 
 
 def nearest(word: str, known: Collection[str], most: int = 1) -> list[str]:

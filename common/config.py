@@ -6,8 +6,10 @@ Defaults < YAML < words. The resolved object is written into the run folder and 
 import copy
 import difflib
 import os
+import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,13 +71,23 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
 
 
 def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source: str) -> Config:
-    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors."""
-    for word in words:
-        _patch(tree, word)
+    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
+    before = copy.deepcopy(tree) if words else {}
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        _patch(tree, word, following if word in _dotted(cls) else "")
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        raise UserError("\n  ".join([f"config {source}:", *_problems(cls, error)])) from error
+        where = "in the words of the command:" if words and _is_sound(cls, before) else f"config {source}:"
+        raise UserError("\n  ".join([where, *_problems(cls, error)])) from error
+
+
+def _is_sound(cls: type[Section], tree: dict[str, Any]) -> bool:
+    try:
+        cls.model_validate(tree)
+    except ValidationError:
+        return False
+    return True
 
 
 def checked(cls: type[Config], tree: Any, what: str, context: Mapping[str, Any] | None = None) -> Config:
@@ -96,8 +108,8 @@ def _problems(cls: type[Section], error: ValidationError) -> list[str]:
     problems: dict[str, tuple[list[str], str]] = {}
     for item in error.errors(include_url=False)[:MOST_ERRORS]:
         key, message, given = _explain(cls, item)
-        if item["type"] == "too_short" and key in problems:
-            continue  # what is wrong with an item makes pydantic think that there is none
+        if item["type"] in ("too_short", "tuple_type") and key in problems:
+            continue  # what is wrong with an item makes pydantic think that there is none; a single value has been told
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
     lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
     more = error.error_count() - MOST_ERRORS
@@ -125,10 +137,15 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def _patch(tree: dict[str, Any], word: str) -> None:
+def _patch(tree: dict[str, Any], word: str, following: str) -> None:
+    """Set the value that a word gives; `following` may be that of a word which is a key alone."""
     key, equals, text = word.partition("=")
     if not equals or not key:
-        raise UserError(f"{word!r} is not of the form key.path=value, as in training.steps=100")
+        torn = following and "=" not in following
+        hint = f"; did you mean {word}={following}?" if torn else ", as in training.steps=100"
+        raise UserError(f"{word!r} is not of the form key.path=value{hint}")
+    if not text.strip():
+        raise UserError(f"{word} has no value: give one, as in training.steps=100, or null for none")
     *parents, leaf = key.split(".")
     node = tree
     for name in parents:
@@ -149,7 +166,8 @@ def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str
     key = ".".join(parts)
     given = item["input"]
     if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, known, 1, 0.5)
+        same = [name for name in known if name.rpartition(".")[2] == parts[-1]]
+        near = same or difflib.get_close_matches(key, known, 1, 0.5)
         siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
         return f"{printable(key, 200)}: ", f"unknown key; {hint}", f" (given {_given(given)})"
@@ -158,12 +176,27 @@ def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str
     while parts and key not in known:
         parts.pop()
         key = ".".join(parts)
-    message = item["msg"].removeprefix("Value error, ")
+    message = _told(cls, item, key)
     if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
         return "", message, ""
     if isinstance(given, bool):
         message += "; YAML reads a bare yes, no, on or off as true or false: quote it"
     return f"{key}: ", message, f" (given {_given(given)})"
+
+
+def _told(cls: type[Section], item: Mapping[str, Any], key: str) -> str:
+    """Return what is wrong, in the words of a config where those of pydantic are Python's."""
+    if item["type"] == "tuple_type":
+        *sections, leaf = key.split(".")
+        for name in sections:
+            cls = cls.model_fields[name].annotation  # type: ignore[assignment]
+        field = cls.model_fields[leaf]
+        any_length = ... in typing.get_args(field.annotation) or not isinstance(field.default, tuple)
+        example = [printable(str(item["input"]), 60)] if any_length else map(str, field.default)
+        return f"give a list in brackets, as in {key}=[{', '.join(example)}]"
+    if item["type"] == "bool_parsing":
+        return "give true or false"
+    return item["msg"].removeprefix("Value error, ")
 
 
 def _given(value: Any) -> str:

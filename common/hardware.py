@@ -10,7 +10,7 @@ from pydantic import Field
 
 from common.config import Section
 from common.errors import UserError
-from common.machine import cores, keep_freed_memory, mkl_is_slow
+from common.machine import cores, keep_freed_memory, launched_on_one_thread, mkl_is_slow
 
 if TYPE_CHECKING:
     import torch
@@ -84,9 +84,7 @@ def _set_threads(threads: int | None, device: torch.device, say: Callable[[str],
     """Set the number of CPU threads of this process."""
     import torch
 
-    # Without a GPU `accelerate launch` sets OMP_NUM_THREADS=1 unless it is set: all cores but one would idle.
-    launched = "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
-    if threads is None and device.type == "cpu" and launched:
+    if threads is None and device.type == "cpu" and launched_on_one_thread():
         threads = cores()
     if threads is not None and threads != torch.get_num_threads():
         torch.set_num_threads(threads)

@@ -43,6 +43,14 @@ def _available_cores() -> int:
     return os.cpu_count() or 1  # macOS and Windows: every core of the machine
 
 
+def launched_on_one_thread() -> bool:
+    """Return whether `accelerate launch` may have set OMP_NUM_THREADS=1, as it does without a GPU unless it is set.
+
+    All cores but one would idle, so the stages take them all.
+    """
+    return "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
+
+
 def yield_while_waiting() -> None:
     """On a machine with more work than cores, let threads that wait for one another sleep. Call it before torch loads.
 

@@ -7,21 +7,26 @@
     python -m exporters onnx runs/bep/default
     python -m exporters freqtrade runs/crypto/default
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
+    python -m exporters web models/pretrained/cvrp-20
 
-The artifact goes to RUN/exports/FORMAT unless --out names another folder; its manifest.json is written last, so a
-folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
+RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
+of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
+with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
 `export(run, model_folder, out) -> str`, which returns a line that says what was written. Of a run with many models
 each goes to a folder of its own, unless the format has `export_together(run, {member: model_folder}, out)`.
 """
 
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from common.arguments import Parser, nearest
+
+PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 
 
 def main() -> None:
@@ -41,7 +46,7 @@ def parser() -> Parser:
     """Return the parser of this command; it raises ValueError for words that fit nothing."""
     parser = Parser(prog="python -m exporters", description=__doc__)
     parser.add_argument("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
-    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default, or a model's")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
     parser.add_argument("--which", choices=("best", "last"), default="best", help="which model of the run; best")
     parser.add_argument(
@@ -85,16 +90,24 @@ def add_family(word: str) -> None:
 def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> str:
     """Check what was asked for and call the format's exporter, with the options that not every format has."""
     if name not in formats():
-        raise ValueError(f"unknown format {name!r}; known formats: {', '.join(formats())}")
+        near = nearest(name, formats())
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"unknown format {name!r}; {hint}known formats: {', '.join(formats())}")
     if not run.is_dir():
-        near = nearest(run.name, [path.name for path in run.parent.glob("*") if path.is_dir()])
-        hint = f"did you mean {run.parent / near[0]}?" if near else "give a run's folder, as in runs/cvrp/default"
+        known = {path.name: path for folder in (PRETRAINED, run.parent) for path in folder.glob("*") if path.is_dir()}
+        near = nearest(run.name, known)
+        hint = "give a run's folder, as in runs/cvrp/default"
+        hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
         raise ValueError(f"no run at {run}; {hint}")
     module = importlib.import_module(f"exporters.to_{name}")
     exporter = module.export
     for option in extra:
         if option not in inspect.signature(exporter).parameters:
             raise ValueError(f"the format {name} has no --{option}; leave it out")
+    if (run / "config.json").is_file():
+        if which != "best":
+            raise ValueError(f"{run} is the folder of one model; leave out --which {which}")
+        return exporter(run, run, out or Path("exports") / run.resolve().name / name, **extra)
     out = out or run / "exports" / name
     members = sorted(path for path in (run / "members").glob("*") if path.is_dir())
     if not members:

@@ -19,9 +19,16 @@ FIGURES = {"bits/character": False, "cost": False, "log_loss": False, "accuracy"
 
 
 def title(run: Path) -> str:
-    """The workload/name of a run's folder; workload/name/member for a member of a run."""
+    """The workload/name of a run's folder, or workload/name/member; the name of a folder that is a model itself."""
     parts = run.resolve().parts
+    if (run / io.CONFIG).is_file():
+        return parts[-1]
     return "/".join((*parts[-4:-2], parts[-1]) if parts[-2:-1] == ("members",) else parts[-2:])
+
+
+def source_of(run: Path, model_folder: Path) -> str:
+    """The place of the model in the run's folder, such as model/best; the name of a folder that is a model itself."""
+    return title(run) if model_folder == run else model_folder.relative_to(run).as_posix()
 
 
 def measured_of(run: Path) -> dict[str, Any]:
@@ -55,6 +62,7 @@ def card(
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
     data = metadata(model, run, provenance, measured, license)
+    of_run = "" if source == title(run) else " of the run"
     text = f"""---
 {data.to_yaml()}
 ---
@@ -63,7 +71,7 @@ def card(
 
 {inspect.cleandoc(type(model).__doc__ or "")}
 
-`{source}` of the run: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
+`{source}`{of_run}: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
 
     from models.io import load
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from common.files import write_whole
 from exporters import manifest, programs
-from exporters.cards import title
+from exporters.cards import source_of, title
 from exporters.programs import EXAMPLES, FRESH, Program
 from models import io
 
@@ -53,7 +53,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         {
             "format": "onnx",
             "run": title(run),
-            "source": model_folder.relative_to(run).as_posix(),
+            "source": source_of(run, model_folder),
             "num_parameters": num_parameters,
             "opset": OPSET,
             "programs": described,

@@ -18,7 +18,7 @@ import torch
 
 from common.files import write_whole
 from exporters import manifest
-from exporters.cards import title
+from exporters.cards import source_of, title
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
@@ -86,7 +86,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         {
             "format": "rp2040",
             "run": title(run),
-            "source": model_folder.relative_to(run).as_posix(),
+            "source": source_of(run, model_folder),
             "num_parameters": num_parameters,
             "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
             "heap_bytes": heap_bytes(*(getattr(model.config, name) for name, *_ in LIMITS))

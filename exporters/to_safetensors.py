@@ -10,7 +10,7 @@ from torch import Tensor
 
 from common.files import write_whole
 from exporters import cards, hub, manifest
-from exporters.cards import title
+from exporters.cards import source_of, title
 from models import io
 
 CARD, FIGURES = "README.md", "evaluation.json"
@@ -30,7 +30,7 @@ def export(
     obstacle = getattr(model, "unmergeable", "it has no adapters")
     if merged and obstacle:
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
-    source = model_folder.relative_to(run).as_posix()
+    source = source_of(run, model_folder)
     provenance = cards.read_object(run / "provenance.json") or {}
     if out.resolve() == model_folder.resolve():
         raise ValueError(f"--out {out} is the model's own folder; give another")

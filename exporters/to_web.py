@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from common import browser
 from common.files import write_whole
 from exporters import manifest
-from exporters.cards import title
+from exporters.cards import source_of, title
 from exporters.to_safetensors import require_finite
 from exporters.web.packing import pack
 from models import io
@@ -58,7 +58,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     facts = {
         "format": "web",
         "run": title(run),
-        "source": model_folder.relative_to(run).as_posix(),
+        "source": source_of(run, model_folder),
         "num_parameters": num_parameters,
         "model_bytes": {name: len(content) for name, content in packed.files.items()},
         "expected": packed.expected,

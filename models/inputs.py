@@ -6,6 +6,7 @@ imported here: words are read, and refused, before it.
 
 import base64
 import binascii
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -172,10 +173,19 @@ class CandlesInput(Input):
     candles: Columns
 
 
+def _time(value: Any) -> Any:
+    """Refuse a date, as YAML reads 2025-01-16, with the number to give instead."""
+    if not isinstance(value, date):
+        return value
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise ValueError(f"now={value} is a date: give it in ms since 1970, now={moment.timestamp() * 1000:.0f}, or newest")
+
+
 class SignalSettings(Section):
     """Reading of the probabilities."""
 
-    now: Time | Literal["newest"] | None = Field(
+    now: Annotated[Time | Literal["newest"] | None, BeforeValidator(_time)] = Field(
         None,
         description="time of the question, ms since 1970; newest: as the newest candle closes; null: the clock's. "
         "The newest candle must be the last that has closed",

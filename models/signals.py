@@ -6,6 +6,7 @@ Shapes: B windows, L candles of a window (lookback), F features, N candles.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -162,8 +163,9 @@ class SignalModel(io.Model):
         if not step <= age < 2 * step:
             kind = "has not closed yet" if age < step else "is stale"
             raise ValueError(
-                f"the newest candle, {newest} ms, {kind} at {now} ms: the last closed one opened at "
-                f"{now // step * step - step} ms; give candles up to it, or another `now` for the past"
+                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}: the last closed one opened at "
+                f"{_dated(now // step * step - step)}; give candles up to it, or another `now` for the "
+                "past (predictions take now=newest)"
             )
 
     def example(self) -> dict[str, Tensor]:
@@ -180,3 +182,11 @@ def signal(probabilities: Sequence[float], threshold: float | None) -> str:
         return CLASSES[max(range(len(CLASSES)), key=lambda place: probabilities[place])]
     side = "LONG" if long > short else "SHORT"
     return side if max(short, long) >= threshold and long != short else "NO_TRADE"
+
+
+def _dated(time_ms: int) -> str:
+    """Return a time in ms since 1970 with its date, for people."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC ({time_ms} ms)"
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{time_ms} ms"

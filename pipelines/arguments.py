@@ -70,7 +70,11 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
     """Return the parser of an entry point; see `parse`."""
     program = f"python pipelines/{Path(sys.argv[0]).name}"
     made = Parser(
-        prog=program, description=description, add_help=False, usage="%(prog)s --workload W [options] [key=value ...]"
+        _known_keys,
+        prog=program,
+        description=description,
+        add_help=False,
+        usage="%(prog)s --workload W [options] [key=value ...]",
     )
     add = made.add_argument
     known = ", ".join(workloads.names())
@@ -95,6 +99,14 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
             help="instead write a trace of a few steps, and tell where time and memory go",
         )
     return made
+
+
+def _known_keys() -> list[str]:
+    """Return the dotted keys of the workload that the command names, else those of all workloads."""
+    words = [*sys.argv, ""]
+    named = words[words.index("--workload") + 1] if "--workload" in words else ""
+    config = workloads.find(named).config if named in workloads.names() else BaseConfig
+    return [key.name for group in keys.groups(config) for key in group.keys]
 
 
 def _help(known: Parser, args: argparse.Namespace) -> str:

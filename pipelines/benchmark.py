@@ -1,13 +1,16 @@
 """Time training steps of a workload on this machine: a table, then a JSON line.
 
-    python pipelines/benchmark.py --workload cvrp
+    python pipelines/benchmark.py --workload cvrp data.labels=2000
     python pipelines/benchmark.py --workload bep --compare data.loader=stream
     python pipelines/benchmark.py --workload crypto --name mine/BTCUSDT
-    python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50
+    python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 \\
+        data.labels=2000
     python pipelines/benchmark.py --workload lmol --profile trace.json
     accelerate launch --mixed_precision bf16 \\
-        pipelines/benchmark.py --workload cvrp
+        pipelines/benchmark.py --workload cvrp data.labels=2000
 
+The data of the config are prepared first, as for training; data.labels=2000 are
+enough to time routes, of which training imitates more, solved for minutes.
 With --name the config is that of a run that exists. With a GPU the same steps
 are then timed on the CPU too, in a process of their own that has --cpu-seconds
 for it.

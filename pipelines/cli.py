@@ -9,6 +9,7 @@ import argparse
 import atexit
 import gc
 import os
+import re
 import sys
 import time
 import warnings
@@ -174,13 +175,32 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
         fresh = fresh_config(args, workload)
         if not fresh.trains:
             return fresh
-    stored, asked = run.config(workload.config), run.config(workload.config, args.words)
+    stored = run.config(workload.config, others=pretrained(run.workload))
+    asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
         raise UserError(
             "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
         )
     return asked
+
+
+def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """Return the config of a run that was not trained here, which its first evaluation writes.
+
+    A model that comes with the project keeps its own. That of a method without weights is made by the words, but for
+    those of this one evaluation.
+    """
+    if run.started():
+        return run.config(workload.config)
+    words = [word for word in args.words if re.split("[.=]", word)[0] != "evaluation"]
+    return fresh_config(argparse.Namespace(**{**vars(args), "words": words}), workload)
+
+
+def pretrained(workload: str) -> list[str]:
+    """Return the names of a workload's models that come with the project, the smallest first."""
+    names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
@@ -196,11 +216,12 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the manifest of the workload's prepared data, which are made first if missing.
 
-    With `renew` files that have changed since are taken in, if the workload can. Raises UserError otherwise.
+    With `renew` files that have changed since are taken in, if the workload can. Raises UserError otherwise. A `note`
+    in the manifest is what users should read before they believe anything that comes of the data; it is printed.
     """
     folder = prepared.folder_for(workloads.name_of(name), config.data)
     can_renew = config.data.renews
-    return folder, prepared.prepare(
+    manifest = prepared.prepare(
         folder,
         prepared.section_of(config.data),
         lambda temporary: workload.prepare(config, temporary),
@@ -208,6 +229,9 @@ def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = Fal
         (lambda temporary: workload.prepare(config, temporary, folder)) if renew and can_renew else None,
         "pipelines/train.py --resume takes in what has changed" if can_renew else prepared.ANEW,
     )
+    if manifest.get("note"):
+        announce(manifest["note"])
+    return folder, manifest
 
 
 def prepare_first(

@@ -10,7 +10,8 @@ It writes evaluations/<split>.json, files with a row per example, report.html.
     python pipelines/evaluate.py --workload cvrp --name cvrp-20
 
 A model that needs no training is evaluated under any new --name; one that
-comes with the project (models/pretrained) under its own.
+comes with the project (models/pretrained) under its own. Words such as
+evaluation.samples=8 hold for this one evaluation.
 """
 
 import shutil
@@ -43,7 +44,12 @@ def main() -> None:
     accelerator = make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)
     # Methods without weights, and models that come with the project, were not trained here.
-    ranks.on_main(lambda: run.provenance_file.exists() or run.begin(config, accelerator.num_processes, manifest))
+    ranks.on_main(
+        lambda: (
+            run.provenance_file.exists()
+            or run.begin(cli.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
+        )
+    )
 
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
     evaluations = workload.evaluate(

@@ -22,7 +22,7 @@ def main() -> None:
     workload = workloads.find(args.workload)
     folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)
     # What was found; --print-config has the settings, the manifest has all.
-    facts = leaves({key: value for key, value in manifest.items() if key not in ("sha256", "inputs", "data")})
+    facts = leaves({key: value for key, value in manifest.items() if key not in ("sha256", "inputs", "data", "note")})
     shown = {key: value for key, value in facts if value not in (None, "", [], {})}
     width = max(map(len, shown), default=0)
     for key, value in shown.items():

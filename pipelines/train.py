@@ -53,7 +53,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
         ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest))
         find = functools.partial(workloads.find, args.workload)
         fanout.train_all(fanout.Job(run, configs, folder, manifest, args.resume, find), chosen, accelerator)
-        accelerator.print(f"{len(chosen)} models in {run.member('NAME').best}\n{evaluate}")
+        accelerator.print(f"{len(chosen)} model{'s' * (len(chosen) != 1)} in {run.member('NAME').best}\n{evaluate}")
         return
     facts = {**manifest, "content": config.content(manifest)}
     progress = training.train(workload, config, folder, facts, run, accelerator, args.resume)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import yaml
 
 from common.foreign_text import from_csv
 from pipelines.workloads.cvrp import instances
@@ -192,6 +193,22 @@ def test_a_heuristic_needs_no_training(tmp_path):
     refused(stage(tmp_path, "train.py", "--name", "s2", "model.kind=savings"), "needs no training", "evaluate.py")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("cvrp-20", ["evaluation.local_search=0"]), ("greedy", ["model.kind=greedy"])],
+)
+def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
+    (tmp_path / "tiny.vrp").write_text(VRP)
+    words = [*words, "evaluation.instances=tiny.vrp", "evaluation.reference=[]", "evaluation.compare=false"]
+    done = stage(tmp_path, "evaluate.py", "--name", name, "data.test_instances=8", *words)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs/cvrp" / name
+    assert json.loads((run / "evaluations/tiny.json").read_text())["n"] == 1
+    kept = yaml.safe_load((run / "config.yaml").read_text())
+    assert (kept["evaluation"]["instances"], kept["evaluation"]["local_search"]) == ("test", 4)
+    assert kept["data"]["test_instances"] == (1000 if name == "cvrp-20" else 8)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "extra",
@@ -268,6 +285,7 @@ def test_what_a_user_can_mend_is_said_in_a_line(trained, tmp_path):
         "there is no run",
         "train.py --workload cvrp --name nothing",
     )
+    refused(stage(tmp_path, "evaluate.py", "--name", "cvrp20"), "did you mean --name cvrp-20 or")
     refused(stage(trained, "evaluate.py", "model.layers=2"), "model.layers: 1 -> 2")
     refused(stage(tmp_path, "train.py", "--name", "../up"), "--name '../up'")
     refused(stage(tmp_path, "train.py", *TINY, "hardware.gradient_checkpoint=true"), "hardware.gradient_checkpointing")

@@ -105,20 +105,32 @@ def find(word: str, name: str, folder: Path | None, device: str | None = None) -
 def of_run(word: str, name: str, device: str) -> Trained:
     """Load the models of the run of a workload. Raises UserError where there is none, or none that is trained."""
     run = Run(workloads.name_of(word), name)
-    pretrained = cli.PRETRAINED / run.name
-    if not run.started() and run.name.startswith(f"{run.workload}-") and (pretrained / "run.yaml").is_file():
-        return _trained(word, run.name, {run.name: pretrained}, device)
-    members = sorted((run.folder / "members").glob("*/model/best"), key=lambda path: _natural(path.parts[-3]))
-    folders = {path.parts[-3]: path for path in members}
+    folders = folders_of(run)
     if not folders:
-        if not run.started():
-            raise UserError(f"{run.unknown()} --model FOLDER takes a folder with a model")
-        folders = {run.name: run.best if run.best.is_dir() or not run.last.is_dir() else run.last}
+        raise UserError(run.unknown(cli.pretrained(run.workload)) + " --model FOLDER takes a folder with a model")
     return _trained(word, run.name, folders, device)
 
 
+def folders_of(run: Run) -> dict[str, Path]:
+    """Return the folders of a run's models, {member or run: folder}; {} where there is no such run."""
+    if not run.started() and run.name in cli.pretrained(run.workload):
+        return {run.name: cli.PRETRAINED / run.name}
+    members = sorted((run.folder / "members").glob("*/model/best"), key=lambda path: _natural(path.parts[-3]))
+    if members or not run.started():
+        return {path.parts[-3]: path for path in members}
+    return {run.name: run.best if run.best.is_dir() or not run.last.is_dir() else run.last}
+
+
 def of_folder(word: str, folder: Path, device: str) -> Trained:
-    """Load the model in a folder, or those of an export in the folders below it."""
+    """Load the model in a folder, or those of an export in the folders below it.
+
+    Raises UserError for a run's folder, whose models lie further below.
+    """
+    if (folder / "config.yaml").is_file():
+        parts = folder.resolve().parts
+        name = f"{parts[-3]}/{parts[-1]}" if parts[-2] == "members" else parts[-1]
+        best = f", or --model {folder}/model/best" if (folder / "model" / "best").is_dir() else ""
+        raise UserError(f"--model {folder}: this is the folder of a run, not of a model; give --name {name}{best}")
     below = {path.parent.name: path.parent for path in sorted(folder.glob("*/config.json"))}
     alone = (folder / "config.json").is_file() or not below
     return _trained(word, folder.name, {folder.name: folder} if alone else below, device)

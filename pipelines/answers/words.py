@@ -8,10 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from common import plain_yaml
+from common.arguments import nearest
 from common.config import Section, checked
 from common.errors import UserError
 from common.inputs import Given, Inputs
@@ -37,6 +39,9 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
         elif found[1] in inputs.input.model_fields:
             fields[found[1]] = _value(inputs.input, *found.groups())
         else:
+            near = nearest(found[1], [*inputs.settings.model_fields, *inputs.input.model_fields])
+            if near and near[0] in inputs.input.model_fields:
+                raise UserError(f"{word}: there is no {found[1]}; did you mean {near[0]}={found[2]}?")
             settings[found[1]] = _value(inputs.settings, *found.groups())
     checked(inputs.settings, settings, "settings")
     return paths, settings, fields
@@ -65,12 +70,20 @@ def given(paths: Sequence[Path], fields: Mapping[str, Any], inputs: Inputs, pipe
         yield Given("words", fields)
     for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() == ".jsonl"):
         if not lines:
-            yield from inputs.read(list(group))
+            yield from map(partial(_or_prompt, inputs), inputs.read(list(group)))
             continue
         for path in group:
             yield from _file_of_lines(path, inputs, pipe)
     if not paths and not fields and pipe is not None:
         yield from of_lines(pipe, "-", inputs)
+
+
+def _or_prompt(inputs: Inputs, given: Given) -> Given:
+    """Return an input from a file; where there is no such file, the error says how the word is given as a prompt."""
+    if given.input is not None or not inputs.line or Path(given.source).exists():
+        return given
+    (key, text), *_ = inputs.line(given.source).items()
+    return given._replace(error=f'{given.error}; a text to go on from is {key}="{text}"')
 
 
 def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
@@ -93,7 +106,9 @@ def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Give
         elif text.strip() and inputs.line:
             yield Given(source, {"item": number, **inputs.line(text)})
         elif text.strip():
-            yield from inputs.read([Path(text)])
+            for given in inputs.read([Path(text)]):
+                wrong = f"{given.error}; a line is an object in JSON, or the name of a file"
+                yield given if given.input is not None else Given(source, None, wrong)
 
 
 def _object(source: str, text: str, number: int) -> Given:

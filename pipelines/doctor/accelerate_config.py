@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 
 from common.errors import UserError
-from common.machine import physical_cores
-from pipelines.doctor.computing import AMPERE, devices
+from common.machine import launched_on_one_thread, physical_cores
+from pipelines.doctor.computing import AMPERE
 from pipelines.doctor.findings import Finding, dotted, first_line, ok, problem, warning
 from pipelines.doctor.installation import install_requirements
 from pipelines.doctor.launch import check_world
@@ -55,8 +55,7 @@ def _check_threads(processes: int) -> Iterator[Finding]:
     import torch
 
     threads, cores = torch.get_num_threads(), physical_cores()
-    if threads < cores // processes and "OMP_NUM_THREADS" in os.environ:
-        # accelerate launch sets it to 1 unless its config says use_cpu.
+    if threads < cores // processes and "OMP_NUM_THREADS" in os.environ and not launched_on_one_thread():
         yield warning(
             f"cpu: each process computes on {threads} of {cores} cores (OMP_NUM_THREADS={threads})",
             f"export OMP_NUM_THREADS={cores // processes}",
@@ -70,12 +69,9 @@ def check_accelerate_config() -> Iterator[Finding]:
     from accelerate.commands.config.config_args import default_config_file, load_config_from_file
 
     if not os.path.isfile(default_config_file):
-        message = (
+        yield ok(
             f"no default Accelerate config ({default_config_file}); accelerate_configs/ has some for --config_file"
         )
-        if len(devices()) == 1 and physical_cores() > 1:
-            message += "; on this CPU pass cpu.yaml: accelerate launch without a file computes on one core"
-        yield ok(message)
         return
     rewrite = "accelerate config"
     try:

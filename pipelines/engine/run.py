@@ -69,9 +69,9 @@ class Run:
         files = [*self.root.glob("*/config.yaml"), *self.root.glob("*/members/*/config.yaml")]
         return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
 
-    def unknown(self) -> str:
-        """Say that there is no such run, and which names of runs are the nearest to its own."""
-        known = self.names()
+    def unknown(self, others: Sequence[str] = ()) -> str:
+        """Say that there is no such run, and which names of runs, or of `others`, are the nearest to its own."""
+        known = list(dict.fromkeys([*self.names(), *others]))
         near = nearest(self.name, known, 3) or known[:3]
         hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
         return f"there is no run {self.folder}{hint}"
@@ -116,12 +116,12 @@ class Run:
             shutil.copytree(folder, self.best, dirs_exist_ok=True)
             write_text(self.config_file, (folder / "run.yaml").read_text())
 
-    def config(self, cls: type[Config], words: Sequence[str] = ()) -> Config:
-        """Return the run's resolved config, patched with `words`. Raises UserError where no such run was begun."""
+    def config(self, cls: type[Config], words: Sequence[str] = (), others: Sequence[str] = ()) -> Config:
+        """Return the run's config, patched with `words`. Raises UserError, see `unknown`, where it was not begun."""
         if not self.started():
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
-            raise UserError(f"{self.unknown()} Train it with: {command}")
+            raise UserError(f"{self.unknown(others)} Train it with: {command}")
         return configs.load(self.config_file, cls, words)
 
     def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:

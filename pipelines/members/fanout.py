@@ -156,7 +156,8 @@ class _Pool:
         waiting, began, ended = self._parts(names), time.perf_counter(), 0
         if waiting:
             at_once = f"up to {self.at_once} at a time on {self.device}"
-            processes.say(f"training {len(names)} members in {len(waiting)} processes, {at_once}")
+            members, parts = (f"{len(names)} member{'s' * (len(names) > 1)}", len(waiting))
+            processes.say(f"training {members} in {parts} process{'es' * (parts > 1)}, {at_once}")
             processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self._end_all):

@@ -9,7 +9,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.arguments import nearest
 from common.errors import UserError
+from pipelines import cli, workloads
 from pipelines.answers import trained
 from pipelines.engine.run import Run
 from pipelines.server.answering import Answering
@@ -20,14 +22,33 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
     """Load the run that a word names. Raises UserError where there is none."""
     workload, equals, folder = word.partition("=")
     if equals:
+        if (Path(folder) / "config.yaml").is_file():
+            raise UserError(f"{word}: this is the folder of a run, not of a model; give {folder} alone")
         return Answering(trained.find(workload, "", Path(folder), device), "", limits)
+    _no_model_folder(Path(word))
     parts = Path(word).parts
     parts = parts[parts.index("runs") + 1 :] if "runs" in parts else parts
     parts = tuple(part for part in parts if part != "members")
     if len(parts) not in (2, 3):
         raise UserError(f"{word}: a run is WORKLOAD/NAME, as in cvrp/default, or its folder; see pipelines/runs.py")
+    workloads.inputs(parts[0])  # of which there must be one of this name
     run = Run(parts[0], "/".join(parts[1:]))
+    if not trained.folders_of(run):
+        known = list(dict.fromkeys([*run.names(), *cli.pretrained(run.workload)]))
+        near = [f"{run.workload}/{name}" for name in nearest(run.name, known, 3) or known[:3]]
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        raise UserError(f"there is no run {run.folder}{hint} {run.workload}=FOLDER takes a folder with a model")
     return Answering(trained.find(parts[0], run.name, None, device), run.verdict(), limits)
+
+
+def _no_model_folder(path: Path) -> None:
+    """Raise UserError, with what to give instead, where a word that should name a run is a folder with a model."""
+    if not (path / "config.json").is_file():
+        return
+    name = path.resolve().name
+    own = [f"{workload}/{name}" for workload in workloads.names() if name in cli.pretrained(workload)]
+    instead = own[0] if own and path.resolve().parent == cli.PRETRAINED else f"WORKLOAD={path}, as in cvrp={path}"
+    raise UserError(f"{path}: this is the folder of a model, not of a run; give {instead}")
 
 
 def check_names(runs: Sequence[Answering]) -> None:

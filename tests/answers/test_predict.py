@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,12 +64,23 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--name", "cvrp-20", "starst=2"], ["settings: starst: unknown key; did you mean 'starts'?"]),
         (["--name", "cvrp-20", "starts=2", "decode=greedy"], ["starts=2 needs decode=multistart"]),
         (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
+        (["--name", "cvrp20", "x.vrp"], ["there is no run runs/cvrp/cvrp20; did you mean --name cvrp-20 or"]),
+        (["x.vrp"], ["there is no run runs/cvrp/default; did you mean --name cvrp-20 or cvrp-50 or cvrp-100?"]),
+        (["--workload", "tinystories", "promt=Once"], ["promt=Once: there is no promt; did you mean prompt=Once?"]),
+        (
+            ["--workload", "crypto", "now=2025-01-16"],
+            ["is a date: give it in ms since 1970, now=1736985600000, or"],
+        ),
         (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
+        (["--model", "runs/cvrp/dgt", "x.vrp"], ["give --name dgt, or --model runs/cvrp/dgt/model/best"]),
         (["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"], ["the family routing is none of"]),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):
     pretrained = str(ROOT / "models/pretrained/cvrp-20")
+    if "runs/cvrp/dgt" in given:
+        (tmp_path / "runs/cvrp/dgt/model/best").mkdir(parents=True)
+        (tmp_path / "runs/cvrp/dgt/config.yaml").touch()
     refused(stage(tmp_path, "predict.py", *(each.replace("{pretrained}", pretrained) for each in given)), *texts)
 
 
@@ -107,6 +119,20 @@ def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
     good, bad = read(workloads.inputs("cvrp"), f"{tmp_path}/a.vrp\n{tmp_path}/b.vrp\n")
     assert good.input["name"] == "a"
     assert "there is no such file" in bad.error
+
+
+def test_a_line_that_is_neither_an_object_nor_a_file_is_named_by_its_number(tmp_path):
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(problem(0))}\ndepot: 3\n")
+    good, bad = words.given([tmp_path / "a.jsonl"], {}, workloads.inputs("cvrp"), None)
+    assert good.input["name"] == "0"
+    assert bad.source == f"{tmp_path}/a.jsonl:2"
+    assert "depot: 3: there is no such file or folder; a line is an object in JSON, or the name of a file" in bad.error
+
+
+@pytest.mark.parametrize("name", ["tinystories", "bep"])
+def test_a_text_instead_of_a_file_is_answered_with_the_word_for_it(name):
+    (found,) = words.given([Path("Once upon a time")], {}, workloads.inputs(name), None)
+    assert 'there is no such file or folder; a text to go on from is prompt="Once upon a time"' in found.error
 
 
 def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch):

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +12,8 @@ import torch
 from exporters import __main__ as exporters
 from models import io
 from tests.exporters.commands import command, refusal
+
+SHIPPED = Path(__file__).resolve().parents[2] / "models/pretrained/cvrp-20"
 
 
 def test_last_and_another_folder_can_be_asked_for(run, tmp_path):
@@ -23,9 +28,24 @@ def test_an_unknown_format_or_run_exits_with_2_and_one_line(run, tmp_path, capsy
     assert error.startswith("error: unknown format 'tflite'; known formats: ")
     assert "safetensors" in error
     assert error.count("\n") == 1
+    assert "did you mean safetensors?" in refusal(capsys, monkeypatch, "safetensor", run)
     error = refusal(capsys, monkeypatch, "safetensors", tmp_path / "nothing")
     assert "no run at" in error
     assert error.count("\n") == 1
+
+
+def test_a_model_that_comes_with_the_project_is_exported_from_its_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["exporters", "safetensors", str(SHIPPED)])
+    exporters.main()
+    assert "equal to cvrp-20 in every weight and output" in capsys.readouterr().out
+    out = tmp_path / "exports/cvrp-20/safetensors"
+    assert json.loads((out / "manifest.json").read_text())["run"] == "cvrp-20"
+    assert "# cvrp-20\n" in (out / "README.md").read_text()
+    assert not (SHIPPED / "exports").exists()
+    assert "leave out --which last" in refusal(capsys, monkeypatch, "onnx", SHIPPED, "--which", "last")
+    for word in ("cvrp/cvrp-20", "runs/cvrp/cvrp20"):
+        assert f"did you mean {os.path.relpath(SHIPPED)}?" in refusal(capsys, monkeypatch, "web", word)
 
 
 def test_a_missing_model_is_not_replaced_silently(run, capsys, monkeypatch):

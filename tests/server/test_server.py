@@ -25,6 +25,7 @@ from tests.models.test_signal_models import make as make_signals
 from tests.server import load
 from tests.server.client import Client
 from tests.server.mutations import Asked, mutated
+from tests.stages import ROOT
 
 MODELS = {
     "cvrp": lambda: make_policy("gt"),
@@ -315,6 +316,9 @@ PREDICT = {
     [
         ([], "give one run or more"),
         (["cvrp/none"], "there is no run runs/cvrp/none"),
+        (["cvrp/cvrp20"], r"did you mean cvrp/cvrp-20 or .*\? cvrp=FOLDER takes a folder with a model"),
+        (["cvpr/cvrp-20"], "unknown workload 'cvpr'; did you mean cvrp"),
+        ([str(ROOT / "models/pretrained/cvrp-20")], "not of a run; give cvrp/cvrp-20$"),
         (["cvrp"], "a run is WORKLOAD/NAME"),
         (["cvrp/cvrp-20", "cvrp/cvrp-20", "--port", "0"], "two runs are called cvrp/cvrp-20"),
         (["cvrp/cvrp-20", "--token-file", "none"], "--token-file none: cannot be read"),

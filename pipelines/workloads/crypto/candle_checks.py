@@ -111,6 +111,8 @@ def _check_step(times: np.ndarray, step: int, where: str) -> None:
     if found != step:
         name = timeframe_name(found) if found else "0 (all rows open at the same time)"
         hint = f"; give data.timeframe={name}" if name in TIMEFRAMES else ""
+        if found and not hint:
+            hint = f"; only candles of {', '.join(TIMEFRAMES)} can be used"
         raise UserError(f"{where}: its candles are {name} apart, not {timeframe_name(step)}{hint}")
 
 

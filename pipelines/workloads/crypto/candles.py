@@ -67,9 +67,10 @@ def milliseconds(timeframe: str) -> int:
 
 
 def timeframe_name(length_ms: int) -> str:
-    """Return "15m" for 900,000, and "17 s" for a length that no timeframe has."""
+    """Return "15m" for 900,000, and "45 min" or "17 s" for a length that no timeframe has."""
     names = {length: name for name, length in TIMEFRAMES.items()}
-    return names.get(length_ms, f"{length_ms / 1000:g} s")
+    other = f"{length_ms / 1000:g} s" if length_ms % MINUTE else f"{length_ms // MINUTE} min"
+    return names.get(length_ms, other)
 
 
 def canonical(symbol: str) -> str:

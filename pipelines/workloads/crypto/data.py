@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config, Data
 
 SOURCES = ("simulate", "files", "ccxt")
+MOST_NAMED = 5  # coins in a sentence
 SIMULATED = tuple(f"{3 * letter}USDT" for letter in "ABCDEFGH")
 
 
@@ -92,7 +93,8 @@ def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapp
     coins = {symbol: coin for symbol, coin in coins.items() if symbol not in short}
     if not coins and not kept:
         reasons = "\n".join(f"  {reason}" for reason in list(failed.values())[:10])
-        raise UserError(f"none of the {len(wanted)} coins can be used:\n{reasons}")
+        which = f"none of the {len(wanted)} coins can be used" if len(wanted) > 1 else "the only coin cannot be used"
+        raise UserError(f"{which}:\n{reasons}")
     facts = {symbol: known["coins"][symbol] for symbol in kept} if known else {}
     for symbol, coin in coins.items():
         finished = _finish(coin, divided[symbol], ends[symbol])
@@ -103,6 +105,7 @@ def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapp
     in_order = [symbol for symbol in dict.fromkeys([*wanted, *kept]) if symbol in facts]
     return {
         "source": source,
+        "note": _simulated_note(in_order) if source == "simulate" else "",
         "symbols": in_order,
         "failed": failed,
         "features": list(indicators.SETS[data.features]),
@@ -111,6 +114,15 @@ def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapp
         "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
+
+
+def _simulated_note(symbols: Sequence[str]) -> str:
+    """Say that candles are simulated, whatever the names of the coins, and how to give real ones."""
+    names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"all {len(symbols)} coins"
+    return (
+        f"the candles of {names} are simulated, no market's; data.folder=FOLDER takes files of real ones, "
+        "data.source=ccxt downloads them"
+    )
 
 
 def _named(cuts: Sequence[int]) -> dict[str, int]:

@@ -20,7 +20,12 @@ def round_trip_cost(fee: float = FEE, slippage: float = SLIPPAGE) -> float:
 
 
 def check_threshold(threshold: float, fee: float = FEE, slippage: float = SLIPPAGE) -> None:
-    """Raise UserError for a threshold so low that a trade on a correct label can lose money."""
+    """Raise UserError for a threshold that no price reaches, or so low that a trade on a correct label can lose."""
+    if threshold >= 1:
+        raise UserError(
+            f"data.threshold={threshold:g} is {threshold:.0%} of the price; it is a share, as in data.threshold=0.003 "
+            "for 0.3 %"
+        )
     cost = round_trip_cost(fee, slippage)
     if threshold < cost * (1 - 1e-9):
         raise UserError(

@@ -84,9 +84,11 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
     leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
+    kind = "simulated coin" if summary["simulated"] else "coin"
+    counted = f"{skilled} of {len(pages)} {kind}{'s' * (len(pages) > 1)} show{'s' * (skilled == 1)}"
     grades = ", ".join(f"{grade} {num}" for grade, num in summary["grades"].items())
     first = (
-        f"{skilled} of {len(pages)} coins show skill ({grades}).{leaked} Against the strongest simple model of each "
+        f"{counted} skill ({grades}).{leaked} Against the strongest simple model of each "
         "coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
         f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
@@ -100,7 +102,7 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"the chance that any of these coins showed some would be {chance}. Returns rank nothing here, as they are no "
         f"evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
     )
-    heading = f"{skilled} of {len(pages)} coins show skill"
+    heading = f"{counted} skill"
     if leaks:
         heading += f", a leak is suspected on {len(leaks)}"
     elif len(coins[overall]) == len(pages):

@@ -48,10 +48,11 @@ class Data(DataSection):
             raise ValueError(f"data.customers={self.customers}: give the smaller number first")
         distribution = DISTRIBUTIONS[self.distribution]
         if self.capacity is None and not distribution.own_capacity and self.customers not in CAPACITY:
+            usual = CAPACITY[min(CAPACITY, key=lambda known: abs(known - self.sizes[-1]))]
             own = " or ".join(name for name, entry in DISTRIBUTIONS.items() if entry.own_capacity)
             raise ValueError(
-                f"data.capacity must be given for data.customers={self.customers}; it is known for "
-                f"{', '.join(map(str, CAPACITY))} customers only, and drawn by data.distribution={own}"
+                f"data.capacity must be given for data.customers={self.customers}, such as data.capacity={usual}; it "
+                f"is known for {', '.join(map(str, CAPACITY))} customers only, and drawn by data.distribution={own}"
             )
         largest = distribution.largest_demand
         if self.vehicle_capacity is not None and self.vehicle_capacity < largest:

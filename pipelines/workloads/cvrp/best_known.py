@@ -9,13 +9,14 @@ customers (Kwon et al. 2020; Luo et al. 2023).
 """
 
 import json
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from functools import partial
 
 import numpy as np
 
 from common.workers import in_order
 from models.routing.problems import cost_of
+from pipelines.workloads.cvrp.distributions import CAPACITY
 from pipelines.workloads.cvrp.solvers import Population, hgs
 from pipelines.workloads.cvrp.standard_sets import BEST_KNOWN, standard_test_set
 from pipelines.workloads.cvrp.validator import check
@@ -32,7 +33,10 @@ def _solved(customers: int, num: int, index: int) -> float:
 
 
 if __name__ == "__main__":
-    customers, num = map(int, sys.argv[1:])
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("customers", type=int, choices=tuple(CAPACITY), help="of each instance")
+    parser.add_argument("instances", type=int, help="how many, from the first")
+    customers, num = vars(parser.parse_args()).values()
     found = list(in_order(partial(_solved, customers, num), range(num), "instances"))
     BEST_KNOWN.mkdir(exist_ok=True)
     (BEST_KNOWN / f"{customers}.json").write_text(json.dumps([round(cost, 9) for cost in found]) + "\n")

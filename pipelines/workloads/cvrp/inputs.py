@@ -33,10 +33,12 @@ def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, Any]:
     """Return a problem as an input of the models. Raises UserError for one that inputs cannot describe."""
-    if problem.metric != "EUC_2D" or problem.limited:
+    faults = [f"distances of type {problem.metric} (EUC_2D can be used here)"] * (problem.metric != "EUC_2D")
+    if faults := faults + ["a limit on routes (DISTANCE)"] * problem.limited:
+        which = "savings model.kind=savings" if problem.limited else "cvrp-20"  # networks keep to no limit
         raise UserError(
-            f"{problem.name}: distances of type {problem.metric}{' and a limit on routes' * problem.limited} are for "
-            "pipelines/evaluate.py; give a file of type EUC_2D without DISTANCE"
+            f"{problem.name}: {' and '.join(faults)}: solve the file by python pipelines/evaluate.py --workload cvrp "
+            f"--name {which} evaluation.instances=FILE"
         )
     depot, *customers = problem.locs.tolist()
     return {

@@ -77,6 +77,7 @@ def test_the_last_candle_is_dropped_if_the_clock_the_file_or_its_closing_time_sh
         (lambda frame: frame.assign(time=START), r"0 \(all rows open at the same time\) apart, not 15m"),
         (lambda frame: table(step=300_000), "its candles are 5m apart, not 15m; give data.timeframe=5m"),
         (lambda frame: table(step=3_600_000), "its candles are 1h apart, not 15m"),
+        (lambda frame: table(step=2_700_000), "its candles are 45 min apart, not 15m; only candles of 1m, 3m, 5m,"),
         (lambda frame: table(step=17_000), "its candles are 17 s apart, not 15m"),
         (
             lambda frame: frame.assign(time=frame.time + 899_999),

@@ -88,7 +88,10 @@ def test_what_a_model_came_from_is_written_down(trained):
 @pytest.mark.slow
 def test_a_coin_alone_has_the_weights_it_has_among_others(trained):
     folder, _ = trained
-    assert train(folder, "--name", "alone", "--only", "EUSDT", *WORDS).returncode == 0
+    done = train(folder, "--name", "alone", "--only", "EUSDT", *WORDS)
+    assert done.returncode == 0
+    assert "training 1 member in 1 process, up to" in done.stderr
+    assert "1 model in runs/crypto/alone" in done.stdout
     assert weights(folder, "alone") == {"EUSDT": weights(folder)["EUSDT"]}
     words = ["--workload", "crypto", "--name", "alone", "--only", "DUSDT", "--resume"]
     refused(stage(folder, "train.py", *words), "DUSDT is not among", "AUSDT")

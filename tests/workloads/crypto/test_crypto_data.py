@@ -133,6 +133,8 @@ def test_if_no_coin_can_be_used_all_reasons_are_given(tmp_path, files):
     (files / "BTCUSDT-15m.csv").write_text("")
     with pytest.raises(UserError, match=r"none of the 2 coins can be used:\n.*BTCUSDT: the file is empty.*\n.*XRPUSDT"):
         stage.prepare(config(symbols=("BTCUSDT", "XRPUSDT"), folder=str(files)), tmp_path / "out")
+    with pytest.raises(UserError, match=r"^the only coin cannot be used:\n.*BTCUSDT: the file is empty"):
+        stage.prepare(config(symbols=("BTCUSDT",), folder=str(files)), tmp_path / "out")
     with pytest.raises(UserError, match=r"data\.simulated_candles=400 left"):
         stage.prepare(config(simulated_candles=400), tmp_path / "out")
 

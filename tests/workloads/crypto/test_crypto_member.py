@@ -11,6 +11,7 @@ WORDS = [
     *("data.symbols=[AAAUSDT,BBBUSDT]", "data.simulated_candles=1700", "data.lookback=16", "training.batch_size=64"),
     *("training.epochs=1", "model.width=16", "evaluation.repetitions=100"),
 ]
+SIMULATED = "the candles of AAAUSDT, BBBUSDT are simulated, no market's; data.folder=FOLDER takes files of real ones"
 MEMBER = ("--workload", "crypto", "--name", "default/AAAUSDT")
 
 
@@ -19,6 +20,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("members")
     done = stage(folder, "train.py", "--workload", "crypto", *WORDS)
     assert done.returncode == 0, done.stderr
+    assert SIMULATED in done.stderr
     return folder
 
 
@@ -30,7 +32,8 @@ def test_a_member_is_evaluated_in_its_own_folder(trained):
     assert summary["coins"] == 1
     assert "verdict" in summary["AAAUSDT"]
     assert [row["coin"] for row in summary["table"]] == ["AAAUSDT"]
-    assert " of 1 coins show" in checked((member / "report.html").read_text()).headings()[0]
+    assert SIMULATED in done.stderr
+    assert " of 1 simulated coin show" in checked((member / "report.html").read_text()).headings()[0]
     assert not (trained / "runs/crypto/default/evaluations").exists()
 
 
@@ -51,3 +54,11 @@ def test_benchmark_times_one_member(trained):
 
 def test_a_member_that_there_is_not_is_refused(trained):
     refused(stage(trained, "evaluate.py", "--workload", "crypto", "--name", "default/CCCUSDT"), "there is no run")
+
+
+def test_preparing_says_that_a_real_coins_name_does_not_make_its_candles_real(tmp_path):
+    words = ["data.symbols=[BTCUSDT]", "data.simulated_candles=1700", "data.lookback=16"]
+    done = stage(tmp_path, "prepare.py", "--workload", "crypto", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the candles of BTCUSDT are simulated") == 1
+    assert "note" not in done.stdout

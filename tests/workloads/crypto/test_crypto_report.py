@@ -123,12 +123,12 @@ def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
     ],
 )
 def test_what_holds_for_every_coin_is_the_heading(run, row, heading):
-    assert told(run, [row, row])[0].endswith(f" of 2 coins show skill. {heading}")
+    assert told(run, [row, row])[0].endswith(f" of 2 simulated coins show skill. {heading}")
 
 
 def test_a_suspected_leak_stands_above_all(run):
     heading, text = told(run, [gain(0.9, 0.8, 1.0)] * 2, verdict="leak suspected")
-    assert heading == "0 of 2 coins show skill, a leak is suspected on 2"
+    assert heading == "0 of 2 simulated coins show skill, a leak is suspected on 2"
     assert "A leak is suspected on 2 (A0USDT, A1USDT), whose figures are worth nothing." in text
     assert 'class="answer worse"' in text
 
@@ -136,7 +136,7 @@ def test_a_suspected_leak_stands_above_all(run):
 def test_the_whole_page_is_written_from_the_runs_files(run, shown):
     report.write(run[3], run[2], shown)
     headings = checked(run[3].report.read_text()).headings()
-    assert "coins show skill" in headings[0]
+    assert "simulated coins show skill" in headings[0]
     assert headings[1:] == ["Evaluation: test", "Coin by coin", "How it was made", "Configuration"]
 
 

@@ -211,6 +211,10 @@ def test_a_threshold_below_the_cost_of_a_trade_names_the_key_and_the_cost():
         UserError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
     ):
         check_threshold(0.0025)
+    with pytest.raises(
+        UserError, match=r"data\.threshold=3 is 300% of the price; .* data\.threshold=0\.003 for 0\.3 %"
+    ):
+        check_threshold(3)
 
 
 # ---- backtest

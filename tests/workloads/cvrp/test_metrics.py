@@ -188,6 +188,16 @@ def test_places_in_a_plane_keep_distances_of_a_plane():
 def test_what_an_input_cannot_say_is_refused_instead_of_measured_otherwise():
     plain = Problem("made", np.eye(3, 2), np.array([0, 1, 1]), 3, "round")
     assert as_input(plain)["customers"] == [[0, 1], [0, 0]]
-    for other in (without_coordinates(), replace(plain, limit=9.0), replace(plain, metric="CEIL_2D")):
-        with pytest.raises(UserError, match=r"are for pipelines/evaluate\.py; give a file of type EUC_2D"):
-            as_input(other)
+    limit, metric = "a limit on routes (DISTANCE)", "distances of type CEIL_2D (EUC_2D can be used here)"
+    for changed, faults in (
+        ({"limit": 9.0}, limit),
+        ({"metric": "CEIL_2D"}, metric),
+        ({"limit": 9.0, "metric": "CEIL_2D"}, f"{metric} and {limit}"),
+    ):
+        with pytest.raises(UserError) as error:
+            as_input(replace(plain, **changed))
+        which = "savings model.kind=savings" if "limit" in changed else "cvrp-20"
+        command = f"python pipelines/evaluate.py --workload cvrp --name {which} evaluation.instances=FILE"
+        assert str(error.value) == f"made: {faults}: solve the file by {command}"
+    with pytest.raises(UserError, match="distances of type EXPLICIT"):
+        as_input(without_coordinates())
