@@ -62,12 +62,12 @@ def test_a_profile_is_a_trace_and_a_table_by_module(tmp_path):
     assert done.returncode == 0, done.stderr
     trace = json.loads((tmp_path / "traces/cvrp.json").read_text())
     marks = {event["name"] for event in trace["traceEvents"] if event["name"].startswith("module: ")}
-    assert {"module: decoder (PointerDecoder)", "module: layers.0.attention (DistanceBiasedAttention)"} <= marks
+    assert {"module: embedding (NodeEmbedding)", "module: layers.0.attention (DistanceBiasedAttention)"} <= marks
     head, *rows, told = done.stdout.splitlines()[-12:]
     assert head.split()[-3:] == ["ms", "share", "MiB"]
     assert told == "trace: traces/cvrp.json, to be opened in https://ui.perfetto.dev"
     shares = [float(row.split()[-2].rstrip("%")) for row in rows]
     assert shares == sorted(shares, reverse=True)
     assert 90 < sum(shares) <= 100.5
-    assert {"(backward pass)", "decoder (PointerDecoder)"} <= {row[:52].strip() for row in rows}
+    assert {"(backward pass)", "layers.0.attention (DistanceBiasedAttention)"} <= {row[:52].strip() for row in rows}
     assert max(map(len, (head, *rows))) <= 80
