@@ -17,16 +17,13 @@ from tests import vlms
 from tests.distributed.one_model import CASES, TWIN, drift, run
 
 
-def hold(found, first=1e-6, late=1e-5, may_part=0):
-    """Assert that gradients are one up to `first`, and curves up to `late`, but for so many that part after a while."""
-    parted = []
+def hold(found, first=1e-6, late=1e-5):
+    """Assert that gradients are one up to `first`, and curves, after some updates up to `late`."""
     for setting, apart in found.items():
         if setting != TWIN:
             assert apart["gradient"] <= first, (setting, apart)
             assert apart["early"] <= 1e-5, (setting, apart)
-            if apart["curve"] > late:
-                parted.append((setting, apart))
-    assert len(parted) <= may_part, parted
+            assert apart["curve"] <= late, (setting, apart)
 
 
 def test_split_weights_train_the_model_of_one_process(tmp_path):
@@ -37,13 +34,11 @@ def test_split_weights_train_the_model_of_one_process(tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_every_workload_follows_one_curve(tmp_path, case):
-    found = drift(tmp_path, case, 50)
-    # Advantages are small differences of costs; and where actions are sampled, a rounding may change one, and what
-    # follows is another course as good as the first. Not many roundings do.
-    if case.startswith("cvrp"):
-        hold(found, first=max(1e-6, 2 * found[TWIN]["gradient"]), late=max(1e-5, found[TWIN]["curve"]), may_part=3)
-    else:
-        hold(found)
+    # Where actions are sampled, a rounding may change one, and what follows is another course as good as the first.
+    sampled = case.startswith("cvrp")
+    found = drift(tmp_path, case, 10 if sampled else 50)
+    # Advantages are small differences of costs.
+    hold(found, first=max(1e-6, 2 * found[TWIN]["gradient"]) if sampled else 1e-6)
 
 
 def checkpoint(folder, name):
