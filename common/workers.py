@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from common.durations import clock
 from common.errors import UserError
 from common.machine import cores
-from common.signals import end_with_parent
+from common.stopping import end_with_parent
 
 AHEAD = 2  # tasks handed out for each process: one that it works on, and one that waits for it
 WORTH = 4.0  # seconds of work for which processes are started, which takes about as long

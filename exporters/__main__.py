@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common.arguments import Parser, nearest
+from common.config.arguments import Parser, nearest
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 
@@ -82,7 +82,7 @@ def add_family(word: str) -> None:
     name, _, file = word.partition("=")
     if not file.endswith(".py") or not Path(file).is_file():
         raise ValueError(f"--family {word} must be NAME=FILE with a Python file, as in waves=my/waves/model.py")
-    if name in io.BUILT_IN:
+    if name in io.OWN:
         raise ValueError(f"--family {word}: {name} is one of the project's own families; leave it out")
     io.FAMILIES[name] = file
 

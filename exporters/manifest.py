@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.files import sha256, write_whole
+from common.disk.files import sha256, write_whole
 
 NAME = "manifest.json"
 

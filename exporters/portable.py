@@ -10,7 +10,7 @@ IMPORT = re.compile(rf"^from (?:{'|'.join(OURS)})\.(?:\w+\.)*(\w+) import ", re.
 
 
 def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
-    """Return files NAME.py of modules such as models.chains, and of those of ours that they import, in one folder.
+    """Return files NAME.py of modules such as models.plans.chains and of those of ours they import, in one folder.
 
     Imports of ours become `from NAME import ...`, the name with a `prefix` such as the dot of a package. Raises
     ValueError for a module that imports ours in another way.

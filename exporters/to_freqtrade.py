@@ -1,7 +1,7 @@
 """Export classifiers of candles as a strategy that freqtrade backtests and trades, with the rules of the evaluation.
 
 The strategy needs numpy alone beside freqtrade: the classifier is computed from its arrays by
-exporters/freqtrade/classifier.py, and its features by models/candle_features.py.
+exporters/freqtrade/classifier.py, and its features by models/market/candle_features.py.
 """
 
 import io as bytes_io
@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from common import plain_yaml
-from common.files import write_whole
+from common.config import plain_yaml
+from common.disk.files import write_whole
 from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
 from exporters.programs.cnn_lstm import random_candles
-from models import candle_features, io
-from models.pooled_experts import PooledExperts, dilations
+from models import io
+from models.market import candle_features
+from models.market.pooled_experts import PooledExperts, dilations
 
 FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
@@ -57,7 +58,10 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         "signals/settings.json": json.dumps(
             {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins}, indent=1
         ).encode(),
-        **{f"signals/{name}": data for name, data in portable.copies("models.candle_features", prefix=".").items()},
+        **{
+            f"signals/{name}": data
+            for name, data in portable.copies("models.market.candle_features", prefix=".").items()
+        },
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
     }
     manifest.begin(out)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.files import write_whole
+from common.disk.files import write_whole
 from exporters import manifest, programs
 from exporters.cards import source_of, title
 from exporters.programs import EXAMPLES, FRESH, Program

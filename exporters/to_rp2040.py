@@ -16,17 +16,18 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from common.files import write_whole
+from common.disk.files import write_whole
 from exporters import manifest
 from exporters.cards import source_of, title
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
-from models import io, rp2040
-from models.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
-from models.integer_transformer import IntegerTransformer, Sampler, quantize
-from models.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
+from models import io
+from models.stories import rp2040
+from models.stories.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
+from models.stories.integer_transformer import IntegerTransformer, Sampler, quantize
+from models.stories.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME = FOLDER / "runtime.bin"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.files import write_whole
+from common.disk.files import write_whole
 from exporters import cards, hub, manifest
 from exporters.cards import source_of, title
 from models import io

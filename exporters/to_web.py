@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from common import browser
-from common.files import write_whole
+from common.disk.files import write_whole
 from exporters import manifest
 from exporters.cards import source_of, title
 from exporters.to_safetensors import require_finite

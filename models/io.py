@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from common.config import Section
-from common.files import write_whole
+from common.disk.files import write_whole
 from common.foreign_text import printable
 from models import hub, limits, safetensors_bytes
 from models.inputs import Input
@@ -42,12 +42,19 @@ from models.prediction import AT_ONCE, predictions
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-BUILT_IN = (
-    *("routing", "tiny_transformer", "comparator", "vlm_comparator", "cnn_lstm", "pooled_experts"),
-    "llava_comparator",  # of older folders: vlm_comparator
-    *("char_lstm", "char_mixture"),
-)
-FAMILIES = {name: f"models.{name}" for name in BUILT_IN}  # family -> its module, or the path of a file NAME.py
+# family -> its module, or the path of a file NAME.py
+FAMILIES = {
+    "routing": "models.routing",
+    "tiny_transformer": "models.stories.tiny_transformer",
+    "comparator": "models.images.comparator",
+    "vlm_comparator": "models.images.vlm_comparator",
+    "llava_comparator": "models.images.llava_comparator",  # of older folders: vlm_comparator
+    "cnn_lstm": "models.market.cnn_lstm",
+    "pooled_experts": "models.market.pooled_experts",
+    "char_lstm": "models.plans.char_lstm",
+    "char_mixture": "models.plans.char_mixture",
+}
+OWN = frozenset(FAMILIES)  # the families of this project
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}  # that a model can be saved in

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from common import config as configs
-from common import keys
-from common.arguments import Parser, nearest
+from common.config import keys
+from common.config.arguments import Parser, nearest
 from common.errors import UserError
 from pipelines import cli, workloads
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
+from pipelines.run.folder import Run
 
 Configure = Callable[[argparse.Namespace, Workload, Run], BaseConfig]
 RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # torchrun's, after a process has failed, and Slurm's

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.arguments import Parser
+from common.config.arguments import Parser
 from pipelines import cli
 
 

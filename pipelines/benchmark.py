@@ -30,9 +30,9 @@ from common import hardware
 from common.config import build
 from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Task, Workload
 from pipelines.report.tables import shown
+from pipelines.run.folder import Run
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     config = cli.decided(lambda: timed_config(args, workload, run))
     import torch
 
-    from pipelines.doctor import profile, throughput
+    from pipelines.checks import profile, throughput
     from pipelines.engine.training import make_accelerator
 
     with throughput.temporary_run(run.workload) as run:

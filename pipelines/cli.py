@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import config as configs
-from common import prepared
 from common.config import leaves
+from common.disk import prepared
 from common.errors import MembersFailed, Stopped, UserError
 from common.machine import yield_while_waiting
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Config, Run
 from pipelines.engine.workload import Workload
+from pipelines.run.folder import Config, Run
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +87,7 @@ def decided(decide: Callable[[], Config]) -> Config:
 
     Raises UserError if the processes that were launched did not find each other.
     """
-    from pipelines.doctor.launch import check_world
+    from pipelines.checks.launch import check_world
 
     check_world(ranks.join())
     return ranks.on_main(decide)

@@ -5,11 +5,11 @@ from argparse import ArgumentParser
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from common import keys
+from common.config import keys
 from common.errors import UserError
 from pipelines import arguments, predict, runs, serve, workloads
-from pipelines.engine.run import Run
 from pipelines.inventory import found
+from pipelines.run.folder import Run
 
 EXPORTERS = Path(__file__).resolve().parents[1] / "exporters"
 # What each command understands; keys of a config are for all but predict.py, which has its own, runs.py and serve.py.

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines.doctor.diagnosis import diagnose
-from pipelines.doctor.findings import Finding
+from pipelines.checks.diagnosis import diagnose
+from pipelines.checks.findings import Finding
 
 
 def main() -> int:

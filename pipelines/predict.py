@@ -26,9 +26,9 @@ from typing import NoReturn
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.arguments import Parser
+from common.config.arguments import Parser
 from common.errors import UserError
-from common.inputs import Given
+from common.input_files import Given
 from pipelines import arguments, cli, workloads
 from pipelines.answers import trained, words
 

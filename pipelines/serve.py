@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.arguments import Parser
+from common.config.arguments import Parser
 from common.errors import UserError
 from pipelines import cli
 

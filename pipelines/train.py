@@ -22,9 +22,9 @@ from common.errors import UserError
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
 from pipelines.members import fanout, processes
+from pipelines.run.folder import Run
 
 
 def main() -> None:

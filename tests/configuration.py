@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import config as configs
-from common import keys
+from common.config import keys
 from pipelines import cli, workloads
 from pipelines.engine.config import BaseConfig
 

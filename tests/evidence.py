@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from common import files
-from common.provenance import provenance
+from common.disk import files
+from pipelines.run.provenance import provenance
 from tests.evidence_parts import PARTS, Part
 
 

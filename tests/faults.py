@@ -150,7 +150,7 @@ class Written:
 def key(tree: dict[str, Any]) -> str:
     """A digest of what is in a folder, of temporary files and folders only whether they are there and hold something.
 
-    The next start removes these unread, by their names alone (`common.files.tidy`), so what they hold makes no case.
+    The next start removes these unread, by their names alone (`common.disk.files.tidy`), so their content is no case.
     """
     found = {standing_for(name): None if is_temporary(name) else content for name, content in tree.items()}
     return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]

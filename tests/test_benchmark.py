@@ -10,7 +10,7 @@ import torch
 
 from common import hardware
 from pipelines import benchmark, cli, workloads
-from pipelines.doctor import throughput
+from pipelines.checks import throughput
 from pipelines.engine import training
 
 

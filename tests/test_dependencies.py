@@ -14,13 +14,14 @@ PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "she
 # What the rooms of pipelines/ may import from, beside common and themselves.
 ROOMS = {
     "distributed": (),
-    "tracking": ("pipelines.distributed", "pipelines.engine"),
-    "engine": ("models.io", "pipelines.distributed", "pipelines.tracking"),
-    "members": ("pipelines.distributed", "pipelines.engine"),
-    "doctor": ("pipelines.engine",),
-    "report": ("pipelines.engine", "pipelines.members"),
+    "run": ("pipelines.engine",),
+    "tracking": ("pipelines.distributed", "pipelines.engine", "pipelines.run"),
+    "engine": ("models.io", "pipelines.distributed", "pipelines.run", "pipelines.tracking"),
+    "members": ("pipelines.distributed", "pipelines.engine", "pipelines.run"),
+    "checks": ("pipelines.engine", "pipelines.run"),
+    "report": ("pipelines.engine", "pipelines.members", "pipelines.run"),
 }
-TRAINS = tuple(f"pipelines.{room}" for room in ("distributed", "tracking", "engine", "members", "doctor"))
+TRAINS = tuple(f"pipelines.{room}" for room in ("distributed", "tracking", "engine", "members", "checks"))
 
 
 def allowed(module: str) -> tuple[str, ...]:
@@ -33,7 +34,7 @@ def allowed(module: str) -> tuple[str, ...]:
     if parts[0] == "pipelines" and len(parts) > 2 and parts[1] in ROOMS:
         return ("common", *ROOMS[parts[1]], ".".join(parts[:2]))
     if parts[:2] == ["pipelines", "workloads"]:
-        rooms = ("distributed", "engine", "members", "report")
+        rooms = ("distributed", "engine", "members", "report", "run")
         return ("common", "models", *(f"pipelines.{room}" for room in rooms), ".".join(parts[:3]))
     return ("common", "models.io", "pipelines")  # the entry points
 
@@ -124,7 +125,7 @@ def test_files_of_every_part_are_read():
         ("models/a.py", "import torch_geometric.nn", "import it in the function that needs it"),
         ("models/a.py", "class A:\n  import pyvrp", "import it in the function that needs it"),
         ("models/a.py", "try:\n  import peft\nexcept ImportError:\n  pass", "import it in the function that needs it"),
-        ("exporters/a.py", "def f():\n  from pipelines.engine import runs", "imports pipelines.engine.run"),
+        ("exporters/a.py", "def f():\n  from pipelines.engine import loop", "imports pipelines.engine.loop"),
         ("pipelines/engine/a.py", "from pipelines.workloads import cvrp", "imports pipelines.workloads.cvrp"),
         ("pipelines/engine/a.py", "from models import routing", "imports models.routing"),
         ("pipelines/engine/a.py", "def f():\n  import transformers", "only models and workloads may"),

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from common import config as configs
-from common import prepared
+from common.disk import prepared
 from common.errors import UserError
-from pipelines.engine.run import Run
 from pipelines.inventory import clean, compare, found
+from pipelines.run.folder import Run
 from pipelines.workloads.cvrp import Config
 from tests import forked
 from tests.stages import ROOT, refused
@@ -66,7 +66,7 @@ def test_the_table_fits_80_columns_and_says_how_each_run_is(runs):
 
 def test_a_run_that_another_process_trains_is_left_alone(runs):
     holding = (
-        "import sys, common.lock as l, pathlib\nwith l.held(pathlib.Path(sys.argv[1])): print(flush=True); input()"
+        "import sys, common.disk.lock as l, pathlib\nwith l.held(pathlib.Path(sys.argv[1])): print(flush=True); input()"
     )
     lock = Run("cvrp", "two").lock_file
     words = [sys.executable, "-c", holding, str(lock)]

@@ -20,7 +20,7 @@ import yaml
 
 from common.foreign_text import from_csv
 from pipelines.workloads.cvrp import instances
-from pipelines.workloads.cvrp.inputs import as_input
+from pipelines.workloads.cvrp.input_files import as_input
 from tests import forked
 from tests.report.pages import checked
 from tests.stages import command, records, refused, stage

@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from common import keys
+from common.config import keys
 from pipelines import workloads
 from tests import configuration
 from tests.stages import ROOT, command, refused, stage

@@ -58,7 +58,7 @@ def tokenizer(special=(), **named):
 
 def _processor(kind, images, words, **settings):
     """A processor without its part for videos, which would need torchvision."""
-    from models.vlm_comparator.bases import without_videos
+    from models.images.vlm_comparator.bases import without_videos
 
     parts = {"image_processor": images, "tokenizer": words, **settings}
     return without_videos(kind)(**parts, **({"video_processor": None} if _has_videos(kind) else {}))

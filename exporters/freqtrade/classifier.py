@@ -1,6 +1,6 @@
 """The classifier of a coin in numpy: probabilities of SHORT, NO_TRADE and LONG from features of candles.
 
-It computes what models/pooled_experts.py does, from the arrays of a saved model.
+It computes what models/market/pooled_experts.py does, from the arrays of a saved model.
 
 Shapes: L candles of a window, T candles in all, S = T - L + 1 windows, F features.
 """
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-DEPTH, TREE_LAGS = 6, 24  # as in models/pooled_experts.py, like all constants below
+DEPTH, TREE_LAGS = 6, 24  # as in models/market/pooled_experts.py, like all constants below
 LARGEST, LARGEST_RETURN, LEAST_VOLATILITY = 8.0, 5.0, 0.05
 LEAST_SIDE, LEAST_REST = 1e-4, 1e-3
 sliding = np.lib.stride_tricks.sliding_window_view

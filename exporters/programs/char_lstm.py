@@ -1,6 +1,6 @@
 """A character LSTM as one program that carries its state.
 
-Shapes as in models/char_lstm.py: B sequences, S positions, V tokens, H units, L layers.
+Shapes as in models/plans/char_lstm.py: B sequences, S positions, V tokens, H units, L layers.
 """
 
 import json
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters.programs import Artifact, Program
-from models.char_lstm import END, CharLSTM
+from models.plans.char_lstm import END, CharLSTM
 
 INPUTS: dict[str, dict[int, str]] = {
     "tokens": {0: "texts", 1: "characters"},

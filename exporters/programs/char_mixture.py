@@ -1,10 +1,10 @@
 """A character mixture: programs of its LSTM and of the mixing, counts as arrays, and the look-ups as Python.
 
 What a context is and how often a token followed it is no tensor program: the export has the counts of the training
-text as flat arrays, models/chains.py, which looks them up and counts what is read, and a reader that ties both to the
-programs.
+text as flat arrays, models/plans/chains.py, which looks them up and counts what is read, and a reader that ties both to
+the programs.
 
-Shapes as in models/char_mixture.py: N positions, K contexts, V tokens.
+Shapes as in models/plans/char_mixture.py: N positions, K contexts, V tokens.
 """
 
 import io
@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from exporters import portable
 from exporters.programs import EXAMPLES, Artifact, Program
 from exporters.programs.char_lstm import compare_texts, network, settings
-from models import chains
-from models.char_mixture import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS, CharMixture
+from models.plans import chains
+from models.plans.char_mixture import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS, CharMixture
 
 TOLERANCE = 1e-4  # of log-probabilities
 READ = 60  # characters of texts that are compared
@@ -84,7 +84,7 @@ def describe(model: CharMixture) -> Artifact:
             "settings.json": json.dumps(settings(model)).encode(),
             "counts.npz": arrays.getvalue(),
             "reader.py": (EXAMPLES / "reader.py").read_bytes(),
-            **portable.copies("models.chains"),
+            **portable.copies("models.plans.chains"),
         },
     )
 

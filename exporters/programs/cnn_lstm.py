@@ -1,9 +1,9 @@
 """A classifier of the next move as one program from windows of features to probabilities; features come as Python.
 
 The program scales the features itself, in float64 as in training, and ends in a softmax. Features of candles are
-computed by models/candle_features.py, which goes along.
+computed by models/market/candle_features.py, which goes along.
 
-Shapes as in models/signals.py: B windows, L candles of a window, F features.
+Shapes as in models/market/signal_model.py: B windows, L candles of a window, F features.
 """
 
 import json
@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from exporters import portable
 from exporters.programs import FRESH, Artifact, Program
-from models import candle_features
-from models.candles import Candles
-from models.signals import CLASSES, SignalModel
+from models.market import candle_features
+from models.market.candles import Candles
+from models.market.signal_model import CLASSES, SignalModel
 
 TOLERANCE = 1e-4  # of probabilities
 
@@ -70,7 +70,7 @@ def describe(model: SignalModel) -> Artifact:
         programs=[Program("classifier", Classifier(model), axes, ["probabilities"], fresh)],
         example="cnn_lstm.py",
         check=lambda example: compare(model, example),
-        files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.candle_features")},
+        files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
         left_out={"thresholds and trades": "they belong to the evaluation; python -m exporters freqtrade has them"},
     )
 

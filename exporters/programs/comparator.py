@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from exporters.programs import FRESH, Artifact, Program
-from models.comparator.cross import TowerCross
-from models.comparator.interface import Comparator
+from models.images.comparator.cross import TowerCross
+from models.images.comparator.interface import Comparator
 
 TOLERANCE = 1e-4  # of probabilities
 
@@ -74,7 +74,7 @@ def describe(model: Comparator) -> Artifact:
         check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings, indent=1).encode()},
         left_out={
-            "scores and ranks": "an adaptive search among reference images (models/ranking.py); models.io.load has them"
+            "scores and ranks": "an adaptive search among references (models/images/ranking.py); use models.io.load"
         },
     )
 

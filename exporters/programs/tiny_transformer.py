@@ -1,7 +1,7 @@
 """A tiny transformer as one program that carries its state: keys and values of the positions that can be seen.
 
-Shapes as in models/tiny_transformer.py: B sequences, S new positions, D width, V vocabulary; L layers, P positions kept
-from before, M recent tokens.
+Shapes as in models/stories/tiny_transformer.py: B sequences, S new positions, D width, V vocabulary; L layers, P
+positions kept from before, M recent tokens.
 """
 
 import json
@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters.programs import FRESH, Artifact, Program
-from models.ngram_counts import ORDERS
-from models.ngram_memory import contexts
-from models.tiny_transformer import END, Block, TinyTransformer
+from models.stories.ngram_counts import ORDERS
+from models.stories.ngram_memory import contexts
+from models.stories.tiny_transformer import END, Block, TinyTransformer
 
 TOKENS = 48  # of each story that is compared
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from common import plain_yaml
+from common.config import plain_yaml
 
 PAGE = 256
 MOST_PROMPT = 232  # bytes

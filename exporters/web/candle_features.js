@@ -1,4 +1,4 @@
-// The default set of features of candles without a gap (models/candle_features.py), by name; NaN before the warm-up.
+// The default set of features of candles without a gap (models/market/candle_features.py), by name; NaN before the warm-up.
 
 const TAIL = 1e-3, DAY = 86400000;
 

@@ -1,5 +1,5 @@
-// Contexts of characters, their hashes and counts, and what they make of a distribution (models/chains.py). Hashes are
-// whole numbers modulo 2^64. `constants` are those of models/chains.py and models/char_mixture.py.
+// Contexts of characters, their hashes and counts, and what they make of a distribution (models/plans/chains.py). Hashes are
+// whole numbers modulo 2^64. `constants` are those of models/plans/chains.py and models/plans/char_mixture.py.
 
 const wrap = value => BigInt.asUintN(64, value);
 

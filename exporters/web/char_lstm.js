@@ -1,4 +1,4 @@
-// A character LSTM that continues a text (models/char_lstm.py), by itself or mixed with counted contexts.
+// A character LSTM that continues a text (models/plans/char_lstm.py), by itself or mixed with counted contexts.
 
 const PAD = 0, UNKNOWN = 1, END = 2, LEAST = -16;
 
@@ -113,7 +113,7 @@ class Reader {
   }
 }
 
-// The same, mixed with counts of the contexts of training text and of what was read (models/char_mixture.py).
+// The same, mixed with counts of the contexts of training text and of what was read (models/plans/char_mixture.py).
 class MixtureReader extends Reader {
   constructor(tensors, config, first) {
     super(tensors, config, first);

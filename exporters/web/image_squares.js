@@ -1,4 +1,4 @@
-// The middle square of an image in the size of a model's input, as models/images.py and Pillow make it.
+// The middle square of an image in the size of a model's input, as models/images/image_files.py and Pillow make it.
 
 const PRECISION = 2 ** 22;  // of Pillow's coefficients
 

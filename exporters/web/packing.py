@@ -12,15 +12,16 @@ import torch
 from common.errors import UserError
 from exporters import to_rp2040
 from exporters.rp2040 import layout, settings
-from models import candle_features, chains, char_lstm, char_mixture, mixture_reader, pooled_experts
-from models.char_lstm import CharLSTM
-from models.char_mixture import CharMixture
-from models.comparator.siamese import Siamese
-from models.integer_transformer import Sampler, quantize
+from models.images.comparator.siamese import Siamese
 from models.io import Model
-from models.pooled_experts import PooledExperts
+from models.market import candle_features, pooled_experts
+from models.market.pooled_experts import PooledExperts
+from models.plans import chains, char_lstm, char_mixture, mixture_reader
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_mixture import CharMixture
 from models.routing.policy import RoutingPolicy
-from models.tiny_transformer import TinyTransformer
+from models.stories.integer_transformer import Sampler, quantize
+from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
@@ -181,7 +182,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
 
 
 def _constants() -> dict[str, Any]:
-    """Return the constants of models/chains.py and models/char_mixture.py by which its kernel computes."""
+    """Return the constants of models/plans/chains.py and models/plans/char_mixture.py by which its kernel computes."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
     return {

@@ -1,4 +1,4 @@
-// Three experts on a window of market features, pooled (models/pooled_experts.py), from candles on.
+// Three experts on a window of market features, pooled (models/market/pooled_experts.py), from candles on.
 
 const CLASSES = ["SHORT", "NO_TRADE", "LONG"], COLUMNS = ["time", "open", "high", "low", "close", "volume"];
 

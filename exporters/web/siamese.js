@@ -1,5 +1,5 @@
-// The siamese comparator (models/comparator/siamese.py), and scores from its answers by Davidson's model
-// (models/ranking.py), tempered by what is known beforehand (models/reliability.py).
+// The siamese comparator (models/images/comparator/siamese.py), and scores from its answers by Davidson's model
+// (models/images/ranking.py), tempered by what is known beforehand (models/images/reliability.py).
 
 const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25, FINEST = 1e-3, Z95 = 1.959963984540054;
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from common.batches import batched
 from common.config import checked
 from common.errors import UserError
-from common.inputs import Given, Inputs
+from common.input_files import Given, Inputs
 from pipelines import cli, workloads
-from pipelines.engine.run import Run
+from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from models.io import Model

@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from common import plain_yaml
-from common.arguments import nearest
-from common.config import Section, checked
+from common.config import Section, checked, plain_yaml
+from common.config.arguments import nearest
+from common.config.keys import as_text, groups
 from common.errors import UserError
-from common.inputs import Given, Inputs
-from common.keys import as_text, groups
+from common.input_files import Given, Inputs
 
 PIPE = Path("-")
 WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)

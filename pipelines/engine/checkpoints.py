@@ -29,10 +29,19 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.utils._pytree import tree_map_only
 
-from common.averaging import Average
+from common.disk.files import (
+    digests,
+    explained,
+    fault,
+    folder_at_once,
+    remove_folder,
+    write_json,
+    write_text,
+    write_whole,
+)
 from common.errors import UserError
-from common.files import digests, explained, fault, folder_at_once, remove_folder, write_json, write_text, write_whole
 from pipelines.distributed import ranks
+from pipelines.engine.averaging import Average
 
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"

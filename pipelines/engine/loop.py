@@ -11,18 +11,18 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from common.averaging import Average
-from common.background import BACKLOG, Background
+from common.disk.background import BACKLOG, Background
+from common.disk.files import digests, explained
 from common.errors import Stopped, UserError
-from common.files import digests, explained
 from models import io
 from pipelines.distributed import ranks, sharding
 from pipelines.engine import checkpoints
+from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
 from pipelines.engine.update import NotFinite, OutOfMemory, Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
+from pipelines.run.folder import Run
 
 
 class Loop:

@@ -11,11 +11,11 @@ from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 
 from common import hardware
-from common.files import digests, write_json
+from common.disk.files import digests, write_json
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
+from pipelines.run.folder import Run
 from pipelines.tracking import trackers
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
 from common import noise
-from common.averaging import Average
 from common.errors import UserError
 from common.random import derive_key
-from common.signals import StopRequest
+from common.stopping import StopRequest
 from pipelines.distributed import ranks, sharding
+from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Loss, Task
+from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor
 
 PLAIN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import prepared
+from common.disk import prepared
+from common.disk.files import remove
+from common.disk.lock import is_held
 from common.errors import UserError
-from common.files import remove
-from common.lock import is_held
 from pipelines import workloads
 from pipelines.inventory.found import ROOT, Found, size, told
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from common.config import leaves
+from common.disk.files import write_text
 from common.errors import UserError
-from common.files import write_text
 from common.foreign_text import printable
 from common.statistics import mean_and_half_width
 from pipelines.inventory.found import Found

@@ -12,13 +12,13 @@ from typing import Any
 
 import yaml
 
-from common.arguments import nearest
 from common.config import leaves
+from common.config.arguments import nearest
+from common.disk.lock import is_held
 from common.errors import UserError
-from common.lock import is_held
 from pipelines import workloads
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Metric
+from pipelines.run.folder import Run
 
 ROOT = Path("runs")
 VERDICTS = {"Better than": "better", "Worse than": "worse", "No clear": "even"}  # beginnings of reports' headings

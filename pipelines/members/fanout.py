@@ -22,16 +22,16 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any, TextIO
 
+from common.disk.files import digests, explained, remove, write_json
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
-from common.files import digests, explained, remove, write_json
 from common.machine import cores
-from common.signals import StopRequest
+from common.stopping import StopRequest
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Workload
 from pipelines.members import processes
+from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

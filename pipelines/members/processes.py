@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
-from common.signals import end_with_parent
+from common.stopping import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "torch._dynamo")  # late otherwise

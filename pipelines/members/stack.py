@@ -22,7 +22,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.utils._pytree import tree_flatten, tree_map
 
 from common import noise
-from common.signals import StopRequest
+from common.stopping import StopRequest
 from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.workload import Loss, Task
 

@@ -10,13 +10,13 @@ from typing import Any
 from markupsafe import Markup
 
 from common.config import leaves
-from common.files import write_json, write_text
+from common.disk.files import write_json, write_text
 from common.foreign_text import to_csv
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import document
 from pipelines.report.plots import curves
 from pipelines.report.tables import table
+from pipelines.run.folder import Run
 
 FOLDER = Path(__file__).parent
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from common.config import checked
 from common.errors import UserError
-from common.inputs import Given
+from common.input_files import Given
 from pipelines.answers.trained import Trained
 from pipelines.server.limits import Limits, Refused, too_large
 from pipelines.server.scheduling import PLACES, Request, Scheduler

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from common import browser
-from pipelines.server import bodies, completions, description
+from pipelines.server import bodies, description, openai
 from pipelines.server.answering import Answering
 from pipelines.server.guard import Guard
 from pipelines.server.limits import Limits, Refused
@@ -38,7 +38,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
         Route("/runs/{name:path}/predict", server.predict, methods=["POST"]),
         Route("/runs/{name:path}/stream", server.stream, methods=["POST"]),
         Route("/runs/{name:path}/rivals", server.rivals, methods=["POST"]),
-        *completions.routes(server.runs, limits),
+        *openai.routes(server.runs, limits),
         Route("/openapi.json", lambda request: Answer(description.openapi(runs))),
         Route("/docs", lambda request: HTMLResponse(description.page(runs))),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from common.config import Section
-from common.keys import as_text, groups
+from common.config.keys import as_text, groups
 from pipelines.report.markup import fragment
 from pipelines.server import bodies
 from pipelines.server.answering import Answering

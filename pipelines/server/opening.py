@@ -9,11 +9,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.arguments import nearest
+from common.config.arguments import nearest
 from common.errors import UserError
 from pipelines import cli, workloads
 from pipelines.answers import trained
-from pipelines.engine.run import Run
+from pipelines.run.folder import Run
 from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from common.durations import clock
 from common.gpu import figures, read_gpu
 from pipelines.distributed import ranks
-from pipelines.engine.run import Run
+from pipelines.run.folder import Run
 
 WIDTH = 80  # columns of a line
 

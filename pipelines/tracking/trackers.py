@@ -12,7 +12,7 @@ import numpy as np
 from common.config import leaves
 from common.errors import UserError
 from pipelines.engine.config import TRACKERS, BaseConfig
-from pipelines.engine.run import Run
+from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.inputs import Inputs
+from common.input_files import Inputs
 from pipelines.engine.workload import Workload
 
 FOLDER = Path(__file__).resolve().parent
@@ -41,11 +41,11 @@ def find(word: str) -> Workload:
 
 
 def inputs(word: str) -> Inputs:
-    """What the models of this workload answer: INPUTS in the module `inputs` of its package.
+    """What the models of this workload answer: INPUTS in the module `input_files` of its package.
 
     Raises UserError where there is no such workload, or its models have no predictions.
     """
-    module = f"{_package(word).__name__}.inputs"
+    module = f"{_package(word).__name__}.input_files"
     found = getattr(importlib.import_module(module), "INPUTS", None) if importlib.util.find_spec(module) else None
     if not isinstance(found, Inputs):
         raise UserError(f"--workload {word}: its models have no predictions; there is no INPUTS in {module}")

@@ -43,7 +43,7 @@ ELSEWHERE = {
     "make docs": "tests/test_words.py",
     "make firmware": ".ci/run",
     ".ci/run": ".ci/run",
-    "accelerate config": "tests/doctor/test_accelerate_config.py",
+    "accelerate config": "tests/checks/test_accelerate_config.py",
     "accelerate launch --config_file accelerate_configs/ddp.yaml": "tests/distributed/test_machines.py",
     "accelerate launch --mixed_precision bf16 pipelines/benchmark.py": "tests/gpu/figures.py",
     "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",

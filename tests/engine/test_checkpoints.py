@@ -11,8 +11,8 @@ import torch
 from accelerate import DistributedType
 from torch import nn
 
+from common.disk.files import sha256
 from common.errors import UserError
-from common.files import sha256
 from pipelines.engine import checkpoints
 
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from common.lock import held
+from common.disk.lock import held
 from tests import forked
 from tests.engine.calm import Calm, left
 from tests.stages import ROOT, refused

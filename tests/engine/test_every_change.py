@@ -11,8 +11,8 @@ leave the disk as it was, such as fsync and making a folder that exists, and tho
 it holds, since the next start removes it unread.
 
 Failing changes really fail, with each kind of error in turn: which errors are explained, and how, is one table in
-`common.files`, the same for all. Of changes that are the same operation on the same file from the same lines of code,
-as the writes of one table are, the first fails. What several of them leave alike is resumed from once.
+`common.disk.files`, the same for all. Of changes that are the same operation on the same file from the same lines of
+code, as the writes of one table are, the first fails. What several of them leave alike is resumed from once.
 """
 
 import pytest

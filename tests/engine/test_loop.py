@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 from common.errors import Stopped
-from common.signals import stop_if_asked
+from common.stopping import stop_if_asked
 from tests import forked
 from tests.engine import toy as toy_module
 

@@ -8,9 +8,9 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from common.averaging import Average
 from common.errors import Stopped, UserError
 from models import io
+from pipelines.engine.averaging import Average
 from pipelines.engine.config import Training
 from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, SCHEDULES, learning_rate, total_steps
 from tests.engine import toy

@@ -9,10 +9,10 @@ from torch import nn
 
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.run import Run
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import Updater
 from pipelines.engine.workload import Loss, Task
+from pipelines.run.folder import Run
 
 BATCH, STEPS = 512, 600
 

@@ -8,7 +8,7 @@ import pytest
 from common.errors import UserError
 from pipelines.engine import training
 from pipelines.engine.config import TRACKERS, BaseConfig
-from pipelines.engine.run import Run
+from pipelines.run.folder import Run
 from pipelines.tracking import trackers
 from tests.members import toys as members
 

@@ -7,9 +7,9 @@ import torch
 
 from common.errors import UserError
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.run import Run
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import NotFinite, OutOfMemory, Updater, smaller
+from pipelines.run.folder import Run
 from tests.engine.toy import Net, ToyTask
 
 # An update of plain gradient descent at rate 1 takes the gradient off the weights.

@@ -19,9 +19,9 @@ from pipelines import cli
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.loop import Loop
-from pipelines.engine.run import Run
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.workload import Loss, Metric, Task
+from pipelines.run.folder import Run
 
 ITEMS = 96
 

@@ -9,9 +9,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.report.plots import svg
+from pipelines.run.folder import Run
 
 from .task import load
 

@@ -15,8 +15,8 @@ from exporters import __main__ as exporters
 from exporters import to_freqtrade
 from exporters.programs.cnn_lstm import random_candles
 from models import io
-from models.candle_features import SETS
-from models.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.candle_features import SETS
+from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from pipelines.workloads.crypto import backtest
 from tests.exporters.commands import refusal
 from tests.models.tiny import disturb

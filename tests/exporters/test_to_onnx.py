@@ -12,7 +12,7 @@ from exporters import __main__ as exporters
 from exporters import portable, programs, to_onnx
 from exporters.programs import char_lstm, cnn_lstm, comparator, routing, tiny_transformer
 from models import io
-from models.candle_features import SETS
+from models.market.candle_features import SETS
 from tests.exporters.commands import refusal
 from tests.models import hostile, tiny
 
@@ -121,10 +121,10 @@ def test_a_sparse_policy_is_refused(tmp_path):
 
 def test_copies_import_nothing_of_the_project():
     for prefix in ("", "."):
-        files = portable.copies("models.chains", "models.candle_features", prefix=prefix)
+        files = portable.copies("models.plans.chains", "models.market.candle_features", prefix=prefix)
         assert set(files) == {"chains.py", "arrays.py", "candle_features.py", "candles.py", "errors.py"}
         for source in files.values():
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.ImportFrom):
                     assert (node.module or "").partition(".")[0] not in ("common", "models")
-    assert b"from arrays import lookup" in portable.copies("models.chains")["chains.py"]
+    assert b"from arrays import lookup" in portable.copies("models.plans.chains")["chains.py"]

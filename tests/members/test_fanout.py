@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from common.disk.files import digests
 from common.errors import MembersFailed, Stopped, UserError
-from common.files import digests
 from pipelines import cli
-from pipelines.engine.run import Run
 from pipelines.members import fanout, processes
+from pipelines.run.folder import Run
 from tests.members import toys as members
 
 TRAINING = {"steps": 4, "batch_size": 16, "checkpoint_steps": 2}

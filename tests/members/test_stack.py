@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from common.errors import MembersFailed
-from pipelines.engine.run import Run
 from pipelines.members import fanout, stack
+from pipelines.run.folder import Run
 from pipelines.workloads import find as find_workload
 from pipelines.workloads.crypto.experts import fixed
 from pipelines.workloads.crypto.task import ExpertsTask, expand

@@ -9,19 +9,11 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from models import (
-    chains,
-    char_lstm,
-    char_mixture,
-    cnn_lstm,
-    comparator,
-    io,
-    pooled_experts,
-    routing,
-    safetensors_bytes,
-    tiny_transformer,
-    vlm_comparator,
-)
+from models import io, routing, safetensors_bytes
+from models.images import comparator, vlm_comparator
+from models.market import cnn_lstm, pooled_experts
+from models.plans import chains, char_lstm, char_mixture
+from models.stories import tiny_transformer
 from tests.example_workload import model as waves
 
 SMALL = {"size": 16, "width": 16, "layers": 2}

@@ -11,15 +11,15 @@ from PIL import Image
 
 from exporters.rp2040 import inference, layout
 from models import sampling
-from models.integer_transformer import quantize
-from models.signals import signal
-from models.tiny_transformer import END
-from tests.models.comparator.test_interface import brightness
+from models.market.signal_model import signal
+from models.stories.integer_transformer import quantize
+from models.stories.tiny_transformer import END
+from tests.models.images.comparator.test_interface import brightness
+from tests.models.market.test_signal_models import NEEDED, STEP, candles
+from tests.models.market.test_signal_models import make as make_signals
+from tests.models.plans.test_char_lstm import tiny
+from tests.models.plans.test_char_mixture import mixture, wording
 from tests.models.routing.policies import length_of, make_policy
-from tests.models.test_char_lstm import tiny
-from tests.models.test_char_mixture import mixture, wording
-from tests.models.test_signal_models import NEEDED, STEP, candles
-from tests.models.test_signal_models import make as make_signals
 from tests.models.tiny import make, trained_tokenizer
 
 SQUARE = {"depot": [0, 0], "customers": [[0, 1], [1, 1], [1, 0], [2, 2]], "demands": [1, 1, 1, 1], "capacity": 2}

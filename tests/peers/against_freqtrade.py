@@ -23,10 +23,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from common.plain_yaml import parse
+from common.config.plain_yaml import parse
 from exporters import __main__ as exporters
-from models import candle_features, io
-from models.candles import Candles
+from models import io
+from models.market import candle_features
+from models.market.candles import Candles
 from pipelines.workloads.crypto import Config, backtest, data, trading
 from pipelines.workloads.crypto.thresholds import signals
 

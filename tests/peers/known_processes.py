@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from models.candles import COLUMNS
+from models.market.candles import COLUMNS
 from pipelines.workloads.crypto.judge import PREDICTIVE
 from tests.workloads.crypto.autoregressive import GARCH, HORIZON, THRESHOLD, VOLATILITY, Coins, candles_of, student
 

@@ -20,7 +20,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from common.statistics import mean_and_half_width
-from models.ranking import FIRST, SECOND
+from models.images.ranking import FIRST, SECOND
 from pipelines.workloads.lmol import Data, sources
 from pipelines.workloads.lmol.one_image import texture_features
 from pipelines.workloads.lmol.pairs import label

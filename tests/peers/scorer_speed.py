@@ -23,8 +23,8 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from models import io
-from models.comparator.interface import AT_ONCE
-from models.ranking import Davidson
+from models.images.comparator.interface import AT_ONCE
+from models.images.ranking import Davidson
 
 REFERENCES, VALIDATION, LEFT, MOST, REPEATS = 100, 100, 0.05, 2_000, 3
 ERROR, SCORER_ERROR, UNSURE_ERROR = 0.25, 0.3, 0.8

@@ -17,7 +17,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.config import load
-from common.prepared import folder_for
+from common.disk.prepared import folder_for
 from models import io
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.bootstrap import block_bootstrap

@@ -28,11 +28,13 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from common import files, kneser_ney
+from common import kneser_ney
 from common.config import load
+from common.disk import files
 from common.text import BITS_PER_NAT, bits_per_character, token_nats
-from models import io, rp2040
-from models.tiny_transformer import TinyTransformer
+from models import io
+from models.stories import rp2040
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD, Config, data
 from pipelines.workloads.tinystories.evaluation import sequences

@@ -19,8 +19,8 @@ import torch
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from models import vlm_comparator
-from models.vlm_comparator.config import PRESETS
+from models.images import vlm_comparator
+from models.images.vlm_comparator.config import PRESETS
 
 LAYERS = 32  # of LLaVA-1.5-7B
 TOKENS, FEATURES = 576, 1024  # of an image, as they enter the projector

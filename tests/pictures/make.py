@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from common import files
+from common.disk import files
 from tests.pictures import cards, plots
 from tests.pictures.house import house
 

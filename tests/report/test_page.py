@@ -9,9 +9,9 @@ import re
 import pytest
 
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report import page
+from pipelines.run.folder import Run
 from tests.report.pages import Page, checked
 
 

@@ -16,7 +16,7 @@ from models import io
 from pipelines.answers.trained import Trained
 from pipelines.server import opening
 from pipelines.server.limits import Limits
-from pipelines.workloads.cvrp import inputs
+from pipelines.workloads.cvrp import input_files
 from tests.forked import LONG, until
 from tests.models.test_prediction import SQUARE, stories
 from tests.server.test_server import MODELS, ask, events, served
@@ -170,8 +170,8 @@ def test_rivals_have_the_time_that_the_model_takes_and_not_what_it_waits(tmp_pat
         return together(self, asked, {})
 
     monkeypatch.setattr(Trained, "together", slow)
-    asked = replace(inputs.INPUTS, rivals=lambda _, seconds: allowed.append(seconds) or {})
-    monkeypatch.setattr(inputs, "INPUTS", asked)
+    asked = replace(input_files.INPUTS, rivals=lambda _, seconds: allowed.append(seconds) or {})
+    monkeypatch.setattr(input_files, "INPUTS", asked)
     with served([f"cvrp={tmp_path / 'small'}"], Limits()) as port:
         busy = {"inputs": [SQUARE], "settings": {"seed": 1}}
         with begun(port, "/runs/cvrp/small/predict", busy):

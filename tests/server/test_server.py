@@ -16,12 +16,12 @@ from models import io
 from pipelines.server import app, opening
 from pipelines.server.connections import Connection
 from pipelines.server.limits import Limits
-from tests.models.comparator.test_interface import brightness
+from tests.models.images.comparator.test_interface import brightness
+from tests.models.market.test_signal_models import NEEDED
+from tests.models.market.test_signal_models import make as make_signals
+from tests.models.plans.test_char_mixture import mixture, wording
 from tests.models.routing.policies import make_policy
-from tests.models.test_char_mixture import mixture, wording
 from tests.models.test_prediction import SQUARE, columns, png, stories
-from tests.models.test_signal_models import NEEDED
-from tests.models.test_signal_models import make as make_signals
 from tests.server import load
 from tests.server.client import Client
 from tests.server.mutations import Asked, mutated

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
-from common.lazy import lazily
+from common.config.lazy import lazily
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 from pipelines.engine.workload import Metric, Workload
 
@@ -109,7 +109,7 @@ class Model(Section):
 
     def sizes(self) -> dict[str, str | int | float]:
         """Return the part of the network's config that does not depend on the data: the preset with its overrides."""
-        from models.char_lstm import PRESETS
+        from models.plans.char_lstm import PRESETS
 
         names = ("width", "layers", "embedding", "dropout")
         preset = PRESETS["legacy" if self.resolved == "legacy" else self.preset]

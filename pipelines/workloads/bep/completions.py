@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from common import text
 from common.foreign_text import to_csv
-from models.char_lstm import CharLSTM
-from models.char_mixture import CharMixture
-from models.characters import COPIED
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_mixture import CharMixture
+from models.plans.characters import COPIED
 from pipelines.workloads.bep.fields import FIELDS
 from pipelines.workloads.bep.masking import EMAILS, TELEPHONES, URLS
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.disk.files import write_json
 from common.errors import UserError
-from common.files import write_json
-from models.char_lstm import MASKS, UNKNOWN, Characters
+from models.plans.char_lstm import MASKS, UNKNOWN, Characters
 from pipelines.workloads.bep import documents, families
 from pipelines.workloads.bep.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents import Document

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from common.text import words
-from models.chains import mixed
+from models.plans.chains import mixed
 
 SHINGLE = 5  # words
 SIGNATURE = 128  # hash functions; the standard deviation of an estimated Jaccard similarity is then 0.044 or less

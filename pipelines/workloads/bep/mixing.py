@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from common.random import derive_key
-from models import chains, io
-from models.char_lstm import END, Characters, CharLSTM, CharLSTMConfig
-from models.char_mixture import ADAPTING, FEATURES, FROZEN, CharMixture, CharMixtureConfig, Examples
+from models import io
+from models.plans import chains
+from models.plans.char_lstm import END, Characters, CharLSTM, CharLSTMConfig
+from models.plans.char_mixture import ADAPTING, FEATURES, FROZEN, CharMixture, CharMixtureConfig, Examples
 from pipelines.distributed import ranks
 
 if TYPE_CHECKING:

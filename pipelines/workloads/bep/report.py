@@ -9,13 +9,13 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
-from models.char_lstm import CharLSTM
-from pipelines.engine.run import Run
+from models.plans.char_lstm import CharLSTM
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, comparison, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide
+from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

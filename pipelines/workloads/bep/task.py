@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from common import noise
 from common.errors import UserError
-from common.signals import stop_if_asked
+from common.stopping import stop_if_asked
 from common.text import token_nats
 from common.workers import progress
-from models.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
 from pipelines.distributed import ranks
 from pipelines.engine.batches import Order, is_out_of_memory
 from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps

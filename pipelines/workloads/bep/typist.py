@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from common.statistics import ratio_percentiles, resampled_counts
-from models import chains
-from models.char_lstm import CharLSTM, Reader
-from models.char_mixture import CharMixture
-from models.mixture_reader import MixtureReader
-from models.passages import letters
-from models.suggesting import Suggester
+from models.plans import chains
+from models.plans.char_lstm import CharLSTM, Reader
+from models.plans.char_mixture import CharMixture
+from models.plans.mixture_reader import MixtureReader
+from models.plans.passages import letters
+from models.plans.suggesting import Suggester
 from pipelines.workloads.bep.fields import FIELDS
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.disk.files import sha256
 from common.errors import UserError
-from common.files import sha256
 from models import io
-from models.pooled_experts import PooledExperts
-from models.signals import SignalConfig
+from models.market.pooled_experts import PooledExperts
+from models.market.signal_model import SignalConfig
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config

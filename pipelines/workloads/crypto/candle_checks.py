@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
-from models.candles import VALUES, Candles
+from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto import candle_columns as columns
 from pipelines.workloads.crypto.candles import (
     MINIMUM_ROWS,

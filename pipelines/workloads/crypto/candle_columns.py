@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.errors import UserError
-from models.candles import VALUES
+from models.market.candles import VALUES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from common.errors import UserError
-from models.candles import VALUES, Candles
+from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candle_checks import check
 from pipelines.workloads.crypto.candles import MINIMUM_ROWS, canonical, letters_and_digits
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError
-from models.candles import VALUES, Candles
+from models.market.candles import VALUES, Candles
 
 MINUTE = 60_000
 MINUTES = {"m": (1, 3, 5, 15, 30), "h": (60, 120, 240, 360, 480, 720), "d": (1440,)}

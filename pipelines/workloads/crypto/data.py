@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.disk.files import write_text
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.files import write_text
-from common.prepared import MANIFEST
-from models import candle_features as indicators
-from models.candles import COLUMNS, Candles
+from models.market import candle_features as indicators
+from models.market.candles import COLUMNS, Candles
 from pipelines.workloads.crypto import candle_files, exchange, market, renewal, splits
 from pipelines.workloads.crypto import labels as outcomes
 from pipelines.workloads.crypto.candles import canonical, describe, filled, milliseconds

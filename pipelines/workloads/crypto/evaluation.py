@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.prepared import MANIFEST
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
 from pipelines.workloads.crypto import data, judge, performance, summary

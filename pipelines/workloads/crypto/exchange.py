@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from common.errors import UserError
-from models.candles import VALUES, Candles
+from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candle_checks import check
 from pipelines.workloads.crypto.candles import MINIMUM_ROWS, canonical, letters_and_digits
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import UserError
-from models.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.crypto import baselines, breakdown, experts, splits, trading
 from pipelines.workloads.crypto.calibration import fit_temperature

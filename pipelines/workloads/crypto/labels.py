@@ -3,7 +3,7 @@
 import numpy as np
 
 from common.errors import UserError
-from models.candles import Candles
+from models.market.candles import Candles
 
 CLASSES = ("SHORT", "NO_TRADE", "LONG")
 SHORT, NO_TRADE, LONG = range(3)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.candles import Candles
+from models.market.candles import Candles
 from pipelines.workloads.crypto.candles import canonical, milliseconds
 
 START = 1_704_067_200_000  # 2024-01-01 UTC, when the first candle opens

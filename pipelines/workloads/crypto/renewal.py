@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common.disk.files import sha256
 from common.errors import UserError
-from common.files import sha256
 from pipelines.workloads.crypto import candle_files
 
 if TYPE_CHECKING:

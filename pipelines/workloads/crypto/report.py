@@ -15,12 +15,12 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from torch import nn
 
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment
 from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
+from pipelines.run.folder import Run
 from pipelines.workloads.crypto.evaluation import SPLIT
 from pipelines.workloads.crypto.judge import LEAK, SKILL
 from pipelines.workloads.crypto.pages import TRADING

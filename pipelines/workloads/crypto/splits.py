@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError
-from models.candles import Candles
+from models.market.candles import Candles
 from pipelines.workloads.crypto.candles import iso
 
 PARTS = ("train", "validation", "test")

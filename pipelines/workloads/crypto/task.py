@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.prepared import MANIFEST
-from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
-from models.pooled_experts import EXPERTS, PooledExperts, PooledExpertsConfig
-from models.signals import SignalModel
+from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.pooled_experts import EXPERTS, PooledExperts, PooledExpertsConfig
+from models.market.signal_model import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.crypto import bases, data, experts, splits

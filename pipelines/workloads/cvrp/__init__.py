@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Choice, Section
-from common.lazy import lazily
+from common.config.lazy import lazily
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import DECODES
 from models.routing.problems import ROUNDINGS

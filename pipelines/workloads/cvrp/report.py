@@ -9,11 +9,11 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from torch import nn
 
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.verdict import DIGITS, WORSE, Comparison, Row, answer, compare, divide, interval_of
+from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.disk.files import write_whole
 from common.errors import UserError
-from common.files import write_whole
 from common.foreign_text import to_csv
 from common.statistics import Z95
-from models import images as image_files
 from models import io
-from models.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
+from models.images import image_files as image_files
+from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.one_image import texture_features
 from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
 from pipelines.workloads.lmol.propagation import averaged

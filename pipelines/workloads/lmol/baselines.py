@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from models.ranking import SWAPPED
+from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.one_image import FEW_SCORES, SIDE, shallow_scores
 from pipelines.workloads.lmol.pairs import label

@@ -19,10 +19,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from common.disk.files import write_json
 from common.errors import UserError
-from common.files import write_json
-from models import images as image_files
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images import image_files as image_files
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.preferred import preferred

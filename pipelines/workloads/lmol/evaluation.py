@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.comparator.scorer import Scorer
-from models.ranking import FIRST, SECOND, SIMILAR, SWAPPED
+from models.images.comparator.scorer import Scorer
+from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.answers import ModelAnswers

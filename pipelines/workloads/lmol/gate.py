@@ -10,7 +10,7 @@ import torch
 
 from common.errors import UserError
 from models import io
-from models.comparator.interface import Comparator
+from models.images.comparator.interface import Comparator
 from pipelines.workloads.lmol.model import explained
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
-from common.arguments import nearest
+from common.config.arguments import nearest
 from common.errors import UserError
-from models import efficientnet, hub, io, reliability
-from models.comparator import build
-from models.comparator.interface import Comparator
-from models.comparator.scorer import Scorer
-from pipelines.engine.run import Run
+from models import hub, io
+from models.images import efficientnet, reliability
+from models.images.comparator import build
+from models.images.comparator.interface import Comparator
+from models.images.comparator.scorer import Scorer
+from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def prior(comparisons: data.Comparisons) -> torch.Tensor:
 
 
 def _question(comparisons: data.Comparisons) -> dict[str, Any]:
-    """Return the fields of `models.comparator.config.Question`."""
+    """Return the fields of `models.images.comparator.config.Question`."""
     return {
         "size": comparisons.images.shape[1],
         "channels": comparisons.images.shape[3],
@@ -145,8 +146,8 @@ def _convolutional(config: "Config", comparisons: data.Comparisons) -> dict[str,
 
 
 def _vlm(config: "Config", question: Mapping[str, Any]) -> Comparator:
-    from models import vlm_comparator
-    from models.vlm_comparator.bases import pools
+    from models.images import vlm_comparator
+    from models.images.vlm_comparator.bases import pools
 
     model = config.model
     pool = pools(model.base or "") if model.pool is None else model.pool

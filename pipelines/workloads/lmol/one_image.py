@@ -20,7 +20,7 @@ from sklearn.svm import SVC, SVR
 
 from common.random import derive_key
 from common.workers import progress
-from models.comparator.scorer import Scorer
+from models.images.comparator.scorer import Scorer
 from pipelines.workloads.lmol.batches import Pairs
 from pipelines.workloads.lmol.data import Comparisons, Images
 from pipelines.workloads.lmol.model import scorer_for

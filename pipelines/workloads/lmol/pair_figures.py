@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 
 from common import statistics
-from models.ranking import SWAPPED
+from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.baselines import Answer
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.pairs import label

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from common.errors import UserError
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 
 PARTS = ("train", "validation", "test")
 BINS = 10  # of the scale; references are taken from each

@@ -21,7 +21,7 @@ from scipy import linalg
 from scipy.sparse import coo_array, csr_array
 from scipy.special import log_softmax, softmax
 
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 
 UNKNOWN = 4.0  # standard deviation of scores of which nothing is known
 SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import softmax
 
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.preferences import TIE_VARIANCE, Posterior, Prior, laplacian, of_differences
 
 ITERATIONS = 400  # some ten do, if every pair is asked once

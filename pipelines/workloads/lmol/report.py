@@ -12,12 +12,12 @@ from torch import nn
 
 from common.foreign_text import from_csv
 from common.statistics import Z95
-from pipelines.engine.run import Run
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.tables import matrix
 from pipelines.report.verdict import Comparison, answer, compare, divide
+from pipelines.run.folder import Run
 from pipelines.workloads.lmol.data import CLASSES
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from common import statistics
 from common.foreign_text import to_csv
-from models import ranking
-from models.reliability import Reliability, quantiles
+from models.images import ranking
+from models.images.reliability import Reliability, quantiles
 from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.data import Comparisons
 

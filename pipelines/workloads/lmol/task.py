@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.random import derive_key
-from models.comparator.cross import DictionaryCross
-from models.comparator.interface import AT_ONCE
-from models.comparator.scorer import Scorer
-from models.ranking import SWAPPED
+from models.images.comparator.cross import DictionaryCross
+from models.images.comparator.interface import AT_ONCE
+from models.images.comparator.scorer import Scorer
+from models.images.ranking import SWAPPED
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data, memory
 from pipelines.workloads.lmol.batches import Pairs

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from common.config import Section
-from common.lazy import lazily
-from models import rp2040
-from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
+from common.config.lazy import lazily
+from models.stories import rp2040
+from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.workers import in_order
-from models.tiny_transformer import SPECIAL_TOKENS
+from models.stories.tiny_transformer import SPECIAL_TOKENS
 
 MARKER = SPECIAL_TOKENS[0].encode()
 # One pattern a kind of file. A line end is taken whole, so that "\r\n" is never half a blank line.

@@ -13,8 +13,8 @@ import datasets
 import numpy as np
 import tokenizers
 
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.prepared import MANIFEST
 from common.workers import in_order, progress
 from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks

@@ -13,9 +13,9 @@ from torch import Tensor
 from common import kneser_ney, text
 from common.compression import ppmd_baseline, xz_rows
 from common.statistics import interval_around, ratio_half_width
-from models import rp2040
-from models.integer_transformer import IntegerTransformer, quantize
-from models.tiny_transformer import END, UNKNOWN, TinyTransformer
+from models.stories import rp2040
+from models.stories.integer_transformer import IntegerTransformer, quantize
+from models.stories.tiny_transformer import END, UNKNOWN, TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen

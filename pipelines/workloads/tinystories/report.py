@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from models.tiny_transformer import TinyTransformer
-from pipelines.engine.run import Run
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, comparison, panels, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide, interval_of
+from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.tinystories import Config

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from common.text import token_nats
-from models import rp2040
-from models.tiny_transformer import END, TinyTransformer
-from models.tiny_transformer_config import CLAIMED_PARAMETERS, PRESETS
+from models.stories import rp2040
+from models.stories.config import CLAIMED_PARAMETERS, PRESETS
+from models.stories.tiny_transformer import END, TinyTransformer
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data

@@ -8,7 +8,7 @@ import pytest
 from exporters import to_rp2040
 from exporters.rp2040 import layout, uf2
 from exporters.rp2040.settings import Settings
-from models.integer_transformer import Sampler
+from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040.chip import Chip
 from tests.exporters.rp2040.files import SHAPES, quantized
 from tests.models.tiny import trained_tokenizer

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from exporters.rp2040 import inference, layout
-from models.integer_transformer import Sampler
-from models.tiny_transformer import make_tokenizer
+from models.stories.integer_transformer import Sampler
+from models.stories.tiny_transformer import make_tokenizer
 from tests.exporters.rp2040.files import PROMPTS, SHAPES, written
 from tests.models.tiny import trained_tokenizer
 

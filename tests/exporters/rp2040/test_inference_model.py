@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.rp2040 import inference, inference_model, layout
-from models.integer_transformer import IntegerTransformer, Sampler
+from models.stories.integer_transformer import IntegerTransformer, Sampler
 from tests.exporters.rp2040.files import quantized
 from tests.models.tiny import trained_tokenizer
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.rp2040 import inference_files, layout
-from models import rp2040
-from models.integer_arithmetic import EXP, GELU, Matrix
-from models.integer_transformer import IntegerTransformer, Layer, quantize
-from models.tiny_transformer import TinyTransformerConfig, make_tokenizer
+from models.stories import rp2040
+from models.stories.integer_arithmetic import EXP, GELU, Matrix
+from models.stories.integer_transformer import IntegerTransformer, Layer, quantize
+from models.stories.tiny_transformer import TinyTransformerConfig, make_tokenizer
 from tests.exporters.rp2040.files import TABLES, vocabulary, with_sum
 from tests.models.tiny import make, trained_tokenizer
 

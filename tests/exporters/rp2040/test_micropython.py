@@ -10,7 +10,7 @@ from exporters import to_rp2040
 from exporters.rp2040 import inference, layout
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import OBJECTS, heap_bytes
-from models.integer_transformer import Sampler
+from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040.files import PROMPTS, SHAPES, SOURCES, written
 from tests.exporters.rp2040.micropython import in_micropython
 

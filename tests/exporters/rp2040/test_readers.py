@@ -17,10 +17,11 @@ import torch
 
 from exporters import to_rp2040
 from exporters.rp2040.layout import read_vocabulary
-from models import io, rp2040
-from models.integer_transformer import quantize
-from models.tiny_transformer import TinyTransformer
-from models.tiny_transformer_config import PRESETS, TinyTransformerConfig
+from models import io
+from models.stories import rp2040
+from models.stories.config import PRESETS, TinyTransformerConfig
+from models.stories.integer_transformer import quantize
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer

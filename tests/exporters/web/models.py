@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models import candle_features, chains, io
-from models.char_lstm import PRESETS, Characters, CharLSTM, CharLSTMConfig
-from models.char_mixture import CharMixture, CharMixtureConfig
-from models.pooled_experts import PooledExperts, PooledExpertsConfig
+from models import io
+from models.market import candle_features
+from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.plans import chains
+from models.plans.char_lstm import PRESETS, Characters, CharLSTM, CharLSTMConfig
+from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
-from tests.models.comparator.small import make as comparator
-from tests.models.comparator.small import pictures
+from tests.models.images.comparator.small import make as comparator
+from tests.models.images.comparator.small import pictures
 from tests.models.tiny import disturb, make, trained_tokenizer
 
 LETTERS = string.ascii_letters + " .,#|'-\n"

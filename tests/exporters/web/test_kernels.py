@@ -10,9 +10,10 @@ from PIL import Image
 
 from exporters import __main__ as exporters
 from exporters.web.packing import _invented
-from models import images, io
-from models.char_lstm import END
-from models.integer_transformer import Sampler, quantize
+from models import io
+from models.images import image_files
+from models.plans.char_lstm import END
+from models.stories.integer_transformer import Sampler, quantize
 from tests.exporters.web.models import MODELS, TEXT, asked, run_of
 
 pytestmark = pytest.mark.slow  # they need node
@@ -175,7 +176,7 @@ def test_squares_of_images_have_the_pixels_that_pillow_makes(answers, tmp_path, 
     rgba = np.concatenate([pixels, np.full((height, width, 1), 255, np.uint8)], 2).ravel().tolist()
     picture = {"width": width, "height": height, "data": rgba}
     _, (colour, grey) = answers("lmol", ["square", picture, 32, 3], ["square", picture, 32, 1])
-    square = images.decode(tmp_path / "image.png", 32, 10**6)
+    square = image_files.decode(tmp_path / "image.png", 32, 10**6)
     assert colour == np.moveaxis(square, 2, 0).ravel().tolist()
     model = MODELS["lmol"]()
     assert grey == model.read(tmp_path / "image.png").ravel().tolist()

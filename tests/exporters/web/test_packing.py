@@ -13,8 +13,8 @@ from exporters.web import packing
 from models import io
 from tests.exporters.commands import refusal
 from tests.exporters.web.models import MODELS, run_of
-from tests.models.comparator.small import make as comparator
 from tests.models.hostile import folder_of
+from tests.models.images.comparator.small import make as comparator
 from tests.report.pages import Page
 
 

@@ -3,7 +3,7 @@
 import random
 from types import SimpleNamespace
 
-from models.char_lstm import Characters
+from models.plans.char_lstm import Characters
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.parts import PARTS
 

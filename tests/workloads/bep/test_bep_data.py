@@ -11,9 +11,9 @@ import numpy as np
 import pypdf
 import pytest
 
+from common.disk.files import digests, sha256
 from common.errors import UserError
-from common.files import digests, sha256
-from models.char_lstm import MASKS, SPECIAL_TOKENS
+from models.plans.char_lstm import MASKS, SPECIAL_TOKENS
 from pipelines import cli
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.parts import PARTS

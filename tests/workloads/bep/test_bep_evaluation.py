@@ -11,7 +11,7 @@ from accelerate import Accelerator
 
 from common.config import build
 from common.errors import UserError
-from models.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
 from pipelines.engine.batches import mapper
 from pipelines.workloads.bep import Config, comparison, data, evaluation
 from pipelines.workloads.bep.fields import FIELDS

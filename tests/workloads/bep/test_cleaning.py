@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.char_lstm import MASKS, Characters
+from models.plans.char_lstm import MASKS, Characters
 from pipelines.workloads.bep.cleaning import (
     clean,
     join_lines,

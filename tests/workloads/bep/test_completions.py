@@ -3,7 +3,7 @@
 import pytest
 
 from common.config import build
-from models.char_lstm import CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import CharLSTM, CharLSTMConfig
 from pipelines.workloads.bep import Config, completions
 
 SENTENCES = "The model is shared. The team checks the model. The plan is read by the team. "

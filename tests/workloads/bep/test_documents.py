@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from common.disk.files import sha256
 from common.errors import UserError
-from common.files import sha256
 from pipelines.workloads.bep import documents
 from tests.workloads.bep.reading import read, refusal
 

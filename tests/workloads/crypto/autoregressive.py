@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.candles import Candles
+from models.market.candles import Candles
 
 HORIZON, THRESHOLD = 3, 0.003
 VOLATILITY, STEP = 0.004, 900_000

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from models.candles import Candles
+from models.market.candles import Candles
 from pipelines.workloads.crypto import candle_checks
 
 STEP = 900_000

@@ -9,8 +9,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from common.prepared import MANIFEST
-from models.signals import SignalConfig
+from common.disk.prepared import MANIFEST
+from models.market.signal_model import SignalConfig
 from pipelines.workloads.crypto import Config, baselines, data
 from pipelines.workloads.crypto.classification import prior_rows
 from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD

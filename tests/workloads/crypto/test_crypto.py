@@ -11,7 +11,7 @@ import time
 import pytest
 
 from models import io
-from models.candles import COLUMNS
+from models.market.candles import COLUMNS
 from pipelines.workloads.crypto import candle_files, market
 from tests.stages import command, export, refused, stage
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from common.disk.files import sha256
 from common.errors import UserError
-from common.files import sha256
-from models.candles import VALUES
+from models.market.candles import VALUES
 from pipelines.workloads.crypto import Config, market
 from pipelines.workloads.crypto import data as stage
 from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows

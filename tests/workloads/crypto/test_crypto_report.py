@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.engine.run import Run
 from pipelines.members import examination
 from pipelines.report import markup, plots
 from pipelines.report import page as report
+from pipelines.run.folder import Run
 from pipelines.workloads.crypto import report as coin_report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from common.config import build
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.prepared import MANIFEST
 from pipelines.workloads.crypto import Config, data, task, windows
 
 CPU = torch.device("cpu")

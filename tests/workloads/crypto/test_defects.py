@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.provenance import ROOT
-from models import candle_features as features
 from models import io
-from models.candles import COLUMNS, Candles
-from models.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market import candle_features as features
+from models.market.candles import COLUMNS, Candles
+from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from pipelines.run.provenance import ROOT
 from pipelines.workloads.crypto import backtest, classification, data, market, splits
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost

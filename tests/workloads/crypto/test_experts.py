@@ -8,10 +8,10 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from common.config import build
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.prepared import MANIFEST
 from models import io
-from models.pooled_experts import Trees
+from models.market.pooled_experts import Trees
 from pipelines.workloads.crypto import Config, bases, data, experts, task
 from pipelines.workloads.crypto.windows import IGNORED
 from tests.models.tiny import disturb

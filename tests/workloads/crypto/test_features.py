@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from models.candle_features import SETS, TAIL, compute, memory
-from models.candles import Candles
+from models.market.candle_features import SETS, TAIL, compute, memory
+from models.market.candles import Candles
 from pipelines.workloads.crypto import market
 
 COIN = market.simulate(("BTCUSDT",), 1200, "15m", 5)["BTCUSDT"].rows(slice(0, 800))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from models.candles import Candles
+from models.market.candles import Candles
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.labels import (
     LONG,

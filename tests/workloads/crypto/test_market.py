@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.candle_features import compute
+from models.market.candle_features import compute
 from pipelines.workloads.crypto import market
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from models.candle_features import compute
+from models.market.candle_features import compute
 from pipelines.workloads.crypto import market
 from pipelines.workloads.crypto.labels import label
 from pipelines.workloads.crypto.splits import (

@@ -10,7 +10,7 @@ from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import Problem, cost_of, distances, scaled
 from pipelines.workloads.cvrp import heuristics
 from pipelines.workloads.cvrp.heuristics import nearest_neighbour, savings
-from pipelines.workloads.cvrp.inputs import as_input
+from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.solvers import hgs, pyvrp
 from pipelines.workloads.cvrp.validator import InvalidTour, check
 from tests.workloads.cvrp.files import SMALL, read, refusal, vrp

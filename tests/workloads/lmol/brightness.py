@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.ranking import Davidson
+from models.images.ranking import Davidson
 from pipelines.workloads.lmol.data import Comparisons
 from pipelines.workloads.lmol.pairs import label
 

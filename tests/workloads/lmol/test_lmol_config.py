@@ -2,7 +2,7 @@
 
 import pytest
 
-from models import images
+from models.images import image_files
 from pipelines.workloads.lmol import Config
 
 
@@ -21,7 +21,7 @@ from pipelines.workloads.lmol import Config
             "training.projector_rate=0.1 is for a projector that trains beside adapters; set model.lora=true",
         ),
         ({"model": {"kind": "cross"}, "training": {"steps": 1, "shift": 2}}, "training.shift=2 moves images"),
-        ({"data": {"maximum_pixels": images.MOST_PIXELS + 1}}, "less than or equal to 178956970"),
+        ({"data": {"maximum_pixels": image_files.MOST_PIXELS + 1}}, "less than or equal to 178956970"),
         ({"data": {"folds": 4, "fold": 4}}, "data.fold=4 must be below data.folds=4"),
     ],
 )

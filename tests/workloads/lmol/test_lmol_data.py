@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from common.disk.files import digests
 from common.errors import UserError
-from common.files import digests
-from models import images
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images import image_files
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import Columns, data, sources
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
 from pipelines.workloads.lmol.sources import photos as photo_source
@@ -181,7 +181,7 @@ def test_near_duplicates_are_brought_to_one_side_and_named(mine):
 def test_a_chain_of_duplicates_is_one_group(monkeypatch):
     squares = SimpleNamespace(hashes=None, thumbnails=None)
     source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), squares=squares)
-    monkeypatch.setattr(images, "near_duplicates", lambda hashes, thumbnails: np.array([[0, 1], [1, 2], [2, 3]]))
+    monkeypatch.setattr(image_files, "near_duplicates", lambda hashes, thumbnails: np.array([[0, 1], [1, 2], [2, 3]]))
     groups, merged = data._grouped(source)
     assert groups == ["a", "a", "a", "a", "d"]
     assert merged == [["v", "w"], ["x", "y"]]  # w and x are in one group already

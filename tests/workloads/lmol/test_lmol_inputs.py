@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from models.ranking import SWAPPED
+from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol import data, evaluation
 from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.score_figures import place

@@ -14,8 +14,8 @@ from PIL import Image
 
 from common import statistics
 from pipelines.engine.config import BaseConfig, Training
-from pipelines.engine.run import Run
 from pipelines.report import page as engine_report
+from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data, evaluation, pictures, report
 from tests.report.pages import checked
 from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from common import workers
-from common.files import digests
+from common.disk.files import digests
 from pipelines.workloads.lmol.sources import image_set
 from tests.stages import ROOT
 from tests.workloads.lmol.test_lmol_data import prepared, user_folder

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from models.ranking import SWAPPED
+from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.pair_figures import (
     by_family,
     by_margin,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs
 
 scores_of_few = st.lists(st.integers(-20, 20), min_size=2, max_size=40).map(np.array)

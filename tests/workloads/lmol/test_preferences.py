@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from common.errors import UserError
 from common.foreign_text import from_csv
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import asking
 from pipelines.workloads.lmol.preferences import (
     DOUBT,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common import workers
+from common.disk.files import digests
 from common.errors import UserError
-from common.files import digests
 from pipelines.workloads.tinystories import blocks, data
 from tests.workloads.tinystories.texts import STORIES, config, written
 

@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from common.files import digests
+from common.disk.files import digests
 from tests.forked import LONG, until
 from tests.stages import ROOT
 from tests.workloads.tinystories.texts import STORIES

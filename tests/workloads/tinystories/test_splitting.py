@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common import files
+from common.disk import files
+from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from common.prepared import MANIFEST
 from pipelines.workloads.tinystories import Config, data
 from pipelines.workloads.tinystories.splitting import cut
 from pipelines.workloads.tinystories.stories import generate

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tokenizers
 
-from common.files import digests
-from models.tiny_transformer import make_tokenizer
+from common.disk.files import digests
+from models.stories.tiny_transformer import make_tokenizer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.splitting import SPLITS
 from pipelines.workloads.tinystories.stories import generate

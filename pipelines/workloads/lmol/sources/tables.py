@@ -14,8 +14,8 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.foreign_text import unguarded
-from models.comparator.interface import ENDINGS
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.comparator.interface import ENDINGS
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
 from pipelines.workloads.lmol.sources.units import LabelledPair, number
 

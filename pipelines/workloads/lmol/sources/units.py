@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from models.ranking import SIMILAR
+from models.images.ranking import SIMILAR
 
 LARGEST_DENOMINATOR = 1000  # of units that are no power of ten
 DECIMALS = 9  # beyond these, decimals are dropped; up to 3 decimals can hardly be a rounded fraction and stay decimals

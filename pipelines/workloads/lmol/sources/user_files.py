@@ -12,7 +12,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.workers import in_order
-from models import images as image_files
+from models.images import image_files as image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, home, read_table, within

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.foreign_text import to_csv
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import Columns
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
 

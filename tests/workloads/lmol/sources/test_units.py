@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.ranking import FIRST, SECOND, SIMILAR
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources import units
 
 

@@ -1,0 +1,210 @@
+"""YAML and `key.path=value` words -> one frozen, strictly checked object.
+
+Defaults < YAML < words. The resolved object is written into the run folder and is what later stages read.
+"""
+
+import copy
+import difflib
+import os
+import typing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import core_schema
+
+from common.config import plain_yaml
+from common.errors import UserError
+from common.foreign_text import printable
+
+Config = TypeVar("Config", bound="Section")
+MOST_ERRORS = 20  # that are told at once
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Restricts a `str` field to the keys of a table: `Annotated[str, Choice(TABLE)]`."""
+
+    table: Collection[str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.table))
+
+
+class Section(BaseModel):
+    """Part of a config: unknown keys are refused, values never change.
+
+    A subclass gives inherited keys other defaults by `class Own(Training, defaults={"batch_size": 512})`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    def __init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, value in (defaults or {}).items():
+            cls.model_fields[name] = copy.copy(cls.model_fields[name])
+            cls.model_fields[name].default = value
+        if defaults:
+            cls.model_rebuild(force=True)
+
+
+def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
+    """Read `path`, patch it with `key.path=value` words in order, and check the result against `cls`."""
+    try:
+        with path.open("rb") as file:
+            tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
+    except OSError as error:
+        raise UserError(f"cannot read the config {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"cannot read the config {path}: {error}") from error
+    if not isinstance(tree, dict | None):
+        raise UserError(f"{path} must hold a mapping of sections, it holds {_given(tree)}")
+    return build(cls, tree or {}, words, str(path))
+
+
+def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source: str) -> Config:
+    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
+    before = copy.deepcopy(tree) if words else {}
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        _patch(tree, word, following if word in _dotted(cls) else "")
+    try:
+        return cls.model_validate(tree)
+    except ValidationError as error:
+        where = "in the words of the command:" if words and _is_sound(cls, before) else f"config {source}:"
+        raise UserError("\n  ".join([where, *_problems(cls, error)])) from error
+
+
+def _is_sound(cls: type[Section], tree: dict[str, Any]) -> bool:
+    try:
+        cls.model_validate(tree)
+    except ValidationError:
+        return False
+    return True
+
+
+def checked(cls: type[Config], tree: Any, what: str, context: Mapping[str, Any] | None = None) -> Config:
+    """Return plain values from elsewhere as a `cls`; raise UserError, in one line, that begins with `what` they are.
+
+    `context` is for the class's own validators.
+    """
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {_given(tree)})")
+    try:
+        return cls.model_validate(dict(tree), context=context)
+    except ValidationError as error:
+        raise UserError(f"{what}: {'; '.join(_problems(cls, error))}") from error
+
+
+def _problems(cls: type[Section], error: ValidationError) -> list[str]:
+    """Return a line for each key that is wrong."""
+    problems: dict[str, tuple[list[str], str]] = {}
+    for item in error.errors(include_url=False)[:MOST_ERRORS]:
+        key, message, given = _explain(cls, item)
+        if item["type"] in ("too_short", "tuple_type") and key in problems:
+            continue  # what is wrong with an item makes pydantic think that there is none; a single value has been told
+        problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
+    lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
+    more = error.error_count() - MOST_ERRORS
+    return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def dump(config: Section) -> str:
+    """Return the resolved config as YAML, defaults included."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def differences(old: Section, new: Section) -> list[str]:
+    """Return `key: old -> new` for every dotted key whose value differs."""
+    before, after = dict(leaves(old.model_dump(mode="json"))), dict(leaves(new.model_dump(mode="json")))
+    keys = dict.fromkeys([*before, *after])
+    return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys and values of a nested mapping."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _patch(tree: dict[str, Any], word: str, following: str) -> None:
+    """Set the value that a word gives; `following` may be that of a word which is a key alone."""
+    key, equals, text = word.partition("=")
+    if not equals or not key:
+        torn = following and "=" not in following
+        hint = f"; did you mean {word}={following}?" if torn else ", as in training.steps=100"
+        raise UserError(f"{word!r} is not of the form key.path=value{hint}")
+    if not text.strip():
+        raise UserError(f"{word} has no value: give one, as in training.steps=100, or null for none")
+    *parents, leaf = key.split(".")
+    node = tree
+    for name in parents:
+        node = node.setdefault(name, {})
+        if not isinstance(node, dict):
+            raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
+    try:
+        node[leaf] = plain_yaml.parse(os.fsencode(text))
+    except ValueError as error:
+        raise UserError(f"{key}: {_given(text)} is not a YAML value; put it in quotes ({error})") from error
+
+
+def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return, for one pydantic error, the dotted key, what is wrong and what to type, and what was given."""
+    known = list(_dotted(cls))
+    # Pydantic appends the names of union members to the location; they are no keys.
+    parts = [str(part) for part in item["loc"]]
+    key = ".".join(parts)
+    given = item["input"]
+    if item["type"] == "extra_forbidden":
+        same = [name for name in known if name.rpartition(".")[2] == parts[-1]]
+        near = same or difflib.get_close_matches(key, known, 1, 0.5)
+        siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
+        return f"{printable(key, 200)}: ", f"unknown key; {hint}", f" (given {_given(given)})"
+    if item["type"] == "missing":
+        return f"{key}: ", "it is missing", ""
+    while parts and key not in known:
+        parts.pop()
+        key = ".".join(parts)
+    message = _told(cls, item, key)
+    if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
+        return "", message, ""
+    if isinstance(given, bool):
+        message += "; YAML reads a bare yes, no, on or off as true or false: quote it"
+    return f"{key}: ", message, f" (given {_given(given)})"
+
+
+def _told(cls: type[Section], item: Mapping[str, Any], key: str) -> str:
+    """Return what is wrong, in the words of a config where those of pydantic are Python's."""
+    if item["type"] == "tuple_type":
+        *sections, leaf = key.split(".")
+        for name in sections:
+            cls = cls.model_fields[name].annotation  # type: ignore[assignment]
+        field = cls.model_fields[leaf]
+        any_length = ... in typing.get_args(field.annotation) or not isinstance(field.default, tuple)
+        example = [printable(str(item["input"]), 60)] if any_length else map(str, field.default)
+        return f"give a list in brackets, as in {key}=[{', '.join(example)}]"
+    if item["type"] == "bool_parsing":
+        return "give true or false"
+    return item["msg"].removeprefix("Value error, ")
+
+
+def _given(value: Any) -> str:
+    return printable(repr(value), 200)
+
+
+def _dotted(cls: type[Section], prefix: str = "") -> Iterator[str]:
+    for name, field in cls.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _dotted(field.annotation, f"{prefix}{name}.")

@@ -1,0 +1,1 @@
+"""Durable files: complete or absent, locked by one writer, prepared once, written in the background."""

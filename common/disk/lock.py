@@ -1,0 +1,153 @@
+"""One writer at a time: a lock file that says which process holds it, and that a killed process holds no longer."""
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from common.disk.files import explained
+from common.errors import UserError
+
+if sys.platform != "win32":
+    import fcntl
+
+# What a file system answers that has no locks of the operating system's, as some shared ones have not.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+SETTLING = 0.5  # seconds after which, without such locks, a file that was just written is read again
+
+
+@contextmanager
+def held(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file `path` within the block; folders that are made for it and stay empty are removed again.
+
+    With `wait` another process that holds it is waited for; without, UserError names that process.
+    """
+    made = [folder for folder in path.parents if not folder.exists()]
+    descriptor, told = _attempt(path), False
+    while descriptor is None:
+        holder = _holder(path)
+        if not wait:
+            raise UserError(f"{path.parent} is being written by {_named(holder)}: wait for it or end it{_gone(path)}")
+        if holder and not told:
+            print(f"waiting for {_named(holder)}, which writes in {path.parent}", file=sys.stderr, flush=True)
+            told = True
+        time.sleep(0.2)
+        descriptor = _attempt(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # a file that stays keeps nobody out once this process has ended
+            path.unlink()
+        os.close(descriptor)
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process has the lock; nothing is written."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if sys.platform == "win32":
+            return _is_alive(_holder(path))
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES) or _is_alive(_holder(path))
+    finally:
+        os.close(descriptor)
+
+
+def _attempt(path: Path) -> int | None:
+    """Take the lock and return its descriptor; None if another process has it."""
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if _taken(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+
+def _taken(path: Path, descriptor: int) -> bool:
+    """Lock the open file and write this process into it; return False if another process has it."""
+    mine = {"host": socket.gethostname(), "process": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    try:
+        if sys.platform == "win32":
+            raise OSError(errno.ENOSYS, "no such locks")
+        # As this process's, not as the open file's: a child that outlives it does not keep the lock. The process loses
+        # it, too, if it opens the file again and closes it.
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        if error.errno not in NO_LOCKS:
+            raise
+        if _is_alive(_holder(path)):  # what the file says has to do
+            return False
+        _write(descriptor, mine)
+        time.sleep(SETTLING)
+        return _holder(path) == mine
+    if not _is_at(path, descriptor):
+        return False  # whoever held it has removed it in the meantime
+    before = _holder(descriptor)
+    if before and before["host"] != mine["host"]:
+        print(f"{path}: {_named(before)} held it and holds it no longer", file=sys.stderr, flush=True)
+    _write(descriptor, mine)
+    return True
+
+
+def _write(descriptor: int, text: dict[str, Any]) -> None:
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, json.dumps(text).encode())
+
+
+def _holder(file: Path | int) -> dict[str, Any] | None:
+    """Return what a lock file says, {"host", "process", "since"}; None if it says nothing."""
+    try:
+        text = file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0)
+        holder = json.loads(text)
+        return {key: holder[key] for key in ("host", "process", "since")}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _is_alive(holder: dict[str, Any] | None) -> bool:
+    """Whether the process may still run: it does as far as is known if it is another machine's."""
+    import psutil
+
+    return holder is not None and (holder["host"] != socket.gethostname() or psutil.pid_exists(holder["process"]))
+
+
+def _named(holder: dict[str, Any] | None) -> str:
+    if holder is None:
+        return "another process"
+    return f"process {holder['process']} on {holder['host']} (since {holder['since']})"
+
+
+def _gone(path: Path) -> str:
+    """Return the way out where a machine was lost together with its process."""
+    holder = _holder(path)
+    elsewhere = holder is not None and holder["host"] != socket.gethostname()
+    return f"; if that machine was lost, delete {path}" if elsewhere else ""

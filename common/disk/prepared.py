@@ -1,0 +1,119 @@
+"""Prepared data: one folder for each set of values that decides them, complete or absent."""
+
+import hashlib
+import json
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from common.disk.files import digests, folder_at_once, sha256, tidy, write_json
+from common.disk.lock import held
+from common.errors import UserError
+
+MANIFEST = "manifest.json"
+ANEW = (
+    "delete that folder to prepare it anew (runs trained on it will then no longer match), or give the new file "
+    "another name"
+)
+
+
+def folder_of(name: str, section: Mapping[str, Any], layout: int) -> Path:
+    """Return data/<name>/<hash of the values and of the layout in which they are written>."""
+    text = json.dumps({**section, "layout": layout}, sort_keys=True)
+    return Path("data") / name / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def folder_for(name: str, data: Any) -> Path:
+    """Return the folder of the data of a config's section `data`; how they are loaded does not decide them."""
+    return folder_of(name, section_of(data), data.layout)
+
+
+def section_of(data: Any) -> dict[str, Any]:
+    """Return the values of a config's section `data` that decide what is prepared."""
+    return data.model_dump(mode="json", exclude={"loader"})
+
+
+def prepare(
+    folder: Path,
+    section: Mapping[str, Any],
+    write: Callable[[Path], Mapping[str, Any]],
+    inputs: Callable[[], Sequence[Path]],
+    renew: Callable[[Path], Mapping[str, Any]] | None = None,
+    remedy: str = ANEW,
+) -> dict[str, Any]:
+    """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
+
+    `inputs` lists the user's files that the data come from. Another process that prepares data of the same name is
+    waited for. If one of those files has changed since, `renew` makes the data as `write` does, from those in `folder`
+    as far as they still hold; without it that raises UserError, which ends with `remedy`.
+    """
+    lock = folder.parent / ".lock"
+    if lock.exists() and (folder / MANIFEST).exists():
+        with suppress(UserError), held(lock):  # of a process that was killed, if of no other
+            tidy(folder.parent)
+    if not (folder / MANIFEST).exists() and _made(folder, section, write, inputs):
+        return _manifest(folder)
+    manifest = _manifest(folder)
+    changed = _changed(manifest, inputs)
+    if changed and renew:
+        _made(folder, section, renew, inputs, again=True)
+        return _manifest(folder)
+    if changed:
+        raise UserError(f"{changed[0]} has changed since {folder} was prepared; {remedy}")
+    return manifest
+
+
+def _changed(manifest: Mapping[str, Any], inputs: Callable[[], Sequence[Path]]) -> list[str]:
+    """Return the user's files that are new or other than when the data were prepared.
+
+    A file that has gone is no contradiction: a run can be evaluated where its source is not.
+    """
+    known = manifest.get("inputs", {})
+    changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
+    return changed + [str(path) for path in inputs() if str(path) not in known]
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of prepared data. Raises UserError if it lists none of the files, or one that is not there."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
+        if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
+            raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder / MANIFEST} is not the manifest of prepared data ({error}); delete {folder} to prepare it anew"
+        ) from error
+    return manifest
+
+
+def _made(
+    folder: Path,
+    section: Mapping[str, Any],
+    write: Callable[[Path], Mapping[str, Any]],
+    inputs: Callable[[], Sequence[Path]],
+    again: bool = False,
+) -> bool:
+    """Make the data, `again` if files have changed; return False if another process has done so in the meantime."""
+    with held(folder.parent / ".lock", wait=True):
+        tidy(folder.parent)
+        if (folder / MANIFEST).exists() and not (again and _changed(_manifest(folder), inputs)):
+            return False
+        with folder_at_once(folder) as temporary:
+            facts = write(temporary)
+            known = {str(path): sha256(path) for path in inputs()}
+            manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
+            write_json(temporary / MANIFEST, manifest)
+        return True
+
+
+def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise UserError unless `folder` on this machine holds the data of `manifest`, another machine's."""
+    path = folder / MANIFEST
+    if not path.is_file() or json.loads(path.read_text()) != manifest:
+        raise UserError(
+            f"{socket.gethostname()} has not the data that the first machine has in {folder}: copy that folder to "
+            f"{folder.absolute()} there, or start on all machines from one folder on a shared disk"
+        )

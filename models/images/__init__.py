@@ -1,0 +1,1 @@
+"""Models that compare and score images: comparators, vision towers, and rankings from comparisons."""

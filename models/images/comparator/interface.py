@@ -1,0 +1,349 @@
+"""The interface of comparators: encoding images once, comparing encodings, scoring and ranking images."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from common import noise
+from common.statistics import Z95
+from models import io
+from models.images import ranking
+from models.images.comparator.config import Question
+from models.images.ranking import SWAPPED
+from models.images.reliability import QUANTILES, Reliability
+from models.inputs import ComparisonSettings, ImagesInput
+from models.io import write_whole
+
+ENDINGS = (
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".avif", ".heic", ".heif"),
+    *(".jp2", ".jxl", ".psd", ".svg"),  # images too, which are set aside by their names rather than passed over
+)
+DESCRIPTION = "comparator.json"
+FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
+MOST_PIXELS = 50_000_000  # of an image file
+AT_ONCE = 256  # images or pairs in a forward pass where no batch size is given
+
+
+class Ranked(NamedTuple):
+    """An image's score on the user's scale, with its 95 % interval."""
+
+    name: str
+    score: float
+    low: float
+    high: float
+
+
+class Ranking(list[Ranked]):
+    """Ranked images, highest score first, and those that could not be read, with the reason, by name."""
+
+    def __init__(self, rows: Iterable[Ranked], refused: Mapping[str, str]):
+        super().__init__(rows)
+        self.refused = refused
+
+
+class Picture(NamedTuple):
+    """An image of an input."""
+
+    name: str | int  # of its file, or its number in the input
+    pixels: Tensor | None  # (C, S, S) uint8; None if it cannot be used
+    error: str = ""
+
+
+class Comparator(io.Model):
+    """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
+
+    pipeline_tag = "image-classification"
+    input_type, settings_type = ImagesInput, ComparisonSettings
+    frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
+    large_base = False  # True where a second copy of the model might not fit the device
+
+    config: Question
+    reference_images: Tensor
+    reference_scores: Tensor
+    prior: Tensor
+    fitted: Tensor
+
+    def __init__(self, config: Question):
+        super().__init__()
+        self.config = config
+        shape = (config.references, config.channels, config.size, config.size)
+        self.register_buffer("reference_images", torch.zeros(shape, dtype=torch.uint8))
+        self.register_buffer("reference_scores", torch.zeros(config.references, dtype=torch.long))  # in units
+        # Quantiles of the training images' scores, on the user's scale; all the same where they are not known.
+        self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
+        # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
+        self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
+        self._kept: tuple[list[Any], Tensor] | None = None  # see `encoded_references`
+
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Leave out a scale that was fitted without a prior; `score` then fits one to the references."""
+        if "standard_error_factor" not in tensors:
+            return tensors
+        kept = {name: tensor for name, tensor in tensors.items() if name != "standard_error_factor"}
+        return {**kept, "prior": self.prior, "fitted": self.fitted}
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""
+        raise NotImplementedError
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) of FIRST, SECOND, SIMILAR for pairs of rows `first` and `second` (P,) of `encoded`."""
+        raise NotImplementedError
+
+    def estimates(self, encoded: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return scores (U,) and their information (U,) if encodings (U, ...) tell them; None: comparisons do."""
+        return None
+
+    def forward(
+        self,
+        images: Tensor | None,
+        first: Tensor,
+        second: Tensor,
+        encoded: Tensor | None = None,
+        numbers: Tensor | None = None,
+        with_encodings: bool = False,
+    ) -> Any:
+        """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier.
+
+        With `with_encodings`, return logits and encodings (U, ...).
+
+        `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them.
+        """
+        if encoded is None:
+            assert images is not None, "images or their encodings are needed"
+            with noise.rows(numbers):
+                encoded = self.encode(images)
+        logits = self.compare_encoded(encoded, first, second)
+        return (logits, encoded) if with_encodings else logits
+
+    def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return probabilities (P, 3), the mean over the two orders of each pair."""
+        return mean_of_orders(self.compare_encoded(encoded, torch.cat([first, second]), torch.cat([second, first])))
+
+    @torch.no_grad()
+    def encode_all(self, images: Tensor) -> Tensor:
+        """Encode any number of images, in batches, on the model's device."""
+        device = self.reference_images.device
+        return torch.cat([self.encode(part.to(device)) for part in images.split(AT_ONCE)])
+
+    @torch.no_grad()
+    def compare(self, a: Tensor | str | Path, b: Tensor | str | Path) -> Tensor:
+        """Return probabilities (3,) that `a` ranks higher, that `b` does, and that they are similar.
+
+        `a` and `b` are image files or tensors (C, S, S). The result is the mean over both orders. Raises ValueError for
+        a file that is not an image.
+        """
+        encoded = self.encode_all(torch.stack([self.read(each) for each in (a, b)]))
+        first = torch.zeros(1, dtype=torch.long, device=encoded.device)
+        return self.both_orders(encoded, first, first + 1)[0]
+
+    @torch.no_grad()
+    def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
+        """Compare the references with each other to learn how answers become scores; see `ranking.fit_scale`."""
+        self._keep(self._scale_of_references(budget, seed))
+
+    @torch.no_grad()
+    def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Measure how far scores can be relied on, by images (M, C, S, S) of known score that were not trained on.
+
+        Call `fit_scale` before. Returns the scores (M,) of these images and their standard errors.
+        """
+        placed = self.place(images, budget)
+        self._keep(self.scoring.relying(*placed, known.double()))
+        return self.scoring.scores(*placed)
+
+    @property
+    def scoring(self) -> ranking.Scale:
+        """The scale that is stored with the model; ValueError if there is none."""
+        if not self.fitted.any():
+            raise ValueError("the model has no scale; call fit_scale")
+        discrimination, tie, *rest = self.fitted.tolist()
+        return ranking.Scale(ranking.Davidson(discrimination, tie), self.prior.cpu(), Reliability(*rest))
+
+    def _keep(self, scale: ranking.Scale) -> None:
+        """Store a scale with the model."""
+        values = (*astuple(scale.davidson), *astuple(scale.reliability))
+        self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
+        self.prior.copy_(scale.prior)
+
+    def _usable_scale(self, budget: int) -> ranking.Scale:
+        return self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
+
+    def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
+        prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
+        return ranking.fit_scale(seed=seed, prior=prior, **self._against(self.reference_images[:0], budget))
+
+    @torch.no_grad()
+    def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), on the user's scale.
+
+        Each image is compared with at most `budget` reference images of known score; see `ranking.place`.
+        """
+        scale = self._usable_scale(budget)
+        return scale.scores(*ranking.place(scale, num_images=len(images), **self._against(images, budget)))
+
+    @torch.no_grad()
+    def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and standard errors (U,) of images (U, C, S, S) of which both are known roughly `before`.
+
+        An image is compared with a few references where `score` needs many; see `ranking.update`.
+        """
+        return ranking.update(self._usable_scale(budget), before=before, **self._against(images, budget))
+
+    @torch.no_grad()
+    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
+        return ranking.place(self.scoring, num_images=len(images), **self._against(images, budget))
+
+    def _against(self, images: Tensor, budget: int) -> dict[str, Any]:
+        """Return what `ranking.place` and `ranking.update` need to compare images with the references."""
+        unit, encoded = self.config.unit, self.encoded_references()
+        if len(images):
+            encoded = torch.cat([self.encode_all(images), encoded])
+        return {
+            "log_odds": self._log_odds(encoded),
+            "references": torch.arange(len(images), len(encoded)),
+            "reference_scores": self.reference_scores * unit,
+            "theta": self.config.theta * unit,
+            "budget": budget,
+        }
+
+    def encoded_references(self) -> Tensor:
+        """Return encodings (R, ...) of the references, kept until the mode or a tensor of the model changes."""
+        state = [(each._version, each.dtype, each.device) for each in (*self.parameters(), *self.buffers())]
+        if self._kept is None or self._kept[0] != state:
+            self._kept = state, self.encode_all(self.reference_images)
+        return self._kept[1]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode, and forget the encodings of the references."""
+        self._kept = None
+        return super().train(mode)
+
+    def _log_odds(self, encoded: Tensor) -> ranking.Compare:
+        def logits(first: Tensor, second: Tensor) -> Tensor:
+            pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
+            return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
+
+        return logits
+
+    def describe(self) -> dict[str, Any]:
+        """Return the meaning of the answers and the fit that turns them into scores, on the user's scale."""
+        config, fitted = self.config, dict(zip(FITTED, self.fitted.tolist(), strict=True))
+        return {
+            "question": f"which of two images ranks higher in {config.attribute}",
+            "answers": ["First", "Second", "Similar"],  # in the order of the logits
+            "theta": config.theta * config.unit,
+            "unit": config.unit,
+            "references": (self.reference_scores * config.unit).tolist(),
+            "bradley_terry_with_ties": fitted if self.fitted.any() else None,
+            "prior": self.prior.tolist() if self.fitted.any() else None,
+        }
+
+    def save_beside(self, folder: Path) -> list[str]:
+        """Write the result of `describe` into `folder`; returns the names of the files."""
+        write_whole(folder / DESCRIPTION, (json.dumps(self.describe(), indent=1, allow_nan=False) + "\n").encode())
+        return [DESCRIPTION]
+
+    def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
+        """Return the input with its images. Raises ValueError where two are to be compared and one cannot be used."""
+        images = given.images or (given.first, given.second)
+        pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
+        if given.images is None and any(each.pixels is None for each in pictures):
+            raise ValueError("; ".join(each.error for each in pictures if each.error))
+        return given, pictures
+
+    def _picture(self, number: int, image: Path | bytes) -> Picture:
+        name = str(image) if isinstance(image, Path) else number
+        try:
+            return Picture(name, self.read(image))
+        except ValueError as error:
+            return Picture(name, None, str(error))
+
+    def answers(
+        self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
+    ) -> list[dict[str, Any]]:
+        """Return the ranking of images, the highest score first, or the probabilities of the answers about two."""
+        pairs = [pictures for given, pictures in prepared if given.images is None]
+        found = iter(self._compared(pairs)) if pairs else iter(())
+        return [
+            next(found) if given.images is None else self._ranked(pictures, settings.comparisons)
+            for given, pictures in prepared
+        ]
+
+    def _compared(self, pairs: Sequence[Sequence[Picture]]) -> list[dict[str, Any]]:
+        encoded = self.encode_all(
+            torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
+        )
+        first = torch.arange(0, len(encoded), 2, device=encoded.device)
+        answers = self.both_orders(encoded, first, first + 1).tolist()
+        return [dict(zip(("first_is_higher", "second_is_higher", "tie"), row, strict=True)) for row in answers]
+
+    def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Any]:
+        usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
+        rows: list[dict[str, Any]] = []
+        if usable:
+            scores, errors = self.score(torch.stack(list(usable.values())), budget)
+            for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
+                rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
+        wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
+        ranking = sorted(rows, key=lambda row: -row["score"])
+        return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
+
+    def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
+        """Return the images in a folder, highest score first, with 95 % intervals.
+
+        Images that cannot be read are set aside, in `refused`. Raises ValueError if none can be read.
+        """
+        paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
+        if not paths:
+            raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
+        (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
+        refused = {Path(row["image"]).name: row["error"] for row in found.get("errors", [])}
+        if not found["ranking"]:
+            raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {refused[paths[0].name]}")
+        rows = [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
+        return Ranking(rows, refused)
+
+    def read(self, image: Tensor | str | Path | bytes) -> Tensor:
+        """Return an image file, or what it holds, as (C, S, S) uint8, made as the training images were.
+
+        A tensor is returned unchanged.
+        """
+        if isinstance(image, Tensor):
+            return image
+        from models.images import image_files as images
+
+        config = self.config
+        try:
+            square = images.decode(image if isinstance(image, bytes) else Path(image), config.size, MOST_PIXELS)
+        except ValueError as error:
+            raise ValueError(f"{'image' if isinstance(image, bytes) else image}: {error}") from error
+        found = torch.from_numpy(square.copy()).movedim(-1, 0)
+        grey = torch.tensor([0.299, 0.587, 0.114])  # the weights by which PIL converts to grey
+        return found if config.channels == 3 else (found * grey[:, None, None]).sum(0, keepdim=True).round().byte()
+
+    def example(self) -> dict[str, Tensor]:
+        """Return arguments of a deterministic forward pass: four images and some pairs, one of them in both orders."""
+        shape = (4, self.config.channels, self.config.size, self.config.size)
+        count = torch.Size(shape).numel()
+        images = (torch.arange(count) * 2654435761 % 251).to(torch.uint8).view(shape)
+        device = self.reference_images.device
+        first, second = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 0]], device=device)
+        return {"images": images.to(device), "first": first, "second": second}
+
+
+def mean_of_orders(logits: Tensor) -> Tensor:
+    """Return probabilities (P, 3) from logits (2 P, 3) of P pairs followed by the same pairs swapped."""
+    one, other = logits.float().softmax(-1).chunk(2)
+    return (one + other[:, SWAPPED]) / 2
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Return images as float from 0 to 1."""
+    return images / 255 if images.dtype == torch.uint8 else images

@@ -1,0 +1,130 @@
+"""The scorer: a network that sees one image and tells its score, with a standard error."""
+
+import math
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from models import io
+from models.images import ranking
+from models.images.comparator.config import ComparatorConfig
+from models.images.comparator.interface import Comparator, pixels
+from models.images.comparator.siamese import image_encoder
+from models.images.reliability import Reliability
+
+LEAST_LOG_ERROR, MOST_LOG_ERROR = -6.0, 3.0  # of standard errors, in standard deviations of the training scores
+SHARE_OF_VARIANCE = 0.5  # beta of Seitzer et al. (2022)
+WIDENED = 1.5  # factor on the errors that a teacher is told, as those of images that are mistaken are no normal ones
+
+
+class Scorer(Comparator):
+    """A convolutional encoder that tells the score of an image, which answers a pair by Davidson's model.
+
+    Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
+    its standard error. A `teacher`, the comparator whose answers the scorer learns, may be kept inside: `score` asks it
+    about the images whose standard error is above `widest`, beginning with what the scorer knows.
+    """
+
+    family = "comparator"
+    config: ComparatorConfig
+    widest: Tensor
+
+    def __init__(self, config: ComparatorConfig):
+        super().__init__(config)
+        self.encoder = image_encoder(config)
+        self.head = nn.Linear(config.width, 2)
+        self.log_discrimination = nn.Parameter(torch.zeros(()))
+        self.tie = nn.Parameter(torch.zeros(()))
+        self.register_buffer("widest", torch.zeros((), dtype=torch.float64))  # 0: the teacher is not asked
+        self.teacher: Comparator | None = None
+        if config.teacher:
+            self.teacher = _teacher(config)
+            self.teacher.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of training, in which the teacher takes no part."""
+        super().train(mode)
+        if self.teacher is not None:
+            self.teacher.eval()
+        return self
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return scores and the logarithms of their standard errors (U, 2) of images (U, C, S, S)."""
+        mean, log_error = self.head(self.encoder(pixels(images))).unbind(1)
+        return torch.stack([mean, log_error.clamp(LEAST_LOG_ERROR, MOST_LOG_ERROR)], 1)
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) by Davidson's model of the two scores."""
+        half = self.log_discrimination.exp() / 2 * (encoded[first, 0] - encoded[second, 0])
+        return torch.stack([half, -half, self.tie.expand_as(half)], -1)
+
+    def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
+        """Return the loss (U,) of encodings (U, 2) for known scores (U,), standardised as encodings are.
+
+        It is the negative log-likelihood of a normal distribution, weighed by a power of its variance so that images
+        that are hard at first are not given up (Seitzer et al. 2022).
+        """
+        mean, log_error = encoded.float().unbind(1)
+        nats = (known - mean).square() * (-2 * log_error).exp() / 2 + log_error
+        return nats * (2 * SHARE_OF_VARIANCE * log_error.detach()).exp()
+
+    def estimates(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) on the user's scale and their information (U,) from encodings (U, 2)."""
+        centre, spread = self.standard
+        mean, log_error = encoded.double().cpu().unbind(1)
+        return centre + spread * mean, (-2 * log_error).exp() / spread**2
+
+    @property
+    def standard(self) -> tuple[float, float]:
+        """Mean and standard deviation of the training scores, on the user's scale; (0, 1) where they are not known."""
+        spread = float(self.prior.std())
+        return (float(self.prior.mean()), spread) if spread > 0 else (0.0, 1.0)
+
+    def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
+        """Take the scale that was learned: there are no references to compare."""
+        discrimination = math.exp(float(self.log_discrimination.detach())) / self.standard[1]
+        learned = ranking.Davidson(discrimination, float(self.tie.detach()))
+        self._keep(ranking.Scale(learned, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))
+
+    @torch.no_grad()
+    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and their information (U,) of images (U, C, S, S), from one pass each."""
+        return self.estimates(self.encode_all(images))
+
+    def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), from one pass each.
+
+        The teacher updates those whose standard error is too wide, by at most `budget` comparisons each.
+        """
+        scores, errors = self.scoring.scores(*self.place(images, budget))
+        wide = errors > self.widest.cpu()
+        if self.teacher is not None and self.widest > 0 and wide.any():
+            told = images[wide.to(images.device)], (scores[wide], errors[wide])
+            scores[wide], errors[wide] = self.asked(*told, budget)
+        return scores, errors
+
+    def asked(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return scores (U,) and standard errors (U,) after the teacher was asked, given those of one pass."""
+        assert self.teacher is not None, "a scorer without a teacher can ask nobody"
+        return self.teacher.update(images, (before[0], WIDENED * before[1]), budget)
+
+
+def _teacher(config: ComparatorConfig) -> Comparator:
+    """Build the comparator that `config.teacher` describes as a model's config.json does."""
+    family, inner = config.teacher.get("family"), config.teacher.get("config")
+    if (
+        family not in ("comparator", "vlm_comparator", "llava_comparator")
+        or not isinstance(inner, dict)
+        or inner.get("teacher")
+    ):
+        raise ValueError("teacher must be {family, config} of a comparator that compares images")
+    teacher: Any = io.module_of(family).build(inner)
+    if isinstance(teacher, Scorer):
+        raise ValueError("teacher is a scorer itself; give a comparator that compares images")
+    if (teacher.config.size, teacher.config.channels) != (config.size, config.channels):
+        raise ValueError(
+            f"the teacher's images have {teacher.config.channels} channels of {teacher.config.size} pixels a side, the "
+            f"scorer's {config.channels} of {config.size}"
+        )
+    return teacher

@@ -1,0 +1,341 @@
+"""Scores from comparisons by Davidson's model (1970), Bradley and Terry's with ties, for soft three-way answers.
+
+    P(first), P(second), P(similar)  ∝  exp(a d / 2), exp(-a d / 2), exp(tie)      d = s_first - s_second
+
+A comparator gives the probabilities that the first of two images ranks higher, that the second does, and that they are
+similar. References are images of known score, which stays fixed. The discrimination `a` and `tie` are fitted to
+comparisons among the references; then each further image gets the score that best explains its comparisons with some of
+them, tempered by what `models.images.reliability` knows.
+
+    N images   R references   P pairs   float64, whatever type the comparator computes in
+
+Davidson (1970), On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from models.images import reliability
+from models.images.reliability import Reliability
+
+FIRST, SECOND, SIMILAR = 0, 1, 2  # the image that ranks higher; the order of logits and labels everywhere
+SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answers when the images come in the other order
+
+Compare = Callable[[Tensor, Tensor], Tensor]
+
+START = 8  # references, spread over the scores, that every image is compared with first
+MORE = 4  # references per round after that
+FEW = 2  # references per round where much is known of an image's score beforehand
+TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
+FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
+ITERATIONS = 100  # of Newton's method; about ten are enough
+
+
+@dataclass(frozen=True)
+class Scale:
+    """All that turns answers into scores."""
+
+    davidson: "Davidson"
+    prior: Tensor  # (Q,) quantiles of the scores that images have
+    reliability: Reliability
+
+    def scores(self, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N,) and standard errors (N,) for what `place` found."""
+        return self.reliability.scores(self.prior, estimates, information)
+
+    def relying(self, estimates: Tensor, information: Tensor, known: Tensor) -> "Scale":
+        """Return the scale with its reliability measured on images (M,) of known score that `place` placed."""
+        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known))
+
+
+def scores(
+    log_odds: Compare,
+    num_images: int,
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+    seed: int = 0,
+    scale: Scale | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return scores (N,) and standard errors (N,) of the images 0 to num_images - 1, on the scale of the references.
+
+    The arguments are those of `place` and, for the scale if none is given, those of `fit_scale`. Errors of images that
+    were compared with the same references are not independent.
+    """
+    if scale is None:
+        scale = fit_scale(log_odds, references, reference_scores, theta=theta, budget=budget, seed=seed)
+    return scale.scores(*place(scale, log_odds, num_images, references, reference_scores, theta=theta, budget=budget))
+
+
+def place(
+    scale: Scale,
+    log_odds: Compare,
+    num_images: int,
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the most likely scores (N,) of the images 0 to num_images - 1, and their Fisher information (N,).
+
+    `log_odds` maps two tensors (P,) int64 of image numbers to the comparator's logits (P, 3). `references` (R,) are
+    numbers that it knows too, outside 0 to num_images - 1, with known scores (R,). Scores at most `theta` apart count
+    as similar.
+
+    Each image is compared, in both orders, with at most `budget` references: first with some that are spread over the
+    scores, then with those that are most informative at the present estimate (Lord 1980), until the estimate is precise
+    enough.
+
+    Raises ValueError for references without two different finite scores, and for a budget below 2.
+    """
+    references, known = _checked(references, reference_scores, budget)
+    if num_images and int(references.min()) < num_images:
+        raise ValueError(
+            f"references are numbered from {num_images} on, after the images; given {references[:8].tolist()}"
+        )
+    return _placing(scale.davidson, log_odds, references, known, theta, budget)(torch.arange(num_images))
+
+
+def update(
+    scale: Scale,
+    log_odds: Compare,
+    before: tuple[Tensor, Tensor],
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """Return scores (N,) and standard errors (N,) of images of which comparisons tell more than was known `before`.
+
+    `before` are scores (N,) and standard errors (N,); `place` describes the other arguments. By the scale's reliability
+    they tell where the comparator will see an image, too: so all references are those that are most informative there,
+    and the asking ends when what is left to find out about that place is no more than the comparator's own error, or
+    too little to count. The errors are as wide as those known before and the reliability make them: the factor by which
+    a comparator's own intervals hold is left out, as what was known before has been fitted to hold already.
+    """
+    references, known = _checked(references, reference_scores, budget)
+    means, variance = before[0].double(), before[1].double().square()
+    found = scale.reliability
+    excess = max(1.0, found.dispersion)  # so many of the answers are worth one
+    place, spread = found.offset + found.slope * means, found.slope**2 * variance + found.floor
+    tolerance = max(_difference_that_counts(known, theta) * TOLERANCE, math.sqrt(found.floor)) / math.sqrt(excess)
+    answer = _in_both_orders(log_odds)
+    placing = _Placing(scale.davidson, answer, references, known, budget, tolerance, (place, excess / spread))
+    seen, information = placing(torch.arange(len(means)))
+    gain = found.slope * variance / spread  # of the score, for each unit that the place is off
+    left = variance * found.floor / spread + gain.square() * excess / information
+    return means + gain * (seen - place), left.sqrt()
+
+
+def fit_scale(
+    log_odds: Compare,
+    references: Tensor,
+    reference_scores: Tensor,
+    *,
+    theta: float,
+    budget: int,
+    seed: int,
+    prior: Tensor | None = None,
+) -> Scale:
+    """Fit the scale by comparing the references with each other; `place` describes the arguments.
+
+    `seed` draws the comparisons where there are too many to make them all. `prior` (Q,) are quantiles of the scores of
+    images; None: those of the references. Reliability is measured on references that are each left out and placed
+    like an image. The comparator knows those that it was trained on too well: measure it on other images
+    (`Scale.relying`) before you rely on it.
+    """
+    references, known = _checked(references, reference_scores, budget)
+    first, second = _some_pairs(len(references), len(references) * budget, seed)
+    answers = _in_both_orders(log_odds)(references[first], references[second])
+    davidson = fit(answers, known[first] - known[second])
+    left_out = _placing(davidson, log_odds, references, known, theta, budget)(references)
+    own = reliability.quantiles(known)
+    given = None if prior is None or torch.equal(prior, own) else prior
+    return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
+
+
+def _checked(references: Tensor, reference_scores: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """Return numbers (R,) and scores (R,) float64 of the references, on the CPU; ValueError if they cannot serve."""
+    known = reference_scores.detach().to("cpu", torch.float64)
+    if len(known) != len(references) or not known.isfinite().all() or len(known.unique()) < 2:
+        raise ValueError(f"references need finite scores, at least two different ones; given {known[:8].tolist()}")
+    if budget < 2:
+        raise ValueError(f"an image needs a budget of 2 references or more to be placed; given {budget}")
+    return references.detach().cpu(), known
+
+
+@dataclass(frozen=True)
+class Davidson:
+    """The fitted model of answers."""
+
+    discrimination: float  # a, per unit of score; negative if the comparator has learned the reverse
+    tie: float  # the logit of `similar`
+
+    def probabilities(self, differences: Tensor) -> Tensor:
+        """Map differences of scores (...) to probabilities (..., 3)."""
+        half = self.discrimination / 2 * differences
+        return torch.stack([half, -half, torch.full_like(half, self.tie)], dim=-1).softmax(dim=-1)
+
+
+def fit(answers: Tensor, differences: Tensor) -> Davidson:
+    """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,).
+
+    The log-likelihood is concave, so Newton's method finds its maximum. A flat prior keeps both finite where the
+    answers leave no doubt.
+    """
+    spread = differences.square().mean().sqrt()
+    half, zero = differences / spread / 2, torch.zeros_like(differences)
+    # (P, 2, 3): the effect of a unit of each parameter on the three logits.
+    design = torch.stack(
+        [torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)],
+        dim=1,
+    )
+
+    def likelihood(parameters: Tensor) -> Tensor:
+        log_probabilities = (parameters[:, None] * design).sum(1).log_softmax(dim=1)
+        return (answers * log_probabilities).sum() - FLATNESS / 2 * parameters.square().sum()
+
+    parameters = differences.new_zeros(2)
+    for _ in range(ITERATIONS):
+        probabilities = (parameters[:, None] * design).sum(1).softmax(dim=1)
+        slope = torch.einsum("pk,pak->a", answers - probabilities, design) - FLATNESS * parameters
+        mean = torch.einsum("pk,pak->pa", probabilities, design)
+        curvature = torch.einsum("pk,pak,pbk->ab", probabilities, design, design) - mean.T @ mean
+        step = torch.linalg.solve(curvature + FLATNESS * torch.eye(2, dtype=slope.dtype), slope)
+        before = likelihood(parameters)
+        while likelihood(parameters + step) < before and step.abs().max() > 1e-12:
+            step = step / 2
+        parameters = parameters + step
+        if step.abs().max() < 1e-10:
+            break
+    return Davidson(float(parameters[0] / spread), float(parameters[1]))
+
+
+def most_likely(
+    davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor, before: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the most likely scores (N,) of images compared with some of R references, and their Fisher information.
+
+    `wins` (N, R) is P(image) - P(reference) of each answer, the only part of it that depends on the image's score;
+    `compared` (N, R) marks the comparisons that were made. `before` are the mean (N,) and precision (N,) of a normal
+    prior; None: a weak one, centred on the references' mean and as wide as their whole range, which keeps the score of
+    an image that beats them all finite.
+    """
+    weak = known.mean(), (known.max() - known.min()) ** -2
+    centre, precision = (each.expand(len(wins)) for each in before or weak)
+    slope_unit = davidson.discrimination / 2
+    # The slope is the prior's plus at most 2 |a| / 2 per reference, so the maximum lies within this reach.
+    reach = 2 * abs(slope_unit) * compared.sum(1) / precision + 1e-9
+    low, high = centre - reach, centre + reach
+    found = centre.clone()
+    enough = 1e-10 * precision.rsqrt()
+    for _ in range(ITERATIONS):
+        expected, variance = _moments(davidson, found[:, None] - known)
+        slope = slope_unit * ((wins - expected) * compared).sum(1) + precision * (centre - found)
+        information = slope_unit**2 * (variance * compared).sum(1) + precision
+        low, high = torch.where(slope > 0, found, low), torch.where(slope < 0, found, high)
+        better = found + slope / information
+        # A Newton step leaves the bracket where the likelihood is nearly straight; halving always comes closer.
+        better = torch.where((better < low) | (better > high), (low + high) / 2, better)
+        moved, found = (better - found).abs(), better
+        if (moved < enough).all():
+            break
+    _, variance = _moments(davidson, found[:, None] - known)
+    return found, slope_unit**2 * (variance * compared).sum(1) + precision
+
+
+def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance, both (...), of a variable that is 1 for first, -1 for second and 0 for similar."""
+    half = davidson.discrimination / 2 * differences
+    size = half.abs()
+    # Three exponentials relative to the larger of the first two, which is faster than a softmax of three columns.
+    less, similar = (-2 * size).exp(), (davidson.tie - size).exp()
+    total = 1 + less + similar
+    mean = half.sign() * (1 - less) / total
+    return mean, (1 + less) / total - mean.square()
+
+
+def _placing(
+    davidson: Davidson, log_odds: Compare, references: Tensor, known: Tensor, theta: float, budget: int
+) -> "_Placing":
+    tolerance = _difference_that_counts(known, theta) * TOLERANCE
+    return _Placing(davidson, _in_both_orders(log_odds), references, known, budget, tolerance)
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """Placement of images among the references, comparing each with the most informative ones."""
+
+    davidson: Davidson
+    answer: Compare
+    references: Tensor
+    known: Tensor
+    budget: int
+    tolerance: float
+    before: tuple[Tensor, Tensor] | None = None  # of `most_likely`
+
+    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
+        free = images[:, None] != self.references  # (N, R) comparisons that can still be made
+        compared = torch.zeros_like(free)
+        wins = torch.zeros(free.shape, dtype=torch.float64)
+        found, information = most_likely(self.davidson, self.known, wins, compared, self.before)
+        asked = self._spread(free) if self.before is None else self._next(found, information, compared, free)
+        while asked.any():
+            image, reference = asked.nonzero(as_tuple=True)
+            answers = self.answer(images[image], self.references[reference])
+            wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
+            compared |= asked
+            free &= ~asked
+            found, information = most_likely(self.davidson, self.known, wins, compared, self.before)
+            asked = self._next(found, information, compared, free)
+        return found, information
+
+    def _spread(self, free: Tensor) -> Tensor:
+        """Return a mask (N, R) of the first references of images of which nothing is known."""
+        spread = torch.linspace(0, len(self.known) - 1, min(START, self.budget, len(self.known))).round().long()
+        asked = torch.zeros_like(free)
+        asked[:, self.known.argsort(stable=True)[spread]] = True
+        return asked & free
+
+    def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
+        """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
+        left = (self.budget - compared.sum(1)).clamp(max=MORE if self.before is None else FEW)
+        left[information.rsqrt() <= self.tolerance] = 0
+        _, variance = _moments(self.davidson, found[:, None] - self.known)
+        best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
+        place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
+        return free & (place < left[:, None])
+
+
+def _in_both_orders(log_odds: Compare) -> Compare:
+    """Return a function that answers by probabilities (P, 3), averaged over the two orders of the images."""
+
+    def answer(first: Tensor, second: Tensor) -> Tensor:
+        logits = log_odds(torch.cat([first, second]), torch.cat([second, first]))
+        given, swapped = logits.cpu().double().softmax(dim=1).chunk(2)
+        return (given + swapped[:, SWAPPED]) / 2
+
+    return answer
+
+
+def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return unordered pairs of the numbers below `num`: all of them, or `most` drawn at random."""
+    first, second = torch.triu_indices(num, num, 1)
+    if len(first) > most:
+        drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
+        first, second = first[drawn], second[drawn]
+    return first, second
+
+
+def _difference_that_counts(known: Tensor, theta: float) -> float:
+    """Return theta, or the smallest difference between references if theta is 0."""
+    return theta if theta > 0 else float(known.unique().diff().min())

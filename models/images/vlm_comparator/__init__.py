@@ -1,0 +1,27 @@
+"""A vision-language model as a comparator: it is shown both images and asked in words.
+
+The answer is its logits of three words, First, Second and Similar, after the prompt. With `lora` (Hu et al. 2022) the
+base stays frozen except for low-rank adapters in the language model and for the projector, which continues from its
+trained weights. Only these are stored; the base is named, with its revision, or built again from the config's seed.
+
+    families   what must be known of a type of model beyond what transformers says alike of all of them
+    bases      a base in the hub's layout, a model folder of ours, or one built from the config
+    built      a small LLaVA (Liu et al. 2023) and its processor
+    model      asking: features of each image once, both images in one prompt
+    saving     the files beside the weights, for transformers and peft alone
+
+Shapes: U images, P pairs, L tokens of the prompt, T tokens of an image, V channels of the vision tower, D of the
+language model.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from models import io
+from models.images.vlm_comparator.config import VlmComparatorConfig
+from models.images.vlm_comparator.model import VlmComparator
+
+
+def build(config: Mapping[str, Any]) -> VlmComparator:
+    """Build the model from the fields of VlmComparatorConfig; ValueError names what does not fit."""
+    return VlmComparator(io.config_from(VlmComparatorConfig, config))

@@ -1,0 +1,184 @@
+"""Bases of vision-language comparators: in the hub's layout, model folders of ours, or built from a config."""
+
+import contextlib
+import inspect
+import json
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models import io, limits
+from models.images.vision_tower import Base, unchanged
+from models.images.vlm_comparator.built import built, processor_for
+from models.images.vlm_comparator.config import ATTENTION, VlmComparatorConfig
+from models.images.vlm_comparator.families import Family, family_of, projectors_of
+
+LANGUAGE_MODEL = r".*\.(language_model|text_model)\..*\."  # never the vision tower, whose features are kept
+
+
+@dataclass
+class LoadedBase:
+    """A model of AutoModelForImageTextToText and what is needed to ask it."""
+
+    network: Any
+    processor: Any
+    family: Family
+    ours: bool  # its vocabulary is WORDS
+    revision: str
+
+    @property
+    def projectors(self) -> list[str]:
+        """The names of the modules between vision tower and language model, in `network.model`."""
+        return projectors_of(self.network.model, self.family)
+
+
+def load_base(config: VlmComparatorConfig) -> LoadedBase:
+    """Return the base that the config names, or build it; ValueError for one that is missing or does not fit."""
+    with limits.paused() if config.base else limits.for_built_base() if config.lora else contextlib.nullcontext():
+        if config.base and not is_ours(config.base):
+            return _from_hub(config)
+        network, revision = _from_ours(config) if config.base else (built(config), config.revision)
+    family = family_of(config.base, network.config)
+    return LoadedBase(network, processor_for(network.config), family, True, revision)
+
+
+def pools(base: str) -> bool:
+    """Return True for a base that averages tokens; only bases that were trained here may."""
+    return bool(base) and is_ours(base) and bool(io.described(Path(base))["config"].get("pool"))
+
+
+def is_ours(base: str) -> bool:
+    """Return True for a model folder that `models.io` wrote."""
+    path = Path(base) / io.CONFIG
+    found = json.loads(path.read_bytes()) if path.is_file() else None
+    return isinstance(found, dict) and "family" in found
+
+
+def _from_ours(config: VlmComparatorConfig) -> tuple[Any, str]:
+    """Return the network of a model that was built and trained here, and its revision."""
+    if io.described(Path(config.base))["config"].get("base"):  # which might be itself
+        raise ValueError(f"base {config.base} has a base of its own; give a vlm that was trained whole")
+    revision = unchanged(config.base, config.revision, [Path(config.base) / io.WEIGHTS])
+    model = io.load(config.base)
+    trained = model.config
+    if not isinstance(trained, VlmComparatorConfig) or trained.lora or trained.size != config.size:
+        raise ValueError(
+            f"base {config.base} must be a vlm that was trained whole on images of size {config.size}; it is {trained}"
+        )
+    return model.network, revision
+
+
+def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
+    """Load a base from a folder in Hugging Face's layout or from the hub."""
+    from transformers import AutoModelForImageTextToText
+
+    base = Base(config.base, config.revision)
+    family = family_of(config.base, base.settings)
+    revision = base.revision()
+    processor = load_processor(base)
+    network = base.load(
+        AutoModelForImageTextToText,
+        dtype=base.dtype,
+        attn_implementation="sdpa",
+        **_quantized(config, family),
+    )
+    return LoadedBase(network, processor, family, False, revision)
+
+
+def load_processor(base: Base) -> Any:
+    """Return transformers' processor of a base, without its part for videos, which would need torchvision.
+
+    Images are scaled by PIL, whether torchvision is there or not, so that they are the same on all machines.
+    """
+    from transformers import AutoImageProcessor, AutoTokenizer, ProcessorMixin
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
+
+    tokenizer, images = base.load(AutoTokenizer), base.load(AutoImageProcessor, backend="pil")
+    settings, _ = ProcessorMixin.get_processor_dict(base.name, **base.given)
+    name = settings.get("processor_class")
+    kind: Any = processor_class_from_name(name) if name else PROCESSOR_MAPPING[type(base.settings)]
+    accepted = inspect.signature(kind).parameters
+    given = {key: value for key, value in settings.items() if key in accepted}
+    given |= {"tokenizer": tokenizer, "image_processor": images}
+    if "video_processor" in accepted:
+        given["video_processor"] = None
+    try:
+        processor = without_videos(kind)(**given)
+    except (ImportError, TypeError, ValueError) as error:
+        raise ValueError(f"base {base.name}: its processor cannot be made ({error})") from error
+    processor.chat_template = processor.chat_template or tokenizer.chat_template
+    return processor
+
+
+def without_videos(kind: Any) -> Any:
+    """Return a class of processors that has no part for videos, whatever it is given."""
+    parts = [part for part in kind.get_attributes() if part != "video_processor"]
+    return type(kind.__name__, (kind,), {"get_attributes": classmethod(lambda cls: parts)})
+
+
+def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, Any]:
+    """Return arguments of from_pretrained for weights in 4 bits."""
+    if not config.four_bit:
+        return {}
+    from transformers import BitsAndBytesConfig
+
+    if not torch.cuda.is_available():
+        raise ValueError("four_bit needs a CUDA device; set four_bit=false")
+    return {
+        "device_map": {"": torch.cuda.current_device()},
+        "quantization_config": BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+            llm_int8_skip_modules=[
+                "vision_tower",
+                "vision_model",
+                *(name.split(".")[0] for name in family.projectors),
+                "lm_head",
+            ],
+        ),
+    }
+
+
+def adapted(base: LoadedBase, config: VlmComparatorConfig) -> Any:
+    """Return the network with adapters and a copy of its projector, both trainable in float32; all else is frozen."""
+    from peft import LoraConfig, get_peft_model
+
+    alpha: Any = config.lora_alpha  # which need not be whole, whatever peft's annotation says
+    settings = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules=f"{LANGUAGE_MODEL}({'|'.join(_targets(base, config))})",
+        modules_to_save=base.projectors,
+        task_type="CAUSAL_LM",
+    )
+    with warnings.catch_warnings():
+        # peft reads an attribute of transformers that is deprecated.
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated", category=FutureWarning)
+        adapted = get_peft_model(base.network, settings)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return adapted
+
+
+def _targets(base: LoadedBase, config: VlmComparatorConfig) -> Sequence[str]:
+    """Return the names of the layers that get adapters; ValueError for one that the language model lacks."""
+    linear = [name for name, module in base.network.named_modules() if isinstance(module, nn.Linear)]
+    present = sorted({name.rpartition(".")[2] for name in linear if re.match(LANGUAGE_MODEL, name)})
+    wanted = tuple(config.lora_targets) or tuple(name for name in ATTENTION if name in present)
+    missing = [name for name in wanted if name not in present]
+    if missing or not wanted:
+        raise ValueError(
+            f"lora_targets {missing or list(wanted)}: the language model of base {config.base!r} has no such layers; "
+            f"it has {', '.join(present)}"
+        )
+    return wanted

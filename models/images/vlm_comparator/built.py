@@ -1,0 +1,91 @@
+"""A small LLaVA (Liu et al. 2023) that is built from the config, or one of a published size, and its processor."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.images.vlm_comparator.config import IMAGE, PRESETS, PROMPT, WORDS, VlmComparatorConfig
+
+
+def built(config: VlmComparatorConfig) -> nn.Module:
+    """Return a LLaVA with random weights, which depend on the config alone."""
+    from transformers import AutoModelForImageTextToText
+
+    dtype = torch.bfloat16 if config.preset in PRESETS else torch.float32
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return AutoModelForImageTextToText.from_config(_settings(config), dtype=dtype, attn_implementation="sdpa")
+
+
+def _settings(config: VlmComparatorConfig) -> Any:
+    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
+
+    vision: dict[str, Any]
+    text: dict[str, Any]
+    preset = PRESETS.get(config.preset)
+    if preset is None:
+        shape = {
+            "hidden_size": config.width,
+            "intermediate_size": 2 * config.width,
+            "num_hidden_layers": config.layers,
+            "num_attention_heads": config.heads,
+        }
+        vision = {**shape, "image_size": config.size, "patch_size": config.patch}
+        text = {**shape, "vocab_size": len(WORDS)}
+    else:
+        vision, text = preset["vision"], preset["text"]
+    ids: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
+    return LlavaConfig(
+        vision_config=CLIPVisionConfig(**vision),
+        text_config=LlamaConfig(**text, **ids, max_position_embeddings=4096),
+        image_token_index=WORDS.index(IMAGE),
+        image_seq_length=(vision["image_size"] // vision["patch_size"]) ** 2,
+        vision_feature_layer=-2 if preset else -1,  # the usual -2 would leave the last of few layers idle
+    )
+
+
+def processor_for(settings: Any) -> Any:
+    """Return the processor of a model that is built here, whose tokenizer knows WORDS and nothing else."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import CLIPImageProcessorPil, LlavaProcessor, PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        extra_special_tokens={"image_token": IMAGE},
+    )
+    side = settings.vision_config.image_size
+    return LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(
+            size={"shortest_edge": side},
+            crop_size={"height": side, "width": side},
+            image_mean=[0.5] * 3,
+            image_std=[0.5] * 3,
+        ),
+        tokenizer=tokenizer,
+        patch_size=settings.vision_config.patch_size,
+        vision_feature_select_strategy=settings.vision_feature_select_strategy,
+        num_additional_image_tokens=1,
+        chat_template=PROMPT,  # it has one question only
+    )
+
+
+def prompt_ids(settings: Any) -> Tensor:
+    """Return what `processor_for` makes of PROMPT, (1, L), without making a text of as many words."""
+    marks = {IMAGE: settings.image_seq_length}
+    return torch.tensor([[WORDS.index(word) for word in PROMPT.split() for _ in range(marks.get(word, 1))]])
+
+
+def pixel_values(images: Tensor, settings: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return what `processor_for` makes of images (U, C, S, S) with values from 0 to 1, computed on their device."""
+    side = settings.vision_config.image_size
+    images = images.expand(-1, 3, -1, -1)
+    if images.shape[-1] != side:
+        images = F.interpolate(images, size=(side, side), mode="bicubic", antialias=True).clamp(0, 1)
+    return {"pixel_values": ((images - 0.5) / 0.5).to(dtype)}

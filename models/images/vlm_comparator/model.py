@@ -1,0 +1,325 @@
+"""The vision-language comparator: both images in one prompt, and the logits of three words after it."""
+
+import contextlib
+import copy
+import dataclasses
+import inspect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from common.machine import free_memory_bytes
+from models.images.comparator.interface import Comparator, pixels
+from models.images.vision_tower import AT_ONCE as IMAGES_AT_ONCE
+from models.images.vision_tower import layers_of, leave_out, quietly
+from models.images.vlm_comparator import prompts
+from models.images.vlm_comparator.bases import LoadedBase, adapted, load_base
+from models.images.vlm_comparator.built import pixel_values
+from models.images.vlm_comparator.config import VlmComparatorConfig, check
+from models.images.vlm_comparator.memory import Plan
+from models.images.vlm_comparator.saving import check_equal, empty, files_of
+
+KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
+KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take 0.6 GiB in a 7B model
+
+
+class VlmComparator(Comparator):
+    """Comparator that asks a vision-language model.
+
+    Raises ValueError for a base that is missing, has changed, or cannot answer.
+    """
+
+    family = "vlm_comparator"
+
+    config: VlmComparatorConfig
+    network: Any  # transformers' model, or peft's around it
+    ids: Tensor  # (1, L) of the prompt with the places of both images' tokens
+    ids_answers: Tensor  # (3,)
+    positions: Tensor | None  # (3, 1, L) of models whose positions have several axes
+    kinds: Tensor | None  # (1, L) of models that let some tokens see later ones
+
+    def __init__(self, config: VlmComparatorConfig):
+        super().__init__(config)
+        check(config)
+        base = load_base(config)
+        self.config = dataclasses.replace(config, revision=base.revision)
+        self.kind, self.processor, self.built = base.family, base.processor, base.ours
+        self.prompt = prompts.text_of(config, base)
+        self.inputs = prompts.inputs_of(config, base, self.prompt)
+        self._read_prompt(config, base)
+        self.inputs.pop("pixel_values", None)
+        self._no_split_modules = layers_of(base.network)
+        self.frozen = self.large_base = config.lora
+        self.projectors = base.projectors
+        self.network = adapted(base, config) if config.lora else base.network
+        # The layer norm of the class token gets no gradient, since only patch tokens are used.
+        for name, parameter in self.network.named_parameters():
+            if "post_layernorm" in name:
+                parameter.requires_grad_(False)
+        if config.lora:
+            leave_out(self, "network")
+
+    def _read_prompt(self, config: VlmComparatorConfig, base: LoadedBase) -> None:
+        """Set the tokens of prompt and answers. Raises ValueError where they cannot hold two images or three words."""
+        ids, place = self.inputs["input_ids"], base.network.config.image_token_id
+        marks = (ids[0] == place).nonzero().flatten()
+        if not len(marks) or len(marks) % 2:
+            raise ValueError(
+                f"base {self.config.base}: its tokenizer does not know the mark for an image, or its prompt has not "
+                f"two of them, so it cannot take two images: {self.prompt!r}"
+            )
+        kept = torch.ones(len(ids[0]), dtype=torch.bool)
+        kinds = self.inputs.get("token_type_ids")
+        self.tokens, self.begun = len(marks) // 2, int(marks[len(marks) // 2 - 1]) + 1
+        if self.config.pool:
+            kept[torch.cat([image[self.tokens // 4 :] for image in marks.chunk(2)])] = False
+            self.begun -= self.tokens - self.tokens // 4
+        positions = None
+        if hasattr(base.network.model, "get_rope_index"):
+            further = {name: self.inputs[name] for name in ("mm_token_type_ids", "image_grid_thw")}
+            positions = base.network.model.get_rope_index(ids, **further)[0]
+        answers = torch.tensor(prompts.answers_of(config, base, self.prompt))
+        for name, tensor in (
+            ("ids", ids[:, kept]),
+            ("ids_answers", answers),
+            ("positions", positions),
+            ("kinds", kinds),
+        ):
+            self.register_buffer(name, tensor, persistent=False)
+
+    @property
+    def base(self) -> Any:
+        """The model of AutoModelForImageTextToText, including its adapters if it has any."""
+        return self.network.get_base_model() if self.config.lora else self.network
+
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """True if the backward pass computes the language model's activations again instead of keeping them."""
+        return self.base.is_activation_checkpointing
+
+    @gradient_checkpointing.setter
+    def gradient_checkpointing(self, wanted: bool) -> None:
+        if wanted:
+            self.base.activation_checkpointing_enable()
+        else:
+            self.base.activation_checkpointing_disable()
+
+    @property
+    def unmergeable(self) -> str | None:
+        """The reason why `save_merged` is impossible; None if it is possible."""
+        if not self.config.lora:
+            return "it has no adapters"
+        if self.config.four_bit:
+            return "its base has only weights in 4 bits; train with model.four_bit=false"
+        if self.config.pool:
+            return "transformers' model does not average tokens as it does; train with model.pool=false"
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Extend a comparator's description by what is needed to ask the base without this package."""
+        return {
+            **super().describe(),
+            "prompt": self.prompt,
+            "label_ids": self.ids_answers.tolist(),
+            "base": self.config.base,
+            "revision": self.config.revision,
+            "pool": self.config.pool,  # which transformers' own LLaVA does not do
+        }
+
+    def save_beside(self, folder: Path) -> list[str]:
+        """Write the description, `processor` (tokenizer and image processor) and `adapter` in peft's layout.
+
+        The adapter is read back; RuntimeError if it differs.
+        """
+        names = super().save_beside(folder)
+        with quietly():
+            self.processor.save_pretrained(empty(folder / "processor"))
+        if self.config.lora:
+            import peft
+
+            self.network.save_pretrained(empty(folder / "adapter"))
+            stored = safetensors.torch.load_file(folder / "adapter" / "adapter_model.safetensors")
+            check_equal(stored, peft.get_peft_model_state_dict(self.network), "adapter")
+        return names + [name for part in ("processor", "adapter") for name in files_of(folder, part)]
+
+    @torch.no_grad()
+    def save_merged(self, folder: Path) -> tuple[list[str], float]:
+        """Write the base with the adapters merged in, and its processor, into `merged` in transformers' layout.
+
+        The weights are read back; RuntimeError if they differ. Returns the names of the files and the largest
+        difference that merging makes to the logits of `example`, which is rounding. The model cannot be used
+        afterwards.
+        """
+        from transformers import AutoModelForImageTextToText
+
+        expected, dtype = self(**self.example()), self.base.dtype
+        merged = self.network.merge_and_unload().to(dtype)
+        with quietly():
+            merged.save_pretrained(empty(folder / "merged"))
+            self.processor.save_pretrained(folder / "merged")
+            again: Any = AutoModelForImageTextToText.from_pretrained(folder / "merged", dtype=dtype)
+        again = again.to(merged.device).eval()
+        check_equal(again.state_dict(), merged.state_dict(), "merged")
+        self.network, self.config = again, dataclasses.replace(self.config, lora=False)
+        return files_of(folder, "merged"), float((self(**self.example()) - expected).abs().max())
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return what enters the projector, (U, ..., V), of images (U, C, S, S).
+
+        Where the projector is several modules, what enters each is side by side in V.
+        """
+        if not self.frozen:
+            return self._seen(images)
+        with torch.no_grad():
+            return torch.cat([self._seen(part) for part in images.split(IMAGES_AT_ONCE)])
+
+    def _seen(self, images: Tensor) -> Tensor:
+        if self.built:
+            inputs = pixel_values(pixels(images), self.base.config, self.base.dtype)
+        else:
+            inputs = prompts.processed(self.processor, self.prompt, images)
+        model = self.base.model
+        taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
+        given = {name: self._on_device(inputs[name]) for name in taken}
+        entered: list[Tensor] = []
+        with _recorded([model.get_submodule(name) for name in self.projectors], entered):
+            model.get_image_features(**given, return_dict=True)
+        shown = len(images) if self.built else len(images) + len(images) % 2  # a processor is given pairs
+        return torch.cat([each.unflatten(0, (shown, -1)) for each in entered], -1)[: len(images)]
+
+    def _on_device(self, tensor: Tensor) -> Tensor:
+        """Return an input on the base's device and, if it is of floats, in its type."""
+        return tensor.to(self.ids.device, self.base.dtype if tensor.is_floating_point() else tensor.dtype)
+
+    def project(self, encoded: Tensor) -> list[Tensor]:
+        """Return the images as tokens of the language model, each (U, T, D); the last stands in the prompt.
+
+        Any before it are added to what layers of the language model put out.
+        """
+        model = self.base.model
+        # The trainable parts of a base compute in float32, whatever the base's type.
+        parts = encoded.flatten(0, 1).to(torch.float32 if self.config.lora else self.base.dtype)
+        found = []
+        for name, part in zip(self.projectors, parts.chunk(len(self.projectors), -1), strict=True):
+            tokens = model.get_submodule(name)(part.contiguous())
+            tokens = tokens.reshape(len(encoded), -1, tokens.shape[-1]).to(self.base.dtype)
+            found.append(self.kind.arrange(model, tokens, self.inputs))
+        if not self.config.pool:
+            return found
+        side = int(self.tokens**0.5)
+        return [
+            F.avg_pool2d(tokens.transpose(1, 2).unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
+            for tokens in found
+        ]
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) of the words First, Second and Similar after the prompt; no others are computed.
+
+        Without gradients, the prompt up to the end of the first image is read once for all pairs that share that image,
+        unless the model lets it see what comes later. Pairs are taken in parts that fit the free memory.
+        """
+        if torch.is_grad_enabled():
+            return self._both(self.project(encoded), first, second)
+        order, logits = first.argsort(stable=True), []
+        at_once, done = self._kept_at_once(), 0
+        while done < len(order):
+            rows = order[done : done + at_once]
+            try:
+                logits.append(self._of_some(encoded, first[rows], second[rows]))
+                done += len(rows)
+            except torch.OutOfMemoryError:
+                if at_once == 1:
+                    raise
+                at_once = max(1, len(rows) // 2)
+        return torch.cat(logits)[order.argsort()] if logits else self._of_some(encoded, first, second)
+
+    def _of_some(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) of pairs that are sorted by `first`."""
+        used, places = torch.cat([first, second]).unique(return_inverse=True)
+        # Only these images' tokens, because each takes 5 MB in a 7B model.
+        tokens, (one, other) = self.project(encoded[used]), places.chunk(2)
+        if self.kinds is not None:
+            return self._both(tokens, one, other)
+        heads, which = one.unique(return_inverse=True)
+        begun = self._ask(slice(0, self.begun), [each[heads] for each in tokens], use_cache=True).past_key_values
+        begun.batch_select_indices(which)
+        rest = [each[other] for each in tokens]
+        found = self._ask(slice(self.begun, None), rest, past_key_values=begun, use_cache=True)
+        return found.logits[:, -1, self.ids_answers]
+
+    def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
+        """Return what a forward and a backward pass of so many pairs, in both orders, takes beside the weights.
+
+        `entered` is the shape of an image's encoding.
+        """
+        memo: dict[int, Any] = {id(self.processor): None}
+        with (plan := Plan()):
+            for tensor in [*self.parameters(), *self.buffers()]:
+                empty = torch.empty(tensor.shape, dtype=tensor.dtype)
+                memo[id(tensor)] = (
+                    nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+                )
+            images = torch.empty(2 * pairs, *entered, dtype=self.base.dtype)
+        twin = copy.deepcopy(self, memo).train()
+        fixed = plan.used.peak = plan.used.now
+        with plan:
+            twin._plan(images)
+        return plan.used.peak - fixed
+
+    def _plan(self, encoded: Tensor) -> None:
+        """Make a pass over as many sequences as `encoded` has images, whose values are not looked at."""
+        tokens = self.project(encoded)[-1]
+        words = self.base.get_input_embeddings()(self.ids[:, : self.ids.shape[1] - 2 * tokens.shape[1]])
+        inputs = torch.cat([tokens, tokens.clone(), words.expand(len(tokens), -1, -1)], 1)
+        found = self.base(inputs_embeds=inputs, logits_to_keep=1, use_cache=False)
+        found.logits[:, -1, self.ids_answers].float().logsumexp(-1).sum().backward()
+
+    def _kept_at_once(self) -> int:
+        """Return how many pairs' keys and values are held at once."""
+        text = self.base.config.get_text_config()
+        heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        pair = 2 * text.num_hidden_layers * heads * width * self.ids.shape[1] * self.base.dtype.itemsize
+        return min(KEPT_AT_ONCE, max(1, int(KEPT_SHARE * free_memory_bytes(self.ids.device)) // pair))
+
+    def _both(self, tokens: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) of the whole prompt for pairs of rows of `tokens`, each (U, T, D)."""
+        images = [torch.stack([each[first], each[second]], 1).flatten(0, 1) for each in tokens]
+        return self._ask(slice(0, None), images, use_cache=False).logits[:, -1, self.ids_answers]
+
+    def _ask(self, span: slice, images: Sequence[Tensor], **further: Any) -> Any:
+        """Return the base's outputs after a `span` of the prompt, with the tokens (..., T, D) of the images in it."""
+        ids = self.ids[:, span]
+        marks = 2 if span == slice(0, None) else 1
+        count = len(images[-1]) // marks
+        shown = list(images[-1]) if self.kind.listed else images[-1]
+        seen = SimpleNamespace(pooler_output=shown, deepstack_features=[list(each) for each in images[:-1]])
+        if self.positions is not None:
+            further["position_ids"] = self.positions[..., span].expand(-1, count, -1)
+        if self.kinds is not None:
+            further["token_type_ids"] = self.kinds[:, span].expand(count, -1)
+        ids = ids.expand(count, -1)
+        return self.base(input_ids=ids, mm_encoder_outputs={"image": seen}, logits_to_keep=1, **further)
+
+
+@contextlib.contextmanager
+def _recorded(projectors: Sequence[nn.Module], entered: list[Tensor]) -> Iterator[None]:
+    """Append what enters each of the projectors; within the block they take their inputs in any type."""
+
+    def record(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        entered.append(inputs[0])
+        *_, parameter = module.parameters()  # with adapters a copy that trains comes after the original
+        return (inputs[0].to(parameter.dtype), *inputs[1:])
+
+    hooks = [projector.register_forward_pre_hook(record) for projector in projectors]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,193 @@
+"""What models of the next move have in common: the description of their input, and predictions from candles.
+
+Shapes: B windows, L candles of a window (lookback), F features, N candles.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models import io
+from models.inputs import CandlesInput, SignalSettings
+from models.market import candle_features
+from models.market.candles import COLUMNS, Candles
+
+CLASSES = ("SHORT", "NO_TRADE", "LONG")
+MOST_CANDLES = 100_000  # of a window
+ROWS_AT_ONCE = 1024  # predicted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalConfig:
+    """Description of a model's input."""
+
+    features: tuple[str, ...]  # names in the order of the columns
+    lookback: int  # candles of a window
+    coins: tuple[str, ...] = ("",)  # with several, each window comes with the number of its coin
+    scalers: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # coin -> mean and std of each feature
+    timeframe_ms: int = 0  # time from one candle to the next
+    about: dict[str, Any] = field(default_factory=dict)  # label rule, split dates and hashes of the data, for readers
+
+    def __post_init__(self) -> None:
+        for name in ("features", "coins"):  # JSON has no tuples
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not 4 <= self.lookback <= MOST_CANDLES or not self.features or not self.coins:
+            raise ValueError(f"a window needs 4 to {MOST_CANDLES} candles, a feature and a coin")
+        if self.timeframe_ms < 0:
+            raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
+        for coin, scaler in self.scalers.items():
+            if {name: len(values) for name, values in scaler.items()} != dict.fromkeys(
+                ("mean", "std"), len(self.features)
+            ):
+                raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
+
+
+class SignalModel(io.Model):
+    """A classifier whose forward pass maps scaled features (B, L - 1 + S, F) to logits (B, S, 3) of the last S rows."""
+
+    pipeline_tag = "time-series-forecasting"
+    input_type, settings_type = CandlesInput, SignalSettings
+    config: SignalConfig
+    stretch = 1  # consecutive rows S that are computed together in training; more cost little where they share work
+
+    @property
+    def candles_needed(self) -> int:
+        """Number of candles without a gap from which the signal after the newest of them can be predicted."""
+        return self._memory() + self.config.lookback - 1
+
+    @torch.no_grad()
+    def probabilities(self, candles: Mapping[str, Any], coin: str | None = None, now: int | None = None) -> Tensor:
+        """Return probabilities (N - `candles_needed` + 1, 3) of the classes after each of the last candles.
+
+        `candles` maps time (ms since 1970, when a candle opens), open, high, low, close and volume to their columns
+        (N,); `now` is the current time in ms, by default the clock's. Raises ValueError for columns that are missing,
+        gaps, prices that cannot be, fewer than `candles_needed` candles, and if the newest candle is not the last one
+        that has closed.
+        """
+        config, device = self.config, next(self.parameters()).device
+        known = self._candles(candles, self._coin(coin))
+        self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)
+        scaled, number = self._scaled(known), torch.tensor([config.coins.index(known.symbol)], device=device)
+        past, logits = config.lookback - 1, []
+        for start in range(0, len(scaled) - past, ROWS_AT_ONCE):
+            part = scaled[None, start : start + past + ROWS_AT_ONCE].to(device)
+            logits.append(self(part, number)[0])
+        return torch.cat(logits).float().softmax(-1).cpu()
+
+    def takes(self, given: CandlesInput) -> bool:
+        """Return whether the candles are of a coin that the model knows."""
+        return given.coin in self.config.coins or (given.coin is None and len(self.config.coins) == 1)
+
+    def prepared(self, given: CandlesInput, settings: SignalSettings) -> tuple[Candles, Tensor]:
+        """Return the candles that the newest signal depends on, and their scaled features (L, F)."""
+        columns = {name: getattr(given.candles, name) for name in COLUMNS}
+        if len({len(column) for column in columns.values()}) == 1:  # else refused below
+            columns = {name: column[-self.candles_needed :] for name, column in columns.items()}
+        known = self._candles(columns, self._coin(given.coin))
+        newest = int(known.time[-1])
+        clock = int(time.time() * 1000) if settings.now is None else settings.now
+        self._check_age(newest, newest + self.config.timeframe_ms if isinstance(clock, str) else clock)
+        return known, self._scaled(known)
+
+    def answers(self, prepared: Sequence[tuple[Candles, Tensor]], settings: SignalSettings) -> list[dict[str, Any]]:
+        """Return the probabilities of the classes after the newest candle, and the signal that they give."""
+        device = next(self.parameters()).device
+        numbers = torch.tensor([self.config.coins.index(known.symbol) for known, _ in prepared], device=device)
+        logits = self(torch.stack([scaled for _, scaled in prepared]).to(device), numbers)[:, -1]
+        found = logits.float().softmax(-1).cpu().tolist()
+        return [
+            {
+                "coin": known.symbol,
+                "time": int(known.time[-1]),
+                "probabilities": dict(zip(CLASSES, row, strict=True)),
+                "signal": signal(row, settings.threshold),
+            }
+            for (known, _), row in zip(prepared, found, strict=True)
+        ]
+
+    def _scaled(self, known: Candles) -> Tensor:
+        """Return the scaled features of all candles that have enough before them, as training has them."""
+        # Features in float32, scaled in float64.
+        rows = candle_features.columns(known, self.config.features)[self._memory() - 1 :].astype(np.float32)
+        scaler = self.config.scalers[known.symbol]
+        return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
+
+    def _memory(self) -> int:
+        return candle_features.memory_of(self.config.features)
+
+    def _coin(self, coin: str | None) -> str:
+        known = self.config.coins
+        if coin is None and len(known) == 1:
+            return known[0]
+        if coin is None or coin not in known:
+            raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(known)}")
+        return coin
+
+    def _candles(self, given: Mapping[str, Any], coin: str) -> Candles:
+        missing = [name for name in COLUMNS if name not in given]
+        if missing:
+            raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
+        columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}
+        shapes = {name: column.shape for name, column in columns.items()}
+        if len(set(shapes.values())) > 1 or columns["time"].ndim != 1:
+            raise ValueError(f"the columns must be of one length (given: {shapes})")
+        step, found = self.config.timeframe_ms, Candles(coin, self.config.timeframe_ms, **columns)
+        if len(found) < self.candles_needed:
+            raise ValueError(f"there are only {len(found)} candles; give {self.candles_needed} or more")
+        breaks = np.flatnonzero(np.diff(found.time) != step)
+        if len(breaks):
+            before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
+            raise ValueError(
+                f"there is a gap: the candle after {before} ms is {after} ms, not {before + step}; give candles "
+                "without gaps"
+            )
+        prices = np.stack([found.open, found.high, found.low, found.close])
+        good = np.isfinite(prices).all(0) & np.isfinite(found.volume) & (prices > 0).all(0) & (found.volume >= 0)
+        bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))
+        if len(bad):
+            raise ValueError(
+                f"the candle of {found.time[bad[0]]} ms cannot be: prices must be finite, above 0 and between low and "
+                "high, and the volume not negative"
+            )
+        return found
+
+    def _check_age(self, newest: int, now: int) -> None:
+        step = self.config.timeframe_ms
+        # A candle that opens at t is complete at t + step and remains the last complete one until t + 2 steps.
+        age = now - newest
+        if not step <= age < 2 * step:
+            kind = "has not closed yet" if age < step else "is stale"
+            raise ValueError(
+                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}: the last closed one opened at "
+                f"{_dated(now // step * step - step)}; give candles up to it, or another `now` for the "
+                "past (predictions take now=newest)"
+            )
+
+    def example(self) -> dict[str, Tensor]:
+        """Return keyword arguments of a forward pass, always the same."""
+        config, generator = self.config, torch.Generator().manual_seed(0)
+        windows = torch.randn(4, config.lookback, len(config.features), generator=generator)
+        return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
+
+
+def signal(probabilities: Sequence[float], threshold: float | None) -> str:
+    """Return the likeliest of CLASSES, or with a threshold the likelier side if it reaches it, else NO_TRADE."""
+    short, _, long = probabilities
+    if threshold is None:
+        return CLASSES[max(range(len(CLASSES)), key=lambda place: probabilities[place])]
+    side = "LONG" if long > short else "SHORT"
+    return side if max(short, long) >= threshold and long != short else "NO_TRADE"
+
+
+def _dated(time_ms: int) -> str:
+    """Return a time in ms since 1970 with its date, for people."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC ({time_ms} ms)"
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{time_ms} ms"

@@ -1,0 +1,85 @@
+"""Single steps of a trained character LSTM on the CPU, for one text or many side by side.
+
+What becomes of a text does not depend, to the last bit, on the texts beside it. Libraries add up the products of
+matrices in an order that follows from their shapes; here the order does not matter, since nothing is rounded: inputs
+and weights are whole multiples of powers of two, small enough that float64 holds every sum of their products exactly.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from models.plans.char_lstm import CharLSTM
+
+INPUT_BITS = 24  # of an input in -1 to 1; as fine as float32 just below 1
+WEIGHT_BITS = 28  # of the sum of the sizes of an output's weights; with those of the inputs less than float64's 53
+
+
+class Steps:
+    """The weights of a CharLSTM as they are now, ready for single tokens."""
+
+    @torch.no_grad()
+    def __init__(self, model: "CharLSTM"):
+        size, layers = model.lstm.hidden_size, range(model.lstm.num_layers)
+        # Of the gates that a sigmoid opens, all halves: it is (tanh(x / 2) + 1) / 2, so that one tanh does for all.
+        halves = torch.tensor([0.5, 0.5, 1.0, 0.5]).repeat_interleave(size)
+        weights = {name: _cpu(each) for name, each in model.lstm.named_parameters()}
+        weights = {name: each * (halves[:, None] if each.dim() > 1 else halves) for name, each in weights.items()}
+        biases = [(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]).numpy() for n in layers]
+        tokens = torch.arange(len(model.characters), device=model.output.weight.device)
+        channels = _cpu(model.channels(tokens))
+        self.of_tokens = (channels @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
+        self.further = [(biases[n], Product(weights[f"weight_ih_l{n}"])) for n in layers[1:]]  # of the other layers
+        self.recurrent = [Product(weights[f"weight_hh_l{n}"]) for n in layers]
+        padding = len(model.characters) - len(model.output.bias)  # special tokens that have the constant logit 0
+        self.output = Product(F.pad(_cpu(model.output.weight), (0, 0, padding, 0)))
+        self.bias = F.pad(_cpu(model.output.bias), (padding, 0)).numpy()
+
+    def __call__(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B, V) after a token (B,) more, and the state (2, L, B, H) after it."""
+        before, after, size = state.numpy(), np.empty(state.shape, np.float32), state.shape[3]
+        x, inputs = np.zeros(0), self.of_tokens[tokens.numpy()]
+        for layer, recurrent in enumerate(self.recurrent):
+            if layer:
+                bias, product = self.further[layer - 1]
+                inputs = product(x) + bias
+            gates = recurrent(before[0, layer])
+            gates += inputs
+            np.tanh(gates, out=gates)
+            candidate = gates[:, 2 * size : 3 * size].copy()
+            gates += 1.0
+            gates *= 0.5
+            cell = gates[:, size : 2 * size] * before[1, layer]
+            cell += gates[:, :size] * candidate
+            x = gates[:, 3 * size :] * np.tanh(cell)
+            after[1, layer], after[0, layer] = cell, x
+        logits = self.output(x)
+        logits += self.bias
+        logits -= logits.max(1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(1, keepdims=True))
+        return torch.from_numpy(logits.astype(np.float32)), torch.from_numpy(after)
+
+
+class Product:
+    """The product of inputs in -1 to 1 with a matrix, without rounding once both are multiples of powers of two."""
+
+    def __init__(self, weights: Tensor):
+        values = _cpu(weights).double().T.contiguous()
+        places = WEIGHT_BITS - torch.frexp(values.abs().sum(0)).exponent.double()
+        self.weights = (values * 2.0**places).round()
+        self.units = (2.0 ** -(places + INPUT_BITS)).numpy()  # of the outputs
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Return the product (B, outputs) float64 with `inputs` (B, inputs)."""
+        whole = np.rint(inputs * 2.0**INPUT_BITS, dtype=np.float64)
+        product = (torch.from_numpy(whole) @ self.weights).numpy()
+        product *= self.units
+        return product
+
+
+def _cpu(values: Tensor) -> Tensor:
+    return values.detach().float().cpu().contiguous()

@@ -1,0 +1,134 @@
+"""Texts that a character model writes side by side, a token of each at a time.
+
+Texts are begun and end at any time, and each has settings of its own. What becomes of a text does not depend on those
+beside it, to the last bit: random numbers are functions of (seed, number of the token); the network's products are free
+of rounding (models/plans/lstm_steps.py); all else is done row by row.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from common.random import derive_key, first_uniform
+from models import sampling
+from models.inputs import TextInput, TextSettings
+from models.plans.characters import COPIED, END, PAD, UNKNOWN
+
+if TYPE_CHECKING:
+    from models.plans.char_lstm import CharLSTM, Reader
+
+MOST_READ = 200_000  # characters of texts under way together, whose counts take up to 0.5 kB each
+
+
+class Text:
+    """A text under way, or one that has ended."""
+
+    def __init__(self, reader: "Reader", given: TextInput, settings: TextSettings, stop: str | None):
+        self.reader, self.given, self.settings = reader, given, settings
+        self.choice = settings.temperature, settings.top_k, settings.top_p
+        self.certain = sampling.Certain(stop)
+        self.number, self.left, self.ended = 0, settings.length, False
+        self.written = self.text = ""
+        self.told = 0  # characters of `text` that were taken
+
+    def draw(self) -> float:
+        """Return the random number of the next token."""
+        key = derive_key(self.settings.seed + self.given.item, "sampling", self.number)
+        return first_uniform(key, 0) if self.settings.temperature else 0.0
+
+    def grow(self, piece: str) -> None:
+        """Go on with the text of a token."""
+        self.text += self.certain.grown(piece)
+        self.number, self.left, self.written = self.number + 1, self.left - len(piece), (self.written + piece)[-COPIED:]
+        if self.certain.ended or not self.left:
+            self.end()
+
+    def end(self) -> None:
+        """Write no more."""
+        self.text, self.ended = self.text + ("" if self.certain.ended else self.certain.held), True
+        del self.reader  # and what was counted of the text
+
+    def taken(self) -> str:
+        """Return what is certain and was not returned before."""
+        begin, self.told = self.told, len(self.text)
+        return self.text[begin:]
+
+    def answer(self) -> dict[str, Any]:
+        """Return the answer of a text that has ended."""
+        field = {} if self.given.field is None else {"field": self.given.field}
+        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings)}
+
+
+class Writer:
+    """What writes texts, by a model's weights as they were when it was made."""
+
+    def __init__(self, model: "CharLSTM"):
+        self.model, self.steps = model, model.steps()
+
+    def begun(self, given: TextInput, settings: TextSettings) -> Text:
+        """Read a prompt and the document before it."""
+        tokens = np.array(self.model.characters.encode(given.document + given.prompt))
+        reader = self.model.reader(int(tokens[0]))
+        reader.steps = self.steps
+        reader.skim(tokens[1:])
+        stop = settings.stop.lower() if settings.stop and self.model.config.lower_case else settings.stop
+        return Text(reader, given, settings, stop)
+
+    @torch.no_grad()
+    def advance(self, texts: Sequence[Text]) -> None:
+        """Write a token more of each text; none has ended yet."""
+        readers = [text.reader for text in texts]
+        logits = readers[0].expected(readers)
+        logits[:, PAD : UNKNOWN + 1] = -torch.inf
+        draws, waiting, going = [text.draw() for text in texts], list(range(len(texts))), []
+        while waiting:
+            again = []
+            for row, token in self._chosen(texts, logits, draws, waiting):
+                text, piece = texts[row], self.model.characters.decode([token])
+                if token == END or len(piece) > text.left:
+                    text.end()
+                elif self.model.copied(text.written, piece):
+                    logits[row, token] = -torch.inf
+                    again.append(row)
+                else:
+                    text.grow(piece)
+                    going += [] if text.ended else [(readers[row], token)]
+            waiting = again
+        if going:
+            readers[0].go_on(*zip(*going, strict=True))
+
+    @staticmethod
+    def _chosen(
+        texts: Sequence[Text], logits: torch.Tensor, draws: Sequence[float], rows: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Return each of some rows with its next token; those with equal settings are drawn together."""
+        alike: dict[tuple[float, int, float], list[int]] = {}
+        for row in rows:
+            alike.setdefault(texts[row].choice, []).append(row)
+        found: list[tuple[int, int]] = []
+        for (temperature, top_k, top_p), own in alike.items():
+            tokens = sampling.drawn(logits[own], temperature, top_k, top_p, [draws[row] for row in own])
+            found += zip(own, tokens.tolist(), strict=True)
+        return found
+
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
+        """Return what follows each prompt; as many are written side by side as the documents before them allow."""
+        texts: list[Text] = []
+        going: list[Text] = []
+        while going or len(texts) < len(prepared):
+            while len(texts) < len(prepared):
+                given = prepared[len(texts)]
+                if going and sum(size(text.given) for text in going) + size(given) > MOST_READ:
+                    break
+                texts.append(self.begun(given, settings))
+                going.append(texts[-1])
+            self.advance(going)
+            going = [text for text in going if not text.ended]
+        return [text.answer() for text in texts]
+
+
+def size(given: TextInput) -> int:
+    """Return how many characters are read before the first is written."""
+    return len(given.document) + len(given.prompt)

@@ -1,0 +1,323 @@
+"""Counts of what followed the last 1 to 4 tokens in the training text, mixed into what a network predicts.
+
+An entry says that a token followed a context, and how strongly. The network's probabilities are sharpened context by
+context, the shortest first, as interpolated n-grams sharpen their lower orders (Chen and Goodman 1999):
+
+    p(w | h) = (1 - m) p(w | h') + m q(w | h),    q(w | h) = (c(h w) - D) / sum over w of the same
+
+where h' is h without its first token, c and D are the counts and discounts of Kneser and Ney, and m depends on how much
+was seen after h. The m are fitted to text that was not counted. An entry stores only the level -64 ln(m q / (1 - m)),
+so that a microcontroller needs no division: p is p(w | h') plus exp(-level / 64), up to a factor common to all w.
+
+Entries lie in buckets, by a hash of their context; a tag of 10 bits tells contexts in one bucket apart.
+
+Shapes: B windows, S positions, V vocabulary, N tokens of a text, E entries, L entries of the longest bucket.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from common.arrays import lookup
+from common.kneser_ney import discounts_of
+from models.stories.config import bucket_bits
+
+ORDERS = 4  # contexts of 1 to so many tokens
+FACTOR = 0x1B873593  # of the hash, odd, from MurmurHash3; below 2^29, so that products fit 63 bits
+TAG_BITS, TAG_PLACE = 10, 6  # of a hash: bits above the place
+LEVELS = 1024
+NAT = 64  # levels
+LONGEST = 64  # entries of a bucket
+MOST_FOLLOWING = 32  # entries of a context
+MOST_COUNTED = 5_000_000  # tokens of a text, the last ones
+TOTALS, SHARES = (1.5, 2.5, 4.5, 8.5, 20.5, 60.5), (0.26, 0.51, 0.76)  # borders between states of a context
+STATES = 1 + (len(TOTALS) + 1) * (len(SHARES) + 1)  # 0: never seen
+PRIOR, PRECISION = -1.0, 3.0  # of the states' log odds
+ITERATIONS = 50  # of L-BFGS
+
+
+@dataclass(frozen=True)
+class Order:
+    """What followed the contexts of one length. A pair is a context and a token that followed it."""
+
+    keys: np.ndarray  # (contexts,) sorted: the number of the context without its newest token, times V, plus that token
+    hashes: np.ndarray  # (contexts,)
+    states: np.ndarray  # (contexts,) by how much was seen, 1 to STATES - 1
+    pairs: np.ndarray  # (pairs,) sorted: context times V plus token
+    shares: np.ndarray  # (pairs,) q of the token, 0 if it is not among the entries
+    mass: np.ndarray  # (contexts,) sums of shares
+    worth: np.ndarray  # (pairs,) nats that the pair saves in the text itself
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the counts say of the tokens of other text."""
+
+    shares: Tensor  # (N, ORDERS) q of the token, 0 where no entry has it
+    mass: Tensor  # (N, ORDERS) sums of q over the entries of its contexts
+    states: Tensor  # (N, ORDERS) of its contexts, 0 where they were never seen
+
+    def at(self, places: Tensor) -> "Seen":
+        """Return what is said of the tokens at some places (n,)."""
+        return Seen(self.shares[places], self.mass[places], self.states[places])
+
+
+class NgramCounts(nn.Module):
+    """The entries that are worth most. Those of bucket b are at starts[b] to starts[b + 1] - 1."""
+
+    starts: Tensor  # (buckets + 1,) int32
+    tokens: Tensor  # (E,) int16
+    tags: Tensor  # (E,) int16
+    levels: Tensor  # (E,) int16
+
+    def __init__(self, entries: int, vocabulary: int):
+        super().__init__()
+        self.vocabulary, self.bits = vocabulary, bucket_bits(entries)
+        self.register_buffer("starts", torch.zeros((1 << self.bits) + 1, dtype=torch.int32))
+        for name in ("tokens", "tags", "levels"):
+            self.register_buffer(name, torch.zeros(entries, dtype=torch.int16))
+        self.orders: list[Order] = []  # of the training text, while it is at hand
+        self._entries = np.zeros((0, 3))  # of each entry in use, order, state and share
+
+    def forward(self, logits: Tensor, tokens: Tensor) -> Tensor:
+        """Return logits (B, S, V) of the mixture, from the network's after the last S of `tokens` (B, N) int64."""
+        whole = logits.logsumexp(-1, keepdim=True)
+        for code, inside in hashes(tokens):
+            last = slice(tokens.shape[1] - logits.shape[1], None)
+            place, found = entries_of(self.starts, self.tags, code[:, last], inside[:, last])
+            token = self.tokens[place].long()
+            added = torch.where(found, self.levels[place] / -NAT, -torch.inf)
+            known = logits.gather(-1, token)
+            change = torch.where(found, torch.logaddexp(known, whole + added) - known, 0.0)
+            logits = logits.scatter_add(-1, token, change)
+            whole = whole + torch.log1p(added.exp().sum(-1, keepdim=True))
+        return logits
+
+    def check(self) -> None:
+        """Raise ValueError for entries that no counting gives."""
+        sizes = self.starts.diff()
+        limited = [
+            (self.tokens, self.vocabulary),
+            (self.tags, 1 << TAG_BITS),
+            (self.levels, LEVELS),
+            (sizes, LONGEST + 1),
+        ]
+        sound = all(bool(((values >= 0) & (values < most)).all()) for values, most in limited)
+        if not sound or self.starts[0] != 0 or self.starts[-1] > len(self.levels):
+            raise ValueError("the model's counts are damaged")
+
+    def count(self, tokens: np.ndarray, stories: np.ndarray) -> None:
+        """Count a text (N,) with its stories (N,) and choose the entries; `fit` gives them their levels."""
+        self.orders = counted(tokens[-MOST_COUNTED:], stories[-MOST_COUNTED:], self.vocabulary)
+        pairs = [each.pairs for each in self.orders]
+        rows = [each // self.vocabulary for each in pairs]
+        codes = np.concatenate([each.hashes[row] for each, row in zip(self.orders, rows, strict=True)])
+        worth = np.concatenate([each.worth for each in self.orders])
+        states = np.concatenate([each.states[row] for each, row in zip(self.orders, rows, strict=True)])
+        shares = np.concatenate([each.shares for each in self.orders])
+        orders = np.repeat(np.arange(ORDERS), [len(each) for each in pairs])
+        kept = _kept(codes, orders, worth, self.bits, len(self.levels))
+        buckets = codes[kept] >> 32 - self.bits
+        self.starts.copy_(torch.from_numpy(np.searchsorted(buckets, np.arange(len(self.starts)))))
+        tokens = np.concatenate(pairs)[kept] % self.vocabulary
+        for stored, values in ((self.tokens, tokens), (self.tags, tag_of(codes[kept]))):
+            stored.zero_()
+            stored[: len(kept)] = torch.from_numpy(values.astype(np.int16))
+        self._entries = np.stack([orders[kept], states[kept], shares[kept]], 1)
+        used = np.zeros(len(codes), bool)
+        used[kept] = True
+        ends = np.cumsum([len(each) for each in pairs])[:-1]
+        self.orders = [
+            replace(each, shares=each.shares * mine, mass=np.bincount(row, each.shares * mine, len(each.keys)))
+            for each, row, mine in zip(self.orders, rows, np.split(used, ends), strict=True)
+        ]
+
+    def seen(self, tokens: np.ndarray, stories: np.ndarray) -> Seen:
+        """Look up what followed the contexts of all tokens but the first of other text (N,); arrays (N - 1, ORDERS)."""
+        numbers = _numbered(tokens.astype(np.int64), stories, self.vocabulary, [each.keys for each in self.orders])
+        shares, mass, states = np.zeros((3, len(tokens) - 1, ORDERS))
+        for level, (order, (number, _)) in enumerate(zip(self.orders, numbers, strict=True)):
+            known = number[:-1] >= 0
+            states[known, level] = order.states[number[:-1][known]]
+            mass[known, level] = order.mass[number[:-1][known]]
+            place = lookup(order.pairs, np.where(known, number[:-1] * self.vocabulary + tokens[1:], -1))
+            shares[place >= 0, level] = order.shares[place[place >= 0]]
+        return Seen(torch.from_numpy(shares), torch.from_numpy(mass), torch.from_numpy(states).long())
+
+    def fit(self, seen: Seen, nats: Tensor) -> float:
+        """Set the levels by the weights that suit text best of whose tokens the network has `nats` (N,) float64.
+
+        Returns the nats per token of the mixture.
+        """
+        odds, mixed = _fitted(seen, nats)
+        order, state = self._entries[:, :2].astype(np.int64).T
+        level = np.round(-NAT * (odds.numpy()[order, state] + np.log(self._entries[:, 2])))
+        self.levels.zero_()
+        self.levels[: len(level)] = torch.from_numpy(level.clip(0, LEVELS - 1).astype(np.int16))
+        return mixed
+
+
+def tag_of(code: Any) -> Any:
+    """Return the tags of hashes, tensors or arrays."""
+    return code >> TAG_PLACE & (1 << TAG_BITS) - 1
+
+
+def hashes(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the hash of the contexts that end at `tokens` (B, N) int64, and whether they are inside their story.
+
+    Each is (B, N), the shortest context first. Token 0 begins a story, and stands before the window.
+    """
+    code, inside = torch.zeros_like(tokens), torch.ones_like(tokens, dtype=torch.bool)
+    for distance in range(ORDERS):
+        before = F.pad(tokens, (distance, 0))[:, : tokens.shape[1]]
+        code = (code + before + 1) * FACTOR & 0xFFFFFFFF
+        yield code, inside
+        inside = inside & (before != 0)
+
+
+def entries_of(starts: Tensor, tags: Tensor, code: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places (B, S, L) of the entries of a bucket, and which belong to the contexts with hashes (B, S)."""
+    bucket = code >> 33 - len(starts).bit_length()
+    place = starts[bucket].long()[..., None] + torch.arange(LONGEST, device=code.device)
+    found = (place < starts[bucket + 1][..., None]) & inside[..., None]
+    place = torch.where(found, place, 0)
+    return place, found & (tags[place] == tag_of(code)[..., None])
+
+
+def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> list[Order]:
+    """Count what followed the contexts of every length in a text (N,) with its stories (N,)."""
+    tokens = tokens.astype(np.int64)
+    codes = [code[0].numpy() for code, _ in hashes(torch.from_numpy(tokens)[None])]
+    numbered = _numbered(tokens, stories, vocabulary)
+    followed, following = np.append(stories[1:] == stories[:-1], False), np.append(tokens[1:], 0)
+    # A pair counts for its longest context; for a shorter one, when it occurs after the next longer for the first time.
+    counts: list[tuple[np.ndarray, np.ndarray]] = []
+    counts_here = followed
+    for number, _ in reversed(numbered):
+        pair = np.where(followed & (number >= 0), number * vocabulary + following, -1)
+        found, count = np.unique(pair[counts_here & (pair >= 0)], return_counts=True)
+        counts.insert(0, (found, count))
+        counts_here = followed & (pair < 0)
+        counts_here[np.unique(pair, return_index=True)[1]] = True
+        counts_here &= followed
+    lower = np.bincount(following[counts_here], minlength=vocabulary) + 1.0
+    shorter = _Shorter(np.zeros(len(tokens), np.int64), np.arange(vocabulary), lower / lower.sum())
+    orders = []
+    for (number, keys), code, (pairs, count) in zip(numbered, codes, counts, strict=True):
+        place = np.zeros(len(keys), np.int64)  # where each context occurs
+        place[number[number >= 0]] = np.flatnonzero(number >= 0)
+        orders.append(_order(keys, code[place], pairs, count, shorter, shorter.numbers[place], vocabulary))
+        shorter = _Shorter(number, pairs, orders[-1][1])
+    return [order for order, _ in orders]
+
+
+@dataclass(frozen=True)
+class _Shorter:
+    """What the contexts that are shorter by a token say."""
+
+    numbers: np.ndarray  # (N,) of the context at each token
+    pairs: np.ndarray  # (pairs,)
+    probability: np.ndarray  # (pairs,)
+
+
+def _order(
+    keys: np.ndarray,
+    codes: np.ndarray,
+    pairs: np.ndarray,
+    counts: np.ndarray,
+    shorter: _Shorter,
+    backed_off_to: np.ndarray,
+    vocabulary: int,
+) -> tuple[Order, np.ndarray]:
+    """Return the contexts of a length and the probability (pairs,) of each pair."""
+    row, token = pairs // vocabulary, pairs % vocabulary
+    discount = discounts_of(counts)[np.minimum(counts, 3)]
+    total, taken = np.bincount(row, counts, len(keys)), np.bincount(row, discount, len(keys))
+    kinds = np.bincount(row, minlength=len(keys)) / np.maximum(total, 1)
+    states = 1 + np.searchsorted(TOTALS, total) * (len(SHARES) + 1) + np.searchsorted(SHARES, kinds)
+    lowered, lower = counts - discount, lookup(shorter.pairs, backed_off_to[row] * vocabulary + token)
+    backed_off = taken[row] / total[row] * shorter.probability[lower]
+    probability = lowered / total[row] + backed_off
+    worth = lowered * np.log(probability / backed_off)
+    share = lowered / (total - taken)[row]
+    return Order(keys, codes, states, pairs, share, np.bincount(row, share, len(keys)), worth), probability
+
+
+def _numbered(
+    tokens: np.ndarray, stories: np.ndarray, vocabulary: int, known: Sequence[np.ndarray] | None = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return, by length, the number (N,) of the context that ends at each token, and the keys of all.
+
+    A context that would begin before its story, or is not among the `known` keys, has the number -1.
+    """
+    inside = np.append(False, stories[1:] == stories[:-1])
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    before, there = np.zeros(len(tokens), np.int64), np.ones(len(tokens), bool)
+    for order in range(ORDERS):
+        if order:
+            before = np.append(-1, found[-1][0][:-1])
+            there = inside & (before >= 0)
+        key = before * vocabulary + tokens
+        keys = np.unique(key[there]) if known is None else known[order]
+        found.append((np.where(there, lookup(keys, np.where(there, key, -1)), -1), keys))
+    return found
+
+
+def _kept(codes: np.ndarray, orders: np.ndarray, worth: np.ndarray, bits: int, most: int) -> np.ndarray:
+    """Return the pairs (n,), at most so many, that become entries, in the order of their buckets.
+
+    `codes`, `orders` and `worth` are of all pairs (P,). A context keeps those that are worth most, a bucket likewise.
+    Of contexts that a reader cannot tell apart, the one whose pairs are worth more stays.
+    """
+    ranked = np.argsort(-worth, kind="stable")
+    context = codes * ORDERS + orders
+    ranked = ranked[_rank(context[ranked]) < MOST_FOLLOWING][:most]
+    told_apart = (codes >> 32 - bits << TAG_BITS) + tag_of(codes)
+    names, number = np.unique(context[ranked], return_inverse=True)
+    sums = np.bincount(number, worth[ranked])
+    best = np.lexsort((-sums, told_apart[ranked][np.unique(number, return_index=True)[1]]))
+    kinds = told_apart[ranked][np.unique(number, return_index=True)[1]][best]
+    stays = np.zeros(len(names), bool)
+    stays[best[np.diff(kinds, prepend=-1) != 0]] = True
+    ranked = ranked[stays[number]]
+    buckets = codes[ranked] >> 32 - bits
+    ranked = ranked[_rank(buckets) < LONGEST]
+    return ranked[np.argsort(codes[ranked] >> 32 - bits, kind="stable")]
+
+
+def _rank(groups: np.ndarray) -> np.ndarray:
+    """Return how many of the same group (n,) come before each element."""
+    order = np.argsort(groups, kind="stable")
+    begins = np.flatnonzero(np.diff(groups[order], prepend=groups[order[:1]] - 1))
+    rank = np.empty(len(groups), np.int64)
+    rank[order] = np.arange(len(groups)) - np.repeat(begins, np.diff(np.append(begins, len(groups))))
+    return rank
+
+
+def _fitted(seen: Seen, nats: Tensor) -> tuple[Tensor, float]:
+    """Return the log odds (ORDERS, STATES) of the weights m, none above 0, and the nats per token that they give."""
+    odds = torch.full((ORDERS, STATES), PRIOR, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([odds], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
+
+    def mixed() -> Tensor:
+        probability = torch.exp(-nats)
+        for order in range(ORDERS):
+            ratio = odds[order, seen.states[:, order]].clamp(max=0).exp()
+            probability = (probability + ratio * seen.shares[:, order]) / (1 + ratio * seen.mass[:, order])
+        return -probability.log()
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        total = mixed().sum() + PRECISION * (odds - PRIOR).square().sum()
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    with torch.no_grad():
+        return odds.detach().clamp(max=0), float(mixed().mean())

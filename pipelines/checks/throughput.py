@@ -1,0 +1,165 @@
+"""Measurements of whole training steps: time, memory, utilisation, floating-point operations."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from common.flops import counted
+from common.gpu import GIB, read_gpu
+from common.machine import peak_memory_bytes, processor
+from pipelines.engine.batches import stream
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.update import Updater
+from pipelines.engine.workload import Task
+from pipelines.run.folder import Run
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+WARM_UP = 3  # steps: allocations, kernel choices, compilation
+GROUPS = 5  # of timed steps on a GPU
+
+
+@dataclass
+class Timings:
+    """Readings of the timed steps, in order."""
+
+    elapsed: float = 0.0  # seconds
+    step_seconds: list[float] = field(default_factory=list)  # of each group of steps, the mean
+    waited: float = 0.0  # seconds spent waiting for data
+    gpu_percent: list[float] = field(default_factory=list)  # empty without a GPU that tells its utilisation
+
+
+def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Any]:
+    """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing of the training is kept."""
+    training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None})
+    config = config.model_copy(update={"training": training})
+    updater = Updater(task, config, accelerator, run)
+    updater.choose_micro_batch_size()
+    cuda = accelerator.device.type == "cuda"
+    timings = _time_steps(updater, accelerator.device, steps)
+    # On a CPU, the process's own peak comes nearest to the peak of allocations.
+    peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
+    median = statistics.median(timings.step_seconds)
+    quartiles = (
+        statistics.quantiles(timings.step_seconds, n=4, method="inclusive")
+        if len(timings.step_seconds) > 1
+        else [median] * 3
+    )
+    product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
+    reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
+    targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
+    return {
+        "workload": run.workload,
+        "device": torch.cuda.get_device_name() if cuda else processor(),
+        "processes": accelerator.num_processes,
+        "threads": torch.get_num_threads(),
+        "precision": accelerator.mixed_precision,
+        "parameters": sum(p.numel() for p in task.model.parameters()),
+        "batch_size": training.batch_size,
+        "micro_batch_size": updater.progress.micro_batch_size,
+        "steps": steps,
+        "examples_per_s": training.batch_size / median,
+        "targets_per_s": targets / median,  # what the loss is a mean over: examples, tokens, characters
+        "step_s": median,
+        "step_s_quartiles": [quartiles[0], quartiles[2]],
+        "peak_memory_gib": peak / GIB,
+        "data_wait": timings.waited / timings.elapsed,
+        "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
+        # Per process. Utilisation is usually relative to a data sheet's peak; here it is relative to a large matrix
+        # product, the most that this machine reaches.
+        "model_tflops_per_s": None if reached is None else reached / 1e12,
+        "product_tflops_per_s": product / 1e12,
+        "model_flops_utilisation": None if reached is None else reached / product,
+    }
+
+
+def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
+    """Make WARM_UP updates, then `steps` timed ones.
+
+    Training waits for a GPU at its records only, so that steps overlap there; they are timed in groups for that.
+    """
+    batches, timings, cuda = updater.batches(), Timings(), device.type == "cuda"
+    updater.model.train()
+    for _ in range(WARM_UP):
+        updater.update(batches)
+    if cuda:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    updater.monitor.waited = 0.0
+    for group in torch.arange(steps).chunk(GROUPS if cuda else steps):
+        began = time.perf_counter()
+        for _ in group:
+            updater.update(batches)
+        if cuda:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+        timings.elapsed += seconds
+        timings.step_seconds.append(seconds / len(group))
+        gpu = read_gpu(device)
+        if gpu and gpu.utilisation_percent is not None:
+            timings.gpu_percent.append(gpu.utilisation_percent)
+    timings.waited = updater.monitor.waited
+    return timings
+
+
+def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
+    """Count the floating-point operations of one example's loss and its gradient (Chowdhery et al. 2022).
+
+    Operations that gradient checkpointing repeats are not counted. Return None for recurrent networks, whose kernels
+    are opaque.
+    """
+    model, size = task.model, updater.progress.micro_batch_size
+    if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+        return None
+    again = getattr(model, "gradient_checkpointing", False)
+    if again:
+        model.gradient_checkpointing, size = False, 1  # one example's activations fit
+    try:
+        ((_, batch),) = stream(task.train, iter([updater.order.items(0)[:size]]), accelerator.device)
+        with torch.compiler.set_stance("force_eager"), counted() as counter:
+            with accelerator.autocast():
+                loss = task.loss(model, batch).value
+            loss.backward()
+    finally:
+        if again:
+            model.gradient_checkpointing = True
+        model.zero_grad()
+    return counter.get_total_flops() / size
+
+
+def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
+    """Return the operations per second of a large matrix product in the type that most of the model computes in."""
+    mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
+    counts: Counter[torch.dtype] = Counter()
+    for parameter in model.parameters():
+        counts[parameter.dtype if parameter.is_floating_point() else mixed or torch.bfloat16] += parameter.numel()
+    side = 8192 if accelerator.device.type == "cuda" else 1024
+    matrix = torch.randn(side, side, device=accelerator.device).to(mixed or counts.most_common(1)[0][0])
+    times = []
+    for _ in range(10):
+        began = time.perf_counter()
+        matrix @ matrix
+        if accelerator.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return 2 * side**3 / min(times)
+
+
+@contextmanager
+def temporary_run(workload: str) -> Iterator[Run]:
+    """Yield a run in a temporary folder, for measurements that leave nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as folder:
+        run = Run(workload, "benchmark")
+        run.folder = type(run.folder)(folder)
+        yield run

@@ -1,0 +1,157 @@
+"""The run folder: configuration, provenance, metrics, and the paths of everything else."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common import config as configs
+from common.config.arguments import nearest
+from common.disk.files import append_json_line, read_json_lines, remove, tidy, write_json, write_text
+from common.disk.lock import held
+from common.errors import UserError
+from pipelines.engine.config import BaseConfig
+from pipelines.run.provenance import provenance
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+Config = TypeVar("Config", bound=BaseConfig)
+
+
+class Run:
+    """Paths and records of one run. Only the main process writes.
+
+    The run `default/BTCUSDT` is the member BTCUSDT of the run `default`: an ordinary run in a folder below it.
+    """
+
+    def __init__(self, workload: str, name: str):
+        if not re.fullmatch(f"{NAME}(/{NAME})?", name):
+            raise UserError(
+                f"--name {name!r}: a run's name is letters, digits, '.', '_' and '-', as in dgt-50; a member of a run "
+                "of many models is RUN/MEMBER"
+            )
+        self.workload, self.name = workload, name
+        self.root = Path("runs") / workload
+        self.folder = self.root / name.replace("/", "/members/")
+        self.config_file = self.folder / "config.yaml"
+        self.lock_file = self.folder / ".lock"
+        self.provenance_file = self.folder / "provenance.json"
+        self.metrics_file = self.folder / "metrics.jsonl"
+        self.checkpoints = self.folder / "checkpoints"
+        self.best = self.folder / "model" / "best"
+        self.last = self.folder / "model" / "last"
+        self.evaluations = self.folder / "evaluations"
+        self.report = self.folder / "report.html"
+        self.outcome_file = self.folder / "outcome.json"
+        self.verdict_file = self.folder / "verdict.txt"
+
+    def member(self, name: str) -> "Run":
+        """Return the run of one member of a run of many models."""
+        return Run(self.workload, f"{self.name}/{name}")
+
+    def outcome(self) -> dict[str, Any] | None:
+        """Return how training ended, with "state" done, or of a member failed or stopped; None if it has not."""
+        return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
+
+    def verdict(self) -> str:
+        """Return the heading of the report, which is its answer; empty before an evaluation."""
+        return self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
+
+    def started(self) -> bool:
+        """Return whether this run was begun."""
+        return self.config_file.exists()
+
+    def names(self) -> list[str]:
+        """Return the names of all runs of the workload, members among them."""
+        files = [*self.root.glob("*/config.yaml"), *self.root.glob("*/members/*/config.yaml")]
+        return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
+
+    def unknown(self, others: Sequence[str] = ()) -> str:
+        """Say that there is no such run, and which names of runs, or of `others`, are the nearest to its own."""
+        known = list(dict.fromkeys([*self.names(), *others]))
+        near = nearest(self.name, known, 3) or known[:3]
+        hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
+        return f"there is no run {self.folder}{hint}"
+
+    def is_blank(self) -> bool:
+        """Return whether nothing has come of this run so far."""
+        begun = (self.config_file, self.provenance_file, self.lock_file)
+        return not self.folder.is_dir() or set(self.folder.iterdir()) <= set(begun)
+
+    def learnt_from(self, content: Any) -> bool:
+        """Return whether the run began with this content of the prepared data, as far as that was written down."""
+        if not self.provenance_file.is_file():
+            return True
+        return json.loads(self.provenance_file.read_text())["data"].get("content") in (None, content)
+
+    def begin_anew(self) -> None:
+        """Remove what has come of the run; its config, its provenance and the log of its process stay."""
+        kept = (self.config_file, self.provenance_file, self.lock_file, self.folder / "train.log")
+        for path in self.folder.iterdir():
+            if path not in kept:
+                remove(path)
+
+    def forget(self) -> None:
+        """Remove what a blank run has, but for its lock."""
+        for path in (self.config_file, self.provenance_file):
+            remove(path)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the only one to train this run within the block; what a killed process left half-written is removed.
+
+        Raises UserError that names the process which is training it.
+        """
+        with held(self.lock_file):
+            for folder in (self.folder, self.best, self.last, self.checkpoints):
+                tidy(folder)
+            yield
+
+    def adopt(self, folder: Path) -> None:
+        """Begin the run with a model that comes with the project, in `folder` with its config; do nothing without."""
+        if not self.started() and (folder / "run.yaml").is_file() and self.name.startswith(f"{self.workload}-"):
+            shutil.copytree(folder, self.best, dirs_exist_ok=True)
+            write_text(self.config_file, (folder / "run.yaml").read_text())
+
+    def config(self, cls: type[Config], words: Sequence[str] = (), others: Sequence[str] = ()) -> Config:
+        """Return the run's config, patched with `words`. Raises UserError, see `unknown`, where it was not begun."""
+        if not self.started():
+            command = f"accelerate launch pipelines/train.py --workload {self.workload}"
+            command += f" --name {self.name}" if self.name != "default" else ""
+            raise UserError(f"{self.unknown(others)} Train it with: {command}")
+        return configs.load(self.config_file, cls, words)
+
+    def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
+        """Write the config and the provenance; how an earlier start ended counts no more."""
+        remove(self.outcome_file)
+        self.keep_config(config)
+        path, earlier = self.provenance_file, []
+        if path.exists():  # a resumed run keeps what is known of its earlier starts
+            last = json.loads(path.read_text())
+            earlier = [*last.pop("earlier"), last]
+        write_json(path, {**provenance(world_size, data), "earlier": earlier})
+
+    def keep_config(self, config: BaseConfig) -> None:
+        """Write the config: with it the run is begun."""
+        write_text(self.config_file, configs.dump(config))
+
+    def record(self, entry: Mapping[str, Any]) -> None:
+        """Append one object to metrics.jsonl."""
+        append_json_line(self.metrics_file, entry)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the records of metrics.jsonl."""
+        return read_json_lines(self.metrics_file)
+
+    def rewind(self, step: int, validated: int) -> None:
+        """Delete the records after `step`, and of validations after the step `validated`: they are made again."""
+        last = {True: validated, False: step}
+        kept = [entry for entry in self.metrics() if entry["step"] <= last[_of_validation(entry)]]
+        write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
+
+
+def _of_validation(entry: Mapping[str, Any]) -> bool:
+    return any(key.startswith("val/") for key in entry)

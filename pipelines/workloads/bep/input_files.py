@@ -1,0 +1,61 @@
+"""Texts for a trained model to complete: lines of text files, and forms as JSON, `{"projectScope": "The", ...}`."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.input_files import Given, Inputs, each_file, lines_of
+from models.inputs import TextInput, TextSettings
+from pipelines.workloads.bep.fields import FIELDS
+
+
+def read(paths: Sequence[Path]) -> Iterator[Given]:
+    """Yield the lines of text files and the fields of forms, and of those in folders."""
+    return each_file(paths, [".txt", ".json"], _texts)
+
+
+def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if path.suffix.lower() != ".json":
+        yield from lines_of(path, line)
+        return
+    try:
+        form = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: this is not JSON: {error}") from error
+    if not isinstance(form, dict):
+        raise UserError(f'{path}: a form is an object, {{"projectScope": "the text so far", ...}}')
+    for number, (field, text) in enumerate(form.items()):
+        yield f"{path}:{field}", {"field": field, "prompt": text, "item": number}
+
+
+def line(text: str) -> Mapping[str, Any]:
+    """Return a line as a text to complete."""
+    return {"prompt": text}
+
+
+def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an input with the usual beginning of its field, where it has a field of the form and no prompt."""
+    field = given.get("field")
+    if given.get("prompt") or not isinstance(field, str):
+        return given
+    if field not in FIELDS:
+        raise UserError(f"field {field!r} has no usual beginning, so give a prompt; known fields: {', '.join(FIELDS)}")
+    return {**given, "prompt": FIELDS[field]}
+
+
+def about(models: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of the form, with their usual beginnings."""
+    return {"fields": FIELDS}
+
+
+INPUTS = Inputs(
+    input=TextInput,
+    settings=TextSettings,
+    read=read,
+    line=line,
+    completed=completed,
+    served={"length": 1000, "document": 20_000},
+    about=about,
+)

@@ -1,0 +1,38 @@
+"""Images for a trained model to rank: those of a folder, or the files that are named, each group in one ranking."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.input_files import Given, Inputs, files_in
+from models.inputs import ComparisonSettings, ImagesInput
+
+
+def read(paths: Sequence[Path]) -> Iterator[Given]:
+    """Yield one ranking of all files that are named, and one of each folder."""
+    from models.images.comparator.interface import ENDINGS
+
+    files = [path for path in paths if not path.is_dir()]
+    if files:
+        yield Given(" ".join(map(str, files)), {"images": list(map(str, files))})
+    for folder in (path for path in paths if path.is_dir()):
+        try:
+            yield Given(str(folder), {"images": list(map(str, files_in(folder, ENDINGS)))})
+        except (UserError, OSError) as error:
+            yield Given(str(folder), None, str(error))
+
+
+def about(models: Sequence[Any]) -> dict[str, Any]:
+    """Return what the images are ranked by."""
+    return {"attribute": models[0].config.attribute}
+
+
+INPUTS = Inputs(
+    input=ImagesInput,
+    settings=ComparisonSettings,
+    read=read,
+    served={"images": 64, "comparisons": 256},
+    at_once=8,
+    about=about,
+)

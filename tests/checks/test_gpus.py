@@ -1,0 +1,128 @@
+"""GPUs that the driver sees and torch does not, on machines that are only pretended."""
+
+import types
+
+import pytest
+import torch
+
+from common.gpu import GPU, Driver
+from pipelines.checks import gpus
+from pipelines.checks.findings import ok
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a function that sets up what driver and torch say: machine("12.6", Driver(...), fault=None)."""
+
+    def pretend(cuda, driver=None, fault=None, plugged=False):
+        num_gpus = len(driver.capabilities) if driver else 0
+        found = [GPU(f"GPU {index}", 0, 0, 2**34, 40, 50) for index in range(num_gpus)]
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(gpus, "read_driver", lambda: driver)
+        monkeypatch.setattr(gpus, "read_gpus", lambda: found)
+        monkeypatch.setattr(gpus, "driver_fault", lambda: fault)
+        monkeypatch.setattr(gpus, "_nvidia_card", lambda: plugged)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return pretend
+
+
+def test_gpus_hidden_by_the_environment_are_a_warning(machine, monkeypatch):
+    machine("12.6", Driver("550", (12, 4), ((8, 0),)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    [finding] = gpus.check_gpus()
+    assert finding.level == "warning"
+    assert "CUDA_VISIBLE_DEVICES='' hides every GPU from torch" in finding.message
+    assert finding.remedy == "unset CUDA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("visible", "hidden"),
+    [("", True), ("-1", True), ("2", True), ("none", True), ("0", False), ("1,0", False), ("GPU-4a1", False)],
+)
+def test_cuda_visible_devices_is_read_as_cuda_reads_it(visible, hidden):
+    assert gpus._hides_all(visible, 2) is hidden
+
+
+def test_a_driver_too_old_for_this_torch_gets_the_build_that_it_runs(machine):
+    machine("13.0", Driver("550", (12, 4), ((8, 0),)))
+    [finding] = gpus.check_gpus()
+    assert finding.level == "problem"
+    assert "up to CUDA 12.4) sees GPU 0, but is too old for torch" in finding.message
+    assert finding.remedy.endswith("+cu126 --index-url https://download.pytorch.org/whl/cu126")
+
+
+def test_a_driver_too_old_for_every_build_must_be_updated(machine):
+    machine(None, Driver("470", (11, 4), ((8, 0),)))
+    [finding] = gpus.check_gpus()
+    assert finding.level == "problem"
+    assert "which must be updated first" in finding.message
+    assert "ubuntu-drivers install" in finding.remedy
+
+
+def test_a_gpu_that_torch_cannot_open_is_a_problem_with_its_reason(machine, monkeypatch):
+    def init():
+        raise RuntimeError("CUDA unknown error\nlong trace")
+
+    machine("12.6", Driver("550", (12, 4), ((8, 0),)))
+    monkeypatch.setattr(torch.cuda, "init", init)
+    [finding] = gpus.check_gpus()
+    assert finding.level == "problem"
+    assert finding.message.endswith("torch cannot use it: CUDA unknown error")
+
+
+@pytest.mark.parametrize(
+    ("setup", "level", "text"),
+    [
+        ({"cuda": None, "fault": "no driver"}, "ok", "no NVIDIA GPU: training runs on the CPU"),
+        ({"cuda": "12.6", "fault": "no driver"}, "warning", "no NVIDIA driver"),
+        ({"cuda": "12.6", "fault": "no driver", "plugged": True}, "warning", "card is plugged in, but no driver"),
+        ({"cuda": None, "fault": "no package"}, "warning", "nvidia-ml-py is missing"),
+        ({"cuda": "12.6", "fault": "NVML/RM version mismatch"}, "problem", "updated while it was loaded"),
+        ({"cuda": "12.6", "fault": "Driver Not Loaded"}, "problem", "does not answer: Driver Not Loaded"),
+    ],
+)
+def test_a_machine_without_a_gpu_that_answers_says_why(machine, monkeypatch, setup, level, text):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    machine(**setup)
+    [finding] = gpus.check_gpus()
+    assert finding.level == level
+    assert text in finding.message
+
+
+def visible_gpus(monkeypatch, capabilities, archs):
+    """Let torch show GPUs of these capabilities and itself be built for `archs`."""
+    devices = [
+        types.SimpleNamespace(name=f"GPU {index}", major=major, minor=minor, total_memory=16 * 2**30)
+        for index, (major, minor) in enumerate(capabilities)
+    ]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(devices))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: devices[index])
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: archs)
+
+
+def test_a_gpu_without_kernels_gets_the_build_that_has_them(machine, monkeypatch):
+    machine("13.0", Driver("580", (13, 0), ((9, 0), (6, 1))))
+    visible_gpus(monkeypatch, [(9, 0), (6, 1)], ["sm_75", "sm_80", "sm_90"])
+    good, bad = gpus.check_gpus()
+    assert good == ok("cuda:0: GPU 0, compute capability 9.0, 16.0 GiB")
+    assert bad.level == "problem"
+    assert "has no kernels for it, only for sm_75 sm_80 sm_90" in bad.message
+    assert bad.remedy.endswith("+cu126 --index-url https://download.pytorch.org/whl/cu126")
+
+
+def test_a_gpu_that_no_build_reaches_is_left_out(machine, monkeypatch):
+    machine("12.6", Driver("550", (12, 4), ((8, 0), (3, 5))))
+    visible_gpus(monkeypatch, [(8, 0), (3, 5)], ["sm_50", "sm_80"])
+    _, bad = gpus.check_gpus()
+    assert bad.remedy.startswith("export CUDA_VISIBLE_DEVICES=0 ")
+
+
+def test_a_part_of_the_gpus_is_said_to_be_visible(machine, monkeypatch):
+    machine("12.6", Driver("550", (12, 4), ((8, 0), (8, 0))))
+    visible_gpus(monkeypatch, [(8, 0)], ["sm_80"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    part, _ = gpus.check_gpus()
+    assert part.message == "torch sees 1 of the driver's 2 GPUs (CUDA_VISIBLE_DEVICES=1)"

@@ -1,0 +1,113 @@
+"""Files that are replaced as a whole, and errors that say what to do about them."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from common.disk import files
+from common.errors import UserError
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    path = tmp_path / "new" / "notes.txt"
+    files.write_text(path, "first\n")
+    files.write_text(path, "sécond\n")
+    assert path.read_bytes() == "sécond\n".encode()
+    assert names(path.parent) == ["notes.txt"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "notes.txt"
+    files.write_text(path, "old")
+
+    def fails(descriptor):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(UserError, match=r"cannot write .*notes\.txt: the disk reports an error"):
+        files.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_json_without_a_number_for_it_is_refused(tmp_path, value):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(tmp_path / "a.json", {"loss": value})
+    assert names(tmp_path) == []
+
+
+def test_json_is_read_back(tmp_path):
+    files.write_json(tmp_path / "a.json", {"loss": 0.1, "none": None})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"loss": 0.1, "none": None}
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "the disk is full: free some space, then continue with --resume"),
+        (errno.EDQUOT, "the disk quota is used up"),
+        (errno.EACCES, "no permission to write there"),
+        (errno.EROFS, "the file system is read-only"),
+    ],
+)
+def test_an_error_that_the_user_can_fix_says_how(number, remedy):
+    with pytest.raises(UserError, match=f"^cannot write runs/a: {remedy}"), files.explained(Path("runs/a")):
+        raise OSError(number, os.strerror(number))
+
+
+def test_any_other_error_stays_as_it_is():
+    with pytest.raises(IsADirectoryError), files.explained(Path("runs/a")):
+        raise IsADirectoryError(errno.EISDIR, "is a directory")
+
+
+def test_a_folder_appears_complete_and_replaces_the_old_one(tmp_path):
+    folder = tmp_path / "step-1"
+    folder.mkdir()
+    (folder / "old").touch()
+    with files.folder_at_once(folder) as temporary:
+        (temporary / "inner").mkdir()
+        (temporary / "inner" / "weights").write_bytes(b"1")
+        assert names(folder) == ["old"]
+    assert files.digests(folder) == {"inner/weights": files.sha256(folder / "inner" / "weights")}
+    assert names(tmp_path) == ["step-1"]
+
+
+def test_a_folder_that_fails_to_fill_leaves_nothing(tmp_path):
+    def fill():
+        with files.folder_at_once(tmp_path / "step-1") as temporary:
+            (temporary / "weights").write_bytes(b"1")
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fill()
+    assert names(tmp_path) == []
+
+
+def test_windows_syncs_files_opened_for_writing_and_no_folders(tmp_path, monkeypatch):
+    path, opened = tmp_path / "weights", []
+    path.touch()
+    real = os.open
+
+    def windows_open(name, flags):
+        opened.append((name, flags))
+        return real(name, flags)
+
+    monkeypatch.setattr(os, "open", windows_open)
+    monkeypatch.setattr(files.os, "name", "nt")
+    files.sync(tmp_path)
+    files.sync(path)
+    monkeypatch.undo()
+    assert opened == [(path, os.O_RDWR)]
+
+
+def test_a_digest_is_the_published_sha256(tmp_path):
+    (tmp_path / "abc").write_bytes(b"abc")
+    assert files.sha256(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,246 @@
+"""Image files of every kind are decoded to the same square, and unusable ones are refused with the reason."""
+
+import io
+import os
+import struct
+import sys
+import zlib
+
+import numpy as np
+import pillow_heif
+import pytest
+from PIL import Image, PngImagePlugin, features
+
+from models.images import image_files
+
+LIMIT = 1_000_000
+
+pillow_heif.register_heif_opener()  # Pillow can then write HEIC, too
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def picture(seed=0, side=32):
+    """A smooth RGB picture whose four corners differ."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), np.uint8)
+    return Image.fromarray(coarse).resize((side, side), Image.Resampling.BILINEAR)
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def black_png(side):
+    """A PNG of side x side black pixels of one bit, a few kilobytes for any side."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0))
+    pixels = zlib.compress(bytes(side * (1 + (side + 7) // 8)))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def refusal(source, limit=LIMIT):
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 the text is what the tests look at
+        image_files.decode(source, 16, limit)
+    return str(refused.value)
+
+
+def test_an_image_comes_back_pixel_by_pixel():
+    image = picture()
+    assert (image_files.decode(encoded(image), 32, LIMIT) == np.asarray(image)).all()
+
+
+def test_a_path_and_its_bytes_give_the_same(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(picture()))
+    square = image_files.decode(path, 16, LIMIT)
+    assert square.shape == (16, 16, 3)
+    assert square.dtype == np.uint8
+    assert (square == image_files.decode(path.read_bytes(), 16, LIMIT)).all()
+
+
+def test_the_middle_square_of_a_wide_image_is_kept():
+    wide = np.zeros((32, 96, 3), np.uint8)
+    wide[:, 32:64] = np.asarray(picture())
+    assert (image_files.decode(encoded(Image.fromarray(wide)), 32, LIMIT) == np.asarray(picture())).all()
+
+
+@pytest.mark.parametrize(
+    ("convert", "kind", "options"),
+    [
+        (lambda image: image.convert("CMYK"), "TIFF", {}),
+        (lambda image: image.convert("CMYK"), "JPEG", {"quality": 100, "subsampling": 0}),
+        (lambda image: image.quantize(256), "PNG", {}),
+        (lambda image: image.quantize(256), "GIF", {}),
+        (lambda image: image.convert("RGBA"), "PNG", {}),
+        (lambda image: image, "BMP", {}),
+        (lambda image: image, "WEBP", {"lossless": True}),
+        (lambda image: image, "AVIF", {"quality": 100, "subsampling": "4:4:4"}),
+        (lambda image: image.convert("RGBA"), "HEIF", {"quality": -1, "chroma": 444}),
+        (lambda image: image, "JPEG", {"quality": 100, "subsampling": 0, "progressive": True}),
+    ],
+)
+def test_every_colour_model_and_format_shows_the_same_colours(convert, kind, options):
+    found = image_files.decode(encoded(convert(picture()), kind, **options), 32, LIMIT)
+    assert np.abs(found.astype(int) - np.asarray(picture())).mean() < 5
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped():
+    values = np.linspace(0, 65535, 32 * 32).reshape(32, 32)
+    for kind in ("PNG", "TIFF"):
+        found = image_files.decode(encoded(Image.fromarray(values.astype(np.uint16)), kind), 32, LIMIT)
+        assert np.abs(found.astype(float) - values[..., None] / 257).max() <= 0.5 + 1 / 257
+        assert len(np.unique(found)) == 256
+
+
+def test_transparent_parts_are_white_in_every_mode():
+    image = np.zeros((32, 32, 4), np.uint8)
+    image[:, 16:, 3] = 255  # the left half is transparent black, the right half opaque black
+    whole = Image.fromarray(image)
+    palette = Image.fromarray((np.arange(32) < 16).astype(np.uint8)[None].repeat(32, 0))
+    palette.putpalette([0, 0, 0, 10, 20, 30])
+    for data in (encoded(whole), encoded(whole.convert("LA")), encoded(palette, transparency=1)):
+        found = image_files.decode(data, 32, LIMIT)
+        assert (found[:, :16] == 255).all()
+        assert (found[:, 16:] == 0).all()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_as_their_exif_data_say(orientation):
+    inverse = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }
+    upright = picture()
+    stored = upright.transpose(inverse[orientation]) if orientation > 1 else upright
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for image, kind in ((stored, "PNG"), (stored.convert("RGBA"), "PNG")):
+        assert (image_files.decode(encoded(image, kind, exif=exif), 32, LIMIT) == np.asarray(upright)).all()
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "HEIF"])
+def test_formats_that_turn_images_themselves_turn_them_once(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = encoded(picture().transpose(Image.Transpose.ROTATE_90), kind, quality=95, exif=exif.tobytes())
+    assert np.abs(image_files.decode(stored, 32, LIMIT).astype(int) - np.asarray(picture())).mean() < 5
+
+
+def test_avif_and_heic_are_refused_by_name_where_nothing_reads_them(monkeypatch, tmp_path):
+    heic, avif = encoded(picture(), "HEIF"), encoded(picture(), "AVIF")
+    image_files._reads_heic.cache_clear()
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
+    monkeypatch.setattr(features, "check", lambda feature: False)
+    (tmp_path / "a.heic").write_bytes(heic)
+    assert refusal(tmp_path / "a.heic") == ("a HEIC image, for which a package is missing; `pip install pillow-heif`")
+    assert "`pip install --upgrade pillow`, 11.3 or later" in refusal(avif)
+    image_files._reads_heic.cache_clear()
+
+
+def test_sixteen_bits_are_turned_too():
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    values = np.linspace(0, 65535, 32 * 32).reshape(32, 32).astype(np.uint16)
+    found = image_files.decode(encoded(Image.fromarray(values), "TIFF", exif=exif), 32, LIMIT)
+    assert found[0, 0, 0] == 255
+    assert found[-1, -1, 0] == 0
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF", "AVIF", "HEIF"])
+def test_of_an_animation_the_first_frame_is_taken_and_it_is_said(kind):
+    first, second = (Image.new("RGB", (32, 32), colour) for colour in ("red", "blue"))
+    found, animated = image_files.read(encoded(first, kind, save_all=True, append_images=[second]), 32, LIMIT)
+    assert animated
+    assert (np.abs(found.astype(int) - (255, 0, 0)) <= 3).all()
+    assert not image_files.read(encoded(first, kind), 32, LIMIT)[1]
+
+
+def test_a_small_file_that_would_become_huge_is_refused_before_it_is_decoded(monkeypatch):
+    small, large, huge = black_png(1000), black_png(8000), black_png(20_000)
+    assert len(huge) < 100_000
+    assert not image_files.decode(small, 16, 1_000_000).any()
+    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", lambda image: pytest.fail("decoded"))
+    assert refusal(large, 50_000_000) == "too large: 8,000 x 8,000 pixels, 50,000,000 are allowed; scale it down first"
+    assert refusal(large, 8000**2 - 1).startswith("too large: 8,000 x 8,000")
+    assert refusal(huge, 50_000_000).startswith("too large")
+    assert refusal(huge, 10**10) == f"too large: more than {image_files.MOST_PIXELS:,} pixels; scale it down first"
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (7, 100), (100, 7)])
+def test_an_image_too_small_to_show_anything_is_refused(sides):
+    assert f"too small: {sides[0]} x {sides[1]} pixels" in refusal(encoded(Image.new("RGB", sides)))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "HEIF"])
+def test_a_file_that_breaks_off_is_refused_and_never_filled_up(kind):
+    whole = encoded(picture(side=64), kind)
+    for share in (0.5, 0.9):
+        assert refusal(whole[: int(len(whole) * share)])
+    assert refusal(b"")
+
+
+def test_no_damage_does_more_than_refuse_or_decode():
+    generator = np.random.default_rng(0)
+    decoded = refused = 0
+    for kind in ("PNG", "JPEG", "GIF", "TIFF", "WEBP", "AVIF", "HEIF"):
+        whole = np.frombuffer(encoded(picture(side=24), kind), np.uint8)
+        for _ in range(40):
+            broken = whole.copy()
+            broken[generator.integers(0, len(whole), 5)] = generator.integers(0, 256, 5)
+            try:
+                decoded += image_files.decode(broken.tobytes(), 16, LIMIT).shape == (16, 16, 3)
+            except ValueError:
+                refused += 1
+    assert decoded + refused == 280
+    assert min(decoded, refused) > 10
+
+
+def test_what_is_no_image_is_refused_by_what_it_is(tmp_path):
+    assert refusal(tmp_path / "none.png") == "there is no such file"
+    assert refusal(b"image,score\n").startswith("not an image, or of none of the formats JPEG, PNG")
+    assert refusal(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n").startswith("not an image")
+    assert refusal(tmp_path) == "there is no such file"
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(tmp_path / "pipe") == "there is no such file"
+    assert "no known range" in refusal(encoded(Image.fromarray(np.zeros((32, 32), np.float32)), "TIFF"))
+
+
+def near_duplicates(squares):
+    hashes = np.array([image_files.dhash(image) for image in squares], np.uint64)
+    return image_files.near_duplicates(hashes, np.array([image_files.thumbnail(image) for image in squares]))
+
+
+def test_near_duplicates_are_copies_saved_again_scaled_or_slightly_changed():
+    original = picture(1, 128)
+    copies = [
+        encoded(original),
+        encoded(original, "JPEG", quality=40),
+        encoded(original.resize((60, 60)), "PNG"),
+        encoded(original.point(lambda value: min(255, value + 3))),
+    ]
+    others = [encoded(picture(seed, 128)) for seed in range(2, 6)]
+    squares = np.stack([image_files.decode(data, 32, LIMIT) for data in copies + others])
+    found = {tuple(pair) for pair in near_duplicates(squares).tolist()}
+    assert found == {(i, j) for i in range(4) for j in range(i + 1, 4)}
+
+
+def test_plain_images_are_duplicates_only_of_their_own_shade():
+    shades = np.array([0, 2, 100, 255], np.uint8)[:, None, None, None].repeat(16, 1).repeat(16, 2)
+    assert len({image_files.dhash(image) for image in shades}) == 1
+    assert near_duplicates(shades).tolist() == [[0, 1]]
+
+
+def test_the_hash_does_not_see_brightness_and_sees_a_mirror():
+    image = np.asarray(picture(3))
+    darker = (image // 2).astype(np.uint8)
+    assert (image_files.dhash(image) ^ image_files.dhash(darker)).bit_count() <= image_files.NEAR_BITS
+    assert (image_files.dhash(image) ^ image_files.dhash(image[:, ::-1])).bit_count() > 20
+    assert 0 <= image_files.dhash(image) < 2**64

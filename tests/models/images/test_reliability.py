@@ -1,0 +1,137 @@
+"""Scores of unreliable comparators: never worse than a constant, with intervals that hold."""
+
+import math
+
+import pytest
+import torch
+
+from models.images import ranking, reliability
+from models.images.ranking import Davidson
+from models.images.reliability import Reliability
+
+VALIDATION, TEST, REFERENCES, TRAINING = 200, 400, 40, 300
+
+
+def comparator(accuracy, *, seed, values=None, known_too_well=0.2):
+    """Known scores of validation, test, reference and further training images, and a comparator that orders them.
+
+    `accuracy` is the share of pairs of unseen images that it orders rightly.
+
+    It sees each score with an error of its own, the same in all comparisons; those of references, on which it was
+    trained, it sees better. Scores are normal, or as many different ones as `values`.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    count = VALIDATION + TEST + REFERENCES + TRAINING
+    known = 3 + torch.randn(count, generator=generator, dtype=torch.float64)
+    if values:
+        known = torch.randint(values, (count,), generator=generator).double()
+    # Normal scores with an error of deviation t are ordered rightly with probability 1/2 + atan(1/t) / pi.
+    deviation = known.std() / math.tan(math.pi * (accuracy - 0.5))
+    error = deviation * torch.randn(count, generator=generator, dtype=torch.float64)
+    error[VALIDATION + TEST :] *= known_too_well
+    seen, truth = known + error, Davidson(4.0, 0.5)
+    return known, lambda first, second: truth.probabilities(seen[first] - seen[second]).log()
+
+
+def scored(known, log_odds):
+    """Known scores of the test images, those found, and their standard errors."""
+    count = VALIDATION + TEST
+    references, how = torch.arange(count, count + REFERENCES), {"theta": 0.2, "budget": 16}
+    prior = reliability.quantiles(known[count:])
+    scale = ranking.fit_scale(log_odds, references, known[references], **how, seed=0, prior=prior)
+    estimates, information = ranking.place(scale, log_odds, count, references, known[references], **how)
+    scale = scale.relying(estimates[:VALIDATION], information[:VALIDATION], known[:VALIDATION])
+    return known[VALIDATION:count], *scale.scores(estimates[VALIDATION:], information[VALIDATION:])
+
+
+def root_mean_square(values):
+    return float(values.square().mean().sqrt())
+
+
+def judged(accuracy, seeds):
+    """RMSE over the constant's, and coverage of the 95 % intervals, the means over simulations."""
+    ratios, inside = [], []
+    for seed in range(seeds):
+        known, found, errors = scored(*comparator(accuracy, seed=seed))
+        ratios.append(root_mean_square(found - known) / float(known.std()))
+        inside.append(float(((found - known).abs() <= 1.96 * errors).double().mean()))
+    return sum(ratios) / seeds, sum(inside) / seeds
+
+
+@pytest.mark.parametrize("accuracy", [0.6, 0.9])
+def test_scores_are_better_than_a_constant(accuracy):
+    ratio, coverage = judged(accuracy, 1)
+    assert ratio < 1
+    assert 0.9 < coverage < 0.99
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accuracy", [0.55, 0.6, 0.7, 0.8, 0.9, 0.99])
+def test_scores_are_nearly_as_good_as_they_can_be_and_intervals_hold(accuracy):
+    ratio, coverage = judged(accuracy, 8)
+    best = math.cos(math.pi * (accuracy - 0.5))  # of the posterior mean under the truth: t / sqrt(1 + t^2)
+    print(f"accuracy {accuracy}: RMSE over the constant's {ratio:.3f}, at best {best:.3f}; coverage {coverage:.3f}")
+    assert ratio < 1
+    assert ratio < best + 0.03
+    assert 0.93 < coverage < 0.97
+
+
+def test_a_comparator_that_errs_the_same_about_all_its_images_is_corrected():
+    known, _ = comparator(0.9, seed=0)
+    images = torch.arange(len(known)) < VALIDATION + TEST
+    shift = torch.where(images, 1.5, 0.0).double()
+    truth = Davidson(4.0, 0.5)
+    seen = torch.where(images, 0.5 * known, known) + shift
+    _, found, errors = scored(known, lambda a, b: truth.probabilities(seen[a] - seen[b]).log())
+    wrong = found - known[VALIDATION : VALIDATION + TEST]
+    assert root_mean_square(wrong) < 0.2 * float(known.std())
+    assert float((wrong.abs() <= 1.96 * errors).double().mean()) > 0.93
+
+
+def test_scores_of_few_values_stay_on_them():
+    known, found, _ = scored(*comparator(0.97, seed=0, values=10))
+    assert float((found - known).abs().median()) < 0.02
+    assert root_mean_square(found - known) < 0.15 * float(known.std())
+
+
+def test_a_comparator_that_knows_nothing_gives_the_mean():
+    known = comparator(0.9, seed=0)[0]
+    generator = torch.Generator().manual_seed(0)
+    known, found, errors = scored(known, lambda a, b: torch.randn(len(a), 3, generator=generator))
+    assert root_mean_square(found - known) < 1.02 * float(known.std())
+    assert 0.9 < float(((found - known).abs() <= 1.96 * errors).double().mean()) < 0.98
+
+
+def test_the_posterior_of_a_normal_prior_is_that_of_the_textbook():
+    """Mean m + k (x - m), variance (1 - k) s^2, with k = s^2 / (s^2 + v), up to the finite number of quantiles."""
+    shares = (torch.arange(100_000, dtype=torch.float64) + 0.5) / 100_000
+    prior = reliability.quantiles(2 + 3 * torch.special.ndtri(shares))
+    x = torch.tensor([-3.0, 2.0, 6.0], dtype=torch.float64)
+    mean, error = Reliability(offset=1.0, slope=0.5, floor=1.0, dispersion=2.0).scores(prior, 1 + 0.5 * x, 2 + 0 * x)
+    variance = (1.0 + 2.0 / 2) / 0.5**2
+    gain = 9 / (9 + variance)
+    torch.testing.assert_close(mean, 2 + gain * (x - 2), atol=0.03, rtol=0)
+    torch.testing.assert_close(error, torch.full_like(x, math.sqrt((1 - gain) * 9)), rtol=0.03, atol=0)
+
+
+def test_what_falls_with_information_is_told_from_what_does_not():
+    generator = torch.Generator().manual_seed(0)
+    known, noise = torch.randn(2, 1500, generator=generator, dtype=torch.float64)
+    information = 10 ** (2 * torch.rand(1500, generator=generator, dtype=torch.float64))
+    estimates = 0.3 + 0.8 * known + noise * (0.25 + 4 / information).sqrt()
+    found = reliability.fit(reliability.quantiles(known), estimates, information, known)
+    assert found.offset == pytest.approx(0.3, abs=0.05)
+    assert found.slope == pytest.approx(0.8, abs=0.05)
+    assert found.floor == pytest.approx(0.25, abs=0.15)
+    assert found.dispersion == pytest.approx(4, abs=1)
+    assert found.factor == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_few_images_or_equal_scores_leave_everything_finite(count):
+    known = torch.arange(count, dtype=torch.float64)
+    for scores in (known, torch.full_like(known, 2.0)):
+        found = reliability.fit(reliability.quantiles(known), known + 0.1, torch.ones(count).double(), scores)
+        mean, error = found.scores(reliability.quantiles(known), known, torch.ones(count).double())
+        assert mean.isfinite().all()
+        assert error.isfinite().all()

@@ -1,0 +1,126 @@
+"""Each family of vision-language models: answers equal to transformers' own, trained, stored and merged."""
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+from models import io
+from models.images.vision_tower import Base
+from models.images.vlm_comparator import build
+from models.images.vlm_comparator.bases import load_processor
+from models.images.vlm_comparator.families import FAMILIES
+from tests import vlms
+
+pytestmark = [
+    pytest.mark.slow,  # importing transformers alone takes seconds
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),  # peft's
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # PaliGemma's processor's
+]
+PAIRS = [(0, 1), (2, 0), (2, 1)]
+QUESTION = "Which of the two images ranks higher in glow: First, Second or Similar?"
+
+
+@pytest.fixture(scope="module", params=vlms.FAMILIES)
+def folder(request, tmp_path_factory):
+    return vlms.save(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def make(folder, **changes):
+    torch.manual_seed(0)
+    return build(
+        {"size": vlms.SIZE, "channels": 3, "base": folder, "lora": True, "attribute": "glow", **changes}
+    ).eval()
+
+
+def pictures():
+    return torch.randint(0, 256, (3, 3, vlms.SIZE, vlms.SIZE), generator=torch.Generator().manual_seed(1)).byte()
+
+
+def asked_by_the_library(network, processor, images, label_ids):
+    """Logits of the three words, a pair at a time, by transformers' own processor, chat template and forward."""
+    from transformers import ProcessorMixin
+
+    shown = [Image.fromarray(image.movedim(0, -1).numpy()) for image in images]
+    found = []
+    for pair in PAIRS:
+        pair = [shown[i] for i in pair]
+        if processor.chat_template:
+            content = [*({"type": "image", "image": image} for image in pair), {"type": "text", "text": QUESTION}]
+            inputs = ProcessorMixin.apply_chat_template(
+                processor,
+                [{"role": "user", "content": content}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+            )
+        else:
+            inputs = processor(text=f"<image><image>answer en {QUESTION}", images=[pair], return_tensors="pt")
+            inputs.pop("labels")
+        with torch.no_grad():
+            found.append(network(**inputs).logits[0, -1, label_ids])
+    return torch.stack(found)
+
+
+def test_every_family_that_is_known_is_tested():
+    assert vlms.FAMILIES.keys() == FAMILIES.keys()
+
+
+def test_answers_are_those_of_transformers_own_forward(folder):
+    from transformers import AutoModelForImageTextToText
+
+    model, images = make(folder), pictures()
+    network, processor = AutoModelForImageTextToText.from_pretrained(folder).eval(), load_processor(Base(folder))
+    expected = asked_by_the_library(network, processor, images, model.ids_answers)
+    assert (expected[0] - expected[1]).abs().max() > 1e-2
+    words = [processor.tokenizer.convert_ids_to_tokens(int(i)) for i in model.ids_answers]
+    assert words == ["First", "Second", "Similar"]
+    first, second = torch.tensor(PAIRS).T
+    torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():  # reads a first image once
+        torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_adapters_and_projector_train_are_stored_and_merged(folder, tmp_path):
+    from peft import PeftModel
+    from transformers import AutoModelForImageTextToText
+
+    model, images, (first, second) = make(folder).train(), pictures(), torch.tensor(PAIRS).T
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    assert {part for part in ("lora_", *model.projectors) if not any(part in name for name in trained)} == set()
+    assert not any(part in name for name in trained for part in ("vision_tower", "vision_model", "visual.blocks"))
+    optimizer, losses = torch.optim.AdamW(trained.values(), lr=1e-2, weight_decay=0.0), []
+    before = {name: p.detach().clone() for name, p in trained.items()}
+    encoded = model.encode(images)
+    for _ in range(5):
+        loss = torch.nn.functional.cross_entropy(model(None, first, second, encoded=encoded), torch.tensor([0, 1, 2]))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+    assert not [name for name, p in trained.items() if torch.equal(p, before[name])]
+
+    model.eval()
+    io.save(model, tmp_path / "model")
+    stored = (tmp_path / "model" / "model.safetensors").stat().st_size
+    again = io.load(tmp_path / "model")
+    with torch.no_grad():
+        expected = model(images, first, second)
+        assert torch.equal(again(images, first, second), expected)
+    out = tmp_path / "out"
+    out.mkdir()
+    assert again.unmergeable is None
+    again.save_beside(out)
+    _, difference = again.save_merged(out)
+    assert difference < 1e-4
+    assert stored < (out / "merged" / "model.safetensors").stat().st_size
+    label_ids = json.loads((out / "comparator.json").read_text())["label_ids"]
+    adapted = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(folder), out / "adapter").eval()
+    merged = AutoModelForImageTextToText.from_pretrained(out / "merged").eval()
+    for network in (adapted, merged):
+        processor = load_processor(Base(folder if network is adapted else str(out / "merged")))
+        found = asked_by_the_library(network, processor, images, label_ids)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

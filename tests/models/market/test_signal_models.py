@@ -1,0 +1,101 @@
+"""Predictions from candles, and the candles that are refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.market import candle_features
+from models.market.candles import Candles
+from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.signal_model import ROWS_AT_ONCE
+
+STEP, START = 60_000, 1_700_000_040_000
+NAMES = ("log_return_1", "rsi_14", "volume_z_50")
+NEEDED = 181  # features of 174 candles, and 7 more of them in the window
+
+
+def candles(rows=NEEDED + 12, seed=0):
+    generator = np.random.default_rng(seed)
+    close = 100 * np.exp(np.cumsum(generator.normal(0, 0.01, rows)))
+    first = np.concatenate([[100.0], close[:-1]])
+    spread = np.abs(generator.normal(0, 0.1, (2, rows)))
+    return {
+        "time": START + STEP * np.arange(rows),
+        "open": first,
+        "high": np.maximum(first, close) + spread[0],
+        "low": np.minimum(first, close) - spread[1],
+        "close": close,
+        "volume": np.exp(generator.normal(5, 1, rows)),
+    }
+
+
+def now(rows):
+    return START + STEP * rows + 17
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make()
+
+
+def make():
+    """A small model of one coin with random weights."""
+    torch.manual_seed(0)
+    scaler = {"mean": [0.0, 50.0, 0.5], "std": [0.01, 10.0, 1.0]}
+    made = CNNLSTM(
+        CNNLSTMConfig(
+            "default", features=NAMES, lookback=8, coins=("AUSDT",), scalers={"AUSDT": scaler}, timeframe_ms=STEP
+        )
+    ).eval()
+    for parameter in made.parameters():  # the last layer starts at zero
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def test_predict_computes_and_scales_the_features_and_takes_every_window(model):
+    assert model.candles_needed == NEEDED
+    given = candles(NEEDED + ROWS_AT_ONCE + 12)
+    table, names = candle_features.compute(Candles("AUSDT", STEP, **given), "default")
+    chosen = torch.from_numpy(table[:, [names.index(name) for name in NAMES]][173:])
+    scaled = ((chosen - torch.tensor([0.0, 50.0, 0.5])) / torch.tensor([0.01, 10.0, 1.0])).float()
+    with torch.no_grad():
+        expected = model(scaled[None])[0].softmax(-1)
+    found = model.probabilities(given, now=now(NEEDED + ROWS_AT_ONCE + 12))
+    assert len(found) == ROWS_AT_ONCE + 13
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+def test_no_more_candles_than_needed_give_the_newest_signal(model):
+    given = candles()
+    newest = {name: column[-NEEDED:] for name, column in given.items()}
+    found = [model.probabilities(each, now=now(NEEDED + 12))[-1] for each in (given, newest)]
+    torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
+
+
+def test_candles_that_are_not_what_training_had_are_refused(model):
+    def refused(message, change=None, **words):
+        given = candles()
+        if change:
+            name, place, value = change
+            given[name][place] = value
+        with pytest.raises(ValueError, match=message):
+            model.probabilities(words.pop("given", given), **{"now": now(NEEDED + 12), **words})
+
+    full = candles()
+    refused("lack volume; give the columns time, open", given={name: full[name] for name in list(full)[:5]})
+    refused("must be of one length", given={**full, "close": full["close"][1:]})
+    refused(f"only {NEEDED - 1} candles; give {NEEDED}", given=candles(NEEDED - 1))
+    refused(f"gap: the candle after {full['time'][4]} ms is", ("time", slice(5, None), full["time"][5:] + STEP))
+    refused("gap", ("time", 5, full["time"][4]))  # a row twice
+    refused(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC \(\d+ ms\), is stale at .*; .* now=newest", now=now(NEEDED + 13))
+    refused("is stale", now=None)  # 2023 is long ago by this computer's clock
+    refused("has not closed yet", now=now(NEEDED + 11))
+    refused("does not know the coin 'BUSDT'", coin="BUSDT")
+    for column, value in (("close", np.nan), ("low", 1e9), ("open", -1.0), ("volume", -1.0)):
+        refused(f"the candle of {full['time'][3]} ms cannot be", (column, 3, value))
+
+
+def test_features_that_this_version_does_not_compute_are_named(model):
+    old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8))
+    with pytest.raises(ValueError, match="no set of features holds moon"):
+        old.probabilities(candles(), now=0)

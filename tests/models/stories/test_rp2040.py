@@ -1,0 +1,47 @@
+"""Which sizes of a tiny transformer fit the RP2040."""
+
+from dataclasses import replace
+
+import pytest
+
+from models.stories import rp2040
+from models.stories.config import PRESETS, TinyTransformerConfig
+
+
+def test_the_memory_of_a_model_grows_with_every_size():
+    config = TinyTransformerConfig(**PRESETS["rp2040-speed"])
+    assert rp2040.model_bytes(config) < rp2040.sram_bytes(config) < 40_000
+    for name in rp2040.FORMAT_LIMITS:
+        larger = replace(config, **{name: 2 * getattr(config, name)})
+        assert rp2040.sram_bytes(larger) > rp2040.sram_bytes(config)
+
+
+def test_the_story_preset_leaves_a_quarter_of_the_memory_to_others():
+    assert rp2040.sram_bytes(TinyTransformerConfig(**PRESETS["rp2040-story"])) <= 200_000
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"vocabulary": 4000, "width": 64}, "bytes too|lower one of: .*model.vocabulary="),
+        ({"hidden": 1024, "layers": 16, "width": 32}, "model.layers="),
+        ({"width": 6, "heads": 2}, "model.width=6 must be 4 to 128 and a multiple of 4"),
+        ({"context": 512}, "model.context=512 must be 2 to 256"),
+    ],
+)
+def test_a_model_too_big_for_the_chip_is_refused_with_what_to_lower(change, told):
+    config = replace(TinyTransformerConfig(**PRESETS["rp2040-speed"]), **change)
+    with pytest.raises(ValueError, match=told):
+        rp2040.check(config)
+
+
+def test_what_the_refusal_says_to_lower_to_fits():
+    config = TinyTransformerConfig(512, 64, 6, 4, 256, 128)
+    with pytest.raises(ValueError, match="lower one of") as error:
+        rp2040.check(config)
+    excess = int(str(error.value).split(" of SRAM, ")[1].split(" ")[0].replace(",", ""))
+    assert excess == rp2040.sram_bytes(config) - rp2040.SRAM_BYTES
+    for word in str(error.value).split("lower one of: ")[1].split(", "):
+        name, value = word.removeprefix("model.").split("=")
+        smaller = replace(config, **{name: int(value)})
+        assert rp2040.sram_bytes(smaller) <= rp2040.SRAM_BYTES
