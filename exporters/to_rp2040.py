@@ -25,9 +25,12 @@ from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
 from models import io
 from models.stories import rp2040
+from models.stories.config import END, TinyTransformerConfig
 from models.stories.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
-from models.stories.integer_transformer import IntegerTransformer, Sampler, quantize
-from models.stories.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
+from models.stories.integer_transformer import IntegerTransformer, Sampler
+from models.stories.network import Block
+from models.stories.quantization import quantize
+from models.stories.tiny_transformer import TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME = FOLDER / "runtime.bin"

@@ -14,9 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters.onnx import FRESH, Artifact, Program
+from models.stories.config import END
+from models.stories.network import Block
 from models.stories.ngram_counts import ORDERS
 from models.stories.ngram_memory import contexts
-from models.stories.tiny_transformer import END, Block, TinyTransformer
+from models.stories.tiny_transformer import TinyTransformer
 
 TOKENS = 48  # of each story that is compared
 

@@ -20,7 +20,8 @@ from models.plans import chains, char_lstm, char_mixture, mixture_reader
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.routing.policy import RoutingPolicy
-from models.stories.integer_transformer import Sampler, quantize
+from models.stories.integer_transformer import Sampler
+from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 
 from common.text import token_nats
 from models.stories import rp2040
-from models.stories.config import CLAIMED_PARAMETERS, PRESETS
-from models.stories.tiny_transformer import END, TinyTransformer
+from models.stories.config import CLAIMED_PARAMETERS, END, PRESETS
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
@@ -107,7 +108,7 @@ class StoriesTask(Task):
             notes.append(f"stories that stand in the text more than once: {duplicates:,} repetitions are left out")
         if nuls := facts["nul_characters_removed"]:
             notes.append(f"NUL characters in the text: {nuls:,} are left out")
-        own = all(getattr(sizes, name) == value for name, value in PRESETS[preset].items())
+        own = replace(sizes, memory=(), counts=0, dropout=0.0, tokenizer={}) == replace(PRESETS[preset], memory=())
         claimed = CLAIMED_PARAMETERS.get(preset) if own else None
         if claimed and not claimed[0] <= count <= claimed[1]:
             notes.append(f"{preset}: {count:,} parameters; {claimed[0]:,} to {claimed[1]:,} were claimed for its sizes")

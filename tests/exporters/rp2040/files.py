@@ -11,8 +11,9 @@ import torch
 from exporters import to_rp2040
 from exporters.rp2040 import inference, layout, uf2
 from exporters.rp2040.settings import Settings
-from models.stories.integer_transformer import IntegerTransformer, quantize
-from models.stories.tiny_transformer import END
+from models.stories.config import END
+from models.stories.integer_transformer import IntegerTransformer
+from models.stories.quantization import quantize
 from tests.models.tiny import make, trained_tokenizer
 
 SMALLEST = {"vocabulary": 32, "width": 4, "layers": 1, "heads": 2, "hidden": 4, "context": 2}

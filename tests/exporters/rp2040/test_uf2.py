@@ -6,7 +6,7 @@ import pytest
 
 from exporters.rp2040 import layout, uf2
 from exporters.rp2040.settings import Settings
-from models.stories.integer_transformer import quantize
+from models.stories.quantization import quantize
 from tests.exporters.rp2040.files import bootable
 from tests.models.tiny import make, trained_tokenizer
 

@@ -13,7 +13,8 @@ from exporters.web.packing import _invented
 from models import io
 from models.images import image_files
 from models.plans.char_lstm import END
-from models.stories.integer_transformer import Sampler, quantize
+from models.stories.integer_transformer import Sampler
+from models.stories.quantization import quantize
 from tests.exporters.web.models import MODELS, TEXT, asked, run_of
 
 pytestmark = pytest.mark.slow  # they need node
