@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from common.disk.files import sha256, write_whole
 
@@ -29,7 +28,7 @@ def begin(out: Path) -> None:
             path.unlink()
 
 
-def finish(out: Path, names: Sequence[str], facts: Mapping[str, Any]) -> int:
+def finish(out: Path, names: Sequence[str], facts: Mapping[str, object]) -> int:
     """Write `facts` with the bytes and sha256 of each file, and return the total bytes. Call it last."""
     sizes = {name: (out / name).stat().st_size for name in names}
     files = {name: {"bytes": size, "sha256": sha256(out / name)} for name, size in sizes.items()}

@@ -8,20 +8,20 @@ import importlib.util
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 from torch import Tensor
 
 from common.disk.files import write_whole
 from exporters import manifest, onnx
 from exporters.cards import source_of, title
-from exporters.onnx import EXAMPLES, FRESH, Program
+from exporters.onnx import FRESH, Program
 from models import io
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
@@ -40,7 +40,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         raise ValueError(f"--out {out} is the model's own folder; give another")
     manifest.begin(out)
     files = {f"{program.name}.onnx": _converted(program) for program in artifact.programs}
-    files |= {EXAMPLE: (EXAMPLES / artifact.example).read_bytes(), **artifact.files}
+    files |= {EXAMPLE: artifact.example, **artifact.files}
     for name, data in files.items():
         write_whole(out / name, data)
     described = {program.name: _proved(program, out) for program in artifact.programs}
@@ -56,23 +56,23 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             "source": source_of(run, model_folder),
             "num_parameters": num_parameters,
             "opset": OPSET,
-            "programs": described,
+            "programs": {name: facts for name, (facts, _) in described.items()},
             "example": used,
             "left_out": dict(artifact.left_out),
         },
     )
-    worst = max(each["largest_difference"] for each in described.values())
-    told = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
+    worst = max(difference for _, difference in described.values())
+    left_out = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
     return (
         f"{out}: {num_parameters:,} parameters, {size:,} bytes in {len(described)} programs, at most {worst:.2g} from "
-        f"the model on {FRESH} fresh inputs{told}"
+        f"the model on {FRESH} fresh inputs{left_out}"
     )
 
 
 def _converted(program: Program) -> bytes:
     """Return a program as ONNX, without what would tell where it was made."""
     example = program.fresh(1)
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, torch.export.Dim] = {}
     shapes = [
         {axis: sizes.setdefault(name, torch.export.Dim(name)) for axis, name in axes.items()}
         for axes in program.inputs.values()
@@ -106,8 +106,8 @@ def _converted(program: Program) -> bytes:
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def _proved(program: Program, out: Path) -> Mapping[str, Any]:
-    """Return what the manifest says of a program; RuntimeError if onnxruntime gives other outputs than torch."""
+def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
+    """Return the manifest's facts of a program, and its largest difference; RuntimeError if that is no rounding."""
     session = session_of(out / f"{program.name}.onnx")
     worst = 0.0
     for number in range(FRESH):
@@ -126,18 +126,17 @@ def _proved(program: Program, out: Path) -> Mapping[str, Any]:
             worst = max(worst, float(apart.max(initial=0)))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"{program.name}.onnx differs by {worst} from the model, more than {TOLERANCE}")
-    return {
+    facts = {
         "inputs": {each.name: each.shape for each in session.get_inputs()},
         "outputs": list(program.outputs),
         "fresh_inputs": FRESH,
         "largest_difference": worst,
     }
+    return facts, worst
 
 
-def session_of(path: Path) -> Any:
+def session_of(path: Path) -> onnxruntime.InferenceSession:
     """Return an onnxruntime session of one thread."""
-    import onnxruntime
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3

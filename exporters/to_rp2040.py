@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from math import sqrt
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from models.stories.config import END, TinyTransformerConfig
 from models.stories.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
 from models.stories.integer_transformer import IntegerTransformer, Sampler
 from models.stories.network import Block
-from models.stories.quantization import quantize
+from models.stories.quantization import floats, quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
@@ -129,10 +129,10 @@ def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
     The output matrix is compared in units of the stored values. Rounding a weight costs up to 0.5; anything more comes
     from rounding multipliers, and from rows to which a large bias leaves fewer steps.
     """
-    errors = [_error(_numpy(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
+    errors = [_error(floats(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
     for module, layer in zip(model.blocks, integers.layers, strict=True):
         block, shifts = cast(Block, module), layer.shifts
-        parts = zip(np.split(_numpy(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
+        parts = zip(np.split(floats(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
         (wq, q, q_step), (wk, k, k_step), (wv, v, v_step) = [
             (weight, matrix, NORMED * 2.0 ** -(shifts["pre_qkv"] + shifts[f"post_{name}"]))
             for weight, matrix, name in parts
@@ -144,16 +144,16 @@ def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
             _error(wq, q, q_step * sqrt(head) / (NAT * 1024 * k_unit[:, None])),
             _error(wk, k, k_step * k_unit[:, None]),
             _error(wv, v, v_step * v_unit[:, None]),
-            _error(_numpy(block.out.weight) * v_unit, layer.out, ATTENDED / RESIDUAL * _step(shifts, "out")),
-            _error(_numpy(block.up.weight), layer.up, NORMED / GATE * _step(shifts, "up")),
-            _error(_numpy(block.down.weight), layer.down, NORMED / RESIDUAL * _step(shifts, "down")),
+            _error(floats(block.out.weight) * v_unit, layer.out, ATTENDED / RESIDUAL * _step(shifts, "out")),
+            _error(floats(block.up.weight), layer.up, NORMED / GATE * _step(shifts, "up")),
+            _error(floats(block.down.weight), layer.down, NORMED / RESIDUAL * _step(shifts, "down")),
         ]
     return _rounded(max(errors))
 
 
 def _prove(
     out: Path, names: Mapping[str, str], model: TinyTransformer, integers: IntegerTransformer, beginning: bytes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Read all files back and compare them with their sources; RuntimeError if they differ.
 
     Returns the answer that a device has to give to a fixed prompt.
@@ -176,9 +176,9 @@ def _prove(
         _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
     # The copies, not the modules of this package: a device gets the copies.
     with closing(_imported(out).Story(out / names["model"], out / names["vocabulary"])) as story:
-        told = list(story.tokens(ids, NUM_TOKENS))
+        copied = list(story.tokens(ids, NUM_TOKENS))
         _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
-        _require(told == tokens, f"{INFERENCE[-1]} tells another story than the reference")
+        _require(copied == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
         "prompt_tokens": ids,
@@ -192,15 +192,15 @@ def _require(condition: bool, otherwise: str) -> None:
         raise RuntimeError(otherwise)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """True if nested dataclasses, tuples and dictionaries hold equal values and arrays."""
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.array_equal(a, b)
     if is_dataclass(a) and not isinstance(a, type):
         return type(a) is type(b) and all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-    if isinstance(a, tuple):
+    if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
-    return a == b
+    return bool(a == b)
 
 
 def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
@@ -225,7 +225,7 @@ def _imported(folder: Path) -> ModuleType:
     return modules["inference"]
 
 
-def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
+def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:
     """The content of config_{V}p.json, for people and tools."""
     sizes = {name: getattr(config, name) for name, *_ in LIMITS}
     return {
@@ -249,14 +249,11 @@ def _step(shifts: Mapping[str, int], name: str) -> float:
     return 2.0 ** -(shifts[f"pre_{name}"] + shifts[f"post_{name}"])
 
 
-def _numpy(weight: torch.Tensor) -> np.ndarray:
-    return weight.detach().double().numpy()
-
-
 def _units(weights: np.ndarray, matrix: Matrix, step: float) -> np.ndarray:
     """(rows,) factors with which the integers of each row reach its largest weight; 1 for a row of zeros."""
     largest, meant = abs(weights).max(1), abs(matrix.weights).max(1) * matrix.multiplier * step
-    return np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
+    units: np.ndarray = np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
+    return units
 
 
 def _error(weights: np.ndarray, matrix: Matrix, step: float | np.ndarray) -> float:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporters.onnx import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program, examples
 from models.stories.config import END
 from models.stories.network import Block
 from models.stories.ngram_counts import ORDERS
@@ -106,7 +106,7 @@ def describe(model: TinyTransformer) -> Artifact:
     settings = {"context": model.config.context, "layers": model.config.layers, "width": model.config.width}
     return Artifact(
         programs=[Program("step", step, inputs, outputs, fresh)],
-        example="tiny_transformer.py",
+        example=examples.script("tiny_transformer"),
         check=lambda example: compare_stories(model, example),
         files={
             "tokenizer.json": json.dumps(model.config.tokenizer).encode(),

@@ -65,12 +65,15 @@ class Matrix:
         self.rows, self.columns = rows, columns
 
     def read_bias(self, file):
+        """Read a bias for each row."""
         self.bias = numbers(file, "i", self.rows)
 
     def read_multiplier(self, file):
+        """Read a multiplier for each row."""
         self.multiplier = numbers(file, "H", self.rows)
 
     def read_weights(self, file):
+        """Read all weights."""
         self.weights = bytearray(self.rows * self.columns)
         fill(file, self.weights, len(self.weights))
 

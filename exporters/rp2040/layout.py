@@ -217,7 +217,7 @@ def _alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def _stored(kind: str, values: np.ndarray | Sequence, what: str) -> bytes:
+def _stored(kind: str, values: np.ndarray | Sequence[int] | Sequence[tuple[int, int, int]], what: str) -> bytes:
     """The bytes of integers as the numpy type `kind`; ValueError if one does not fit."""
     values = np.asarray(values, np.int64)
     stored = values.astype(kind)

@@ -13,10 +13,11 @@ from common.errors import UserError
 from exporters import to_rp2040
 from exporters.rp2040 import layout, settings
 from models.images.comparator.siamese import Siamese
+from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
-from models.plans import chains, char_lstm, char_mixture, mixture_reader
+from models.plans import chains, char_mixture, mixture_reader
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.routing.policy import RoutingPolicy
@@ -38,11 +39,11 @@ class Packed:
     said: str  # a sentence for readers
     panel: str  # of common/browser
     kernels: Sequence[str]  # files of this folder
-    config: Mapping[str, Any]  # for the kernel
-    about: Mapping[str, Any]  # for the panel
+    config: Mapping[str, object]  # for the kernel
+    about: Mapping[str, object]  # for the panel
     files: Mapping[str, bytes]
     # {"method", "arguments", "output"}: what the kernel is asked when the page opens, and what it has to answer
-    expected: Sequence[Mapping[str, Any]]
+    expected: Sequence[Mapping[str, object]]
     further_panels: Sequence[str] = ()  # of the kernels
 
 
@@ -53,7 +54,7 @@ def pack(model: Model, run: Path) -> Packed:
     return PACKERS[model.family](model, run)
 
 
-def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
+def _asked(method: str, *arguments: object, output: object) -> dict[str, object]:
     return {"method": method, "arguments": arguments, "output": output}
 
 
@@ -157,7 +158,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "texts": characters.texts,
         "ids": characters.ids,
         "settings": given,
-        "longest_prompt": char_lstm.LONGEST_PROMPT,
+        "longest_prompt": LONGEST_PROMPT,
     }
     changed: dict[str, torch.Tensor | None] = {}
     if isinstance(model, CharMixture):
@@ -173,7 +174,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         panel="text",
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
-        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
+        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": LONGEST_PROMPT},
         files={WEIGHTS: _weights(model, changed)},
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
@@ -182,7 +183,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     )
 
 
-def _constants() -> dict[str, Any]:
+def _constants() -> dict[str, object]:
     """Return the constants of models/plans/chains.py and models/plans/char_mixture.py by which its kernel computes."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
@@ -246,7 +247,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     )
 
 
-def _invented(count: int, step_ms: int) -> dict[str, list[Any]]:
+def _invented(count: int, step_ms: int) -> dict[str, list[float]]:
     """Return columns of candles of a random walk, always the same."""
     generator = np.random.default_rng(0)
     paths = 100 * np.exp(np.cumsum(0.002 * generator.standard_normal((count, 4)), None).reshape(count, 4))

@@ -58,7 +58,7 @@ class Text:
     def answer(self) -> dict[str, Any]:
         """Return the answer of a text that has ended."""
         field = {} if self.given.field is None else {"field": self.given.field}
-        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings)}
+        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)}
 
 
 class Writer:

@@ -85,9 +85,7 @@ class IntegerTransformer:
         for layer in self.layers:
             q, k, v = self._queries_keys_values(layer, x)
             attended = attend(_split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen)
-            x = _feed_forward(
-                layer, add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
-            )
+            x = _after_attention(layer, x, attended)
         return self._output(x, tokens)
 
     def decode(self, prompt: list[int], max_tokens: int, choose: Callable[[Array], int] | None = None) -> Iterator[int]:
@@ -124,10 +122,9 @@ class IntegerTransformer:
             bias = layer.distance_bias[:, None, distance]
             seen = np.ones((1, 1, 1, len(keys)), bool)
             attended = attend(_split(q, self), _split(keys[None], self), _split(values[None], self), bias, seen)
-            x = _feed_forward(
-                layer, add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
-            )
-        return self._output(x, np.array([recent]))[0, 0]
+            x = _after_attention(layer, x, attended)
+        last: Array = self._output(x, np.array([recent]))[0, 0]
+        return last
 
     def _embed(self, tokens: Array, stories: Array | None) -> Array:
         """The embedding (B, S, D) of tokens (B, S), with what the memory holds about them."""
@@ -184,8 +181,9 @@ def _greedy(logits: Array) -> int:
     return int(logits.argmax())
 
 
-def _feed_forward(layer: Layer, x: Array) -> Array:
-    """The residual stream with the output of the feed-forward part added."""
+def _after_attention(layer: Layer, x: Array, attended: Array) -> Array:
+    """The residual stream x (B, S, D) with what attention (B, H, S, d) and then the feed-forward part add."""
+    x = add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
     gate = rescale(layer.up(norm(x)) >> layer.shifts["pre_up"], layer.up.multiplier, layer.shifts["post_up"])
     between = GELU[np.minimum(np.maximum(gate + 512, 0), 1023)]
     hidden = np.where(gate < -512, 0, np.where(gate < 512, between, np.minimum(gate, 2047) * 8))

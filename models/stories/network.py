@@ -78,7 +78,8 @@ class Network(Model):
         logits = F.linear(_norm(x), self.embedding.weight, self.output_bias)
         if self.counts is None or self.training or not sharpen:
             return logits
-        return self.counts(logits.float(), tokens)
+        sharpened: Tensor = self.counts(logits.float(), tokens)
+        return sharpened
 
     def check(self) -> None:
         """Raise ValueError for counts that none can have."""
@@ -157,7 +158,8 @@ class Block(nn.Module):
         scores = torch.baddbmm(bias.flatten(0, 1), q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=scale)
         weights = scores.softmax(-1).view(bias.shape)
         x = x + self.dropout(self.out((weights @ v).transpose(1, 2).flatten(2)))
-        return x + self.dropout(self.down(F.gelu(self.up(_norm(x)))))
+        fed_forward: Tensor = self.dropout(self.down(F.gelu(self.up(_norm(x)))))
+        return x + fed_forward
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -4,10 +4,11 @@ It needs only the weights: ranges follow from the norms of rows, not from data. 
 """
 
 from math import frexp, sqrt
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from models.stories.config import TinyTransformerConfig
 from models.stories.integer_arithmetic import (
@@ -27,6 +28,8 @@ from models.stories.integer_transformer import IntegerTransformer, Layer, Table
 from models.stories.network import Block, Network
 from models.stories.ngram_memory import NgramMemory
 
+Floats: TypeAlias = NDArray[np.float64]
+
 CLIP = 4.0  # standard deviations at which keys and values saturate
 
 
@@ -40,7 +43,7 @@ def quantize(model: Network) -> IntegerTransformer:
         if not parameter.isfinite().all():
             raise ValueError(f"{name} has values that are not finite; train the model again")
     layers = tuple(_quantize_block(cast(Block, block), config) for block in model.blocks)
-    weights, bias, scale = _rows(_numpy(model.embedding.weight), _numpy(model.output_bias), NORMED)
+    weights, bias, scale = _rows(floats(model.embedding.weight), floats(model.output_bias), NORMED)
     pre = _pre_of_normed(config.width, bias)
     # A row has one multiplier for two uses: as input, in units of the residual stream, and as output, where 64 is one
     # nat after the shift by `post_logits`. So the two shifts differ by a constant.
@@ -59,7 +62,7 @@ def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int
     """The tables in integers, and the shift that is common to all their multipliers."""
     if memory is None:
         return (), 0
-    tables = [_numpy(memory.mean(number)) for number in range(len(memory.rows))]
+    tables = [floats(memory.mean(number)) for number in range(len(memory.rows))]
     scales = [abs(table).max(1) / 127 for table in tables]
     multiplier, post = _multipliers(np.concatenate(scales) * RESIDUAL, 0, "the memory")
     parts = np.split(multiplier, np.cumsum(memory.rows)[:-1])
@@ -76,8 +79,8 @@ def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int
 def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:
     """The block in integers, with units of each output per 1.0 put into its multipliers."""
     width, head = config.width, config.width // config.heads
-    wq, wk, wv = np.split(_numpy(block.qkv.weight), 3)
-    bq, bk, bv = np.split(_numpy(block.qkv.bias), 3)
+    wq, wk, wv = np.split(floats(block.qkv.weight), 3)
+    bq, bk, bv = np.split(floats(block.qkv.bias), 3)
     k_scale, v_scale = _channel_scale(wk, bk), _channel_scale(wv, bv)
     # Queries absorb the scales of keys.
     units = {"q": k_scale * (NAT * 1024) / sqrt(head), "k": 1 / k_scale, "v": 1 / v_scale}
@@ -90,23 +93,23 @@ def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:
         multipliers.append(found)
     qkv = Matrix(weights, integer_bias, np.concatenate(multipliers))
 
-    weights, integer_bias, scale = _rows(_numpy(block.up.weight), _numpy(block.up.bias), NORMED)
+    weights, integer_bias, scale = _rows(floats(block.up.weight), floats(block.up.bias), NORMED)
     shifts["pre_up"] = _pre_of_normed(width, integer_bias)
     multiplier, shifts["post_up"] = _multipliers(scale * GATE / NORMED, shifts["pre_up"], "up")
     up = Matrix(weights, integer_bias, multiplier)
 
-    out_weight = _numpy(block.out.weight) * v_scale  # the values' scales, by column
+    out_weight = floats(block.out.weight) * v_scale  # the values' scales, by column
     out, shifts["pre_out"], shifts["post_out"] = _to_residual(
-        out_weight, _numpy(block.out.bias), ATTENDED, 127 / CLIP * ATTENDED * 1.5, "out"
+        out_weight, floats(block.out.bias), ATTENDED, 127 / CLIP * ATTENDED * 1.5, "out"
     )
     down, shifts["pre_down"], shifts["post_down"] = _to_residual(
-        _numpy(block.down.weight), _numpy(block.down.bias), NORMED, 2.0 * NORMED, "down"
+        floats(block.down.weight), floats(block.down.bias), NORMED, 2.0 * NORMED, "down"
     )
-    distance_bias = np.round(_numpy(block.distance_bias) * NAT).clip(-32768, 32767).astype(np.int64)
+    distance_bias = np.round(floats(block.distance_bias) * NAT).clip(-32768, 32767).astype(np.int64)
     return Layer(qkv, out, up, down, distance_bias, shifts)
 
 
-def _to_residual(weight: Array, bias: Array, unit: int, typical: float, what: str) -> tuple[Matrix, int, int]:
+def _to_residual(weight: Floats, bias: Floats, unit: int, typical: float, what: str) -> tuple[Matrix, int, int]:
     """(matrix, pre, post) of a map into the residual stream.
 
     Sums saturate at what a vector with a root mean square of `typical` can reach. Large scales leave fewer bits to
@@ -120,7 +123,7 @@ def _to_residual(weight: Array, bias: Array, unit: int, typical: float, what: st
     return Matrix(weights, integer_bias, multiplier), pre, post
 
 
-def _rows(weight: Array, bias: Array, unit: int) -> tuple[Array, Array, Array]:
+def _rows(weight: Floats, bias: Floats, unit: int) -> tuple[Array, Array, Floats]:
     """(weights in -127 to 127, biases, scale of each row); a scale is large enough to keep the bias in its limits."""
     scale = np.maximum(abs(weight).max(1) / 127, abs(bias) * unit / LARGEST_BIAS)
     divisor = np.where(scale == 0, 1, scale)  # a row of zeros stays one
@@ -131,14 +134,14 @@ def _rows(weight: Array, bias: Array, unit: int) -> tuple[Array, Array, Array]:
     )
 
 
-def _channel_scale(weight: Array, bias: Array) -> Array:
+def _channel_scale(weight: Floats, bias: Floats) -> Floats:
     """The size of one unit of each 8-bit channel, for outputs of rows `weight` on normed input."""
     deviation = np.linalg.norm(weight, axis=1)
     reach = abs(bias) + min(CLIP, sqrt(weight.shape[1])) * deviation
     return np.where(reach == 0, 1.0, reach / 127)
 
 
-def _multipliers(factor: Array, pre: int, what: str) -> tuple[Array, int]:
+def _multipliers(factor: Floats, pre: int, what: str) -> tuple[Array, int]:
     """Integers m and a shift `post` with factor = m 2**-(pre + post), where m uses as many of 15 bits as possible."""
     post = min(_largest_shift(factor) - pre, LARGEST_POST) if factor.any() else 1
     if post < 1:
@@ -149,7 +152,7 @@ def _multipliers(factor: Array, pre: int, what: str) -> tuple[Array, int]:
     return np.round(factor * 2.0 ** (post + pre)).astype(np.int64), post
 
 
-def _largest_shift(factor: Array) -> int:
+def _largest_shift(factor: Floats) -> int:
     """The largest n for which factor 2**n is at most the largest multiplier, rounded."""
     largest = float(factor.max())
     shift = 15 - frexp(largest)[1]
@@ -162,5 +165,7 @@ def _pre_of_normed(width: int, bias: Array) -> int:
     return max(0, bound.bit_length() - 15)
 
 
-def _numpy(tensor: torch.Tensor) -> Array:
-    return tensor.detach().cpu().double().numpy()
+def floats(tensor: torch.Tensor) -> Floats:
+    """A tensor as an array."""
+    array: Floats = tensor.detach().cpu().double().numpy()
+    return array

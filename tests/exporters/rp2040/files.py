@@ -10,6 +10,7 @@ import torch
 
 from exporters import to_rp2040
 from exporters.rp2040 import inference, layout, uf2
+from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.settings import Settings
 from models.stories.config import END
 from models.stories.integer_transformer import IntegerTransformer
@@ -66,7 +67,7 @@ def uf2_file() -> bytes:
 def bootable(code: bytes = b"runtime") -> bytes:
     """A runtime that the boot ROM would start."""
     stage = bytes(range(252))
-    return stage + struct.pack("<I", uf2.boot_sum(stage)) + code
+    return stage + struct.pack("<I", crc32_mpeg2(stage)) + code
 
 
 def with_sum(data: bytes) -> bytes:
