@@ -31,6 +31,12 @@ def source_of(run: Path, model_folder: Path) -> str:
     return title(run) if model_folder == run else model_folder.relative_to(run).as_posix()
 
 
+def identity(format: str, run: Path, model_folder: Path, model: io.Model) -> dict[str, object]:
+    """What the manifest of every format says of the model."""
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return {"format": format, "run": title(run), "source": source_of(run, model_folder), "num_parameters": count}
+
+
 def measured_of(run: Path) -> dict[str, dict[str, object]]:
     """{split: figures} of the run's evaluations."""
     evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}

@@ -9,8 +9,13 @@ from common.disk.files import sha256, write_whole
 NAME = "manifest.json"
 
 
-def begin(out: Path) -> None:
-    """Make the folder and remove the files of an earlier export, if they are still as its manifest says."""
+def begin(out: Path, *model_folders: Path) -> None:
+    """Make the folder and remove the files of an earlier export, if they are still as its manifest says.
+
+    Raises ValueError if `out` is one of the folders that the models come from.
+    """
+    if out.resolve() in [folder.resolve() for folder in model_folders]:
+        raise ValueError(f"--out {out} is the model's own folder; give another")
     out.mkdir(parents=True, exist_ok=True)
     earlier = out / NAME
     if not earlier.is_file():

@@ -63,7 +63,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         },
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
     }
-    manifest.begin(out)
+    manifest.begin(out, *members.values())
     (out / "signals").mkdir(exist_ok=True)
     for name, data in files.items():
         write_whole(out / name, data)

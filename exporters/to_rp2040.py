@@ -4,21 +4,19 @@ exporters/rp2040/FORMAT.md defines the files.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
 from math import sqrt
 from pathlib import Path
-from types import ModuleType
 from typing import cast
 
 import numpy as np
 import torch
 
 from common.disk.files import write_whole
-from exporters import manifest
-from exporters.cards import source_of, title
+from exporters import manifest, portable
+from exporters.cards import identity
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
@@ -54,8 +52,6 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             f"{model_folder} holds a model of the family {model.family!r}; only a tiny_transformer runs on the RP2040: "
             "give a run of the tinystories workload"
         )
-    if out.resolve() == model_folder.resolve():
-        raise ValueError(f"--out {out} is the model's own folder; give another")
     rp2040.check(model.config)
     if not RUNTIME.is_file():
         raise ValueError(f"there is no {RUNTIME}; build it: make -C {FOLDER / 'firmware'}")
@@ -77,21 +73,18 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
         UF2: uf2.join(runtime, page, packed, vocabulary),
     }
-    manifest.begin(out)
+    manifest.begin(out, model_folder)
     for name, data in files.items():
         write_whole(out / name, data)
     expected = _prove(out, names, model, integers, runtime.ljust(uf2.SETTINGS_OFFSET, b"\0") + page)
     error = {**logit_error(model, integers), "largest_weight_error": weight_error(model, integers)}
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = identity("rp2040", run, model_folder, model)
     sram = rp2040.sram_bytes(model.config)
     size = manifest.finish(
         out,
         tuple(files),
         {
-            "format": "rp2040",
-            "run": title(run),
-            "source": source_of(run, model_folder),
-            "num_parameters": num_parameters,
+            **facts,
             "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
             "heap_bytes": heap_bytes(*(getattr(model.config, name) for name, *_ in LIMITS))
             + len(vocabulary)
@@ -102,7 +95,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         },
     )
     return (
-        f"{out}: {num_parameters:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
+        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
         f"{error['root_mean_square']:.2g} nats from the float ones, and all tokens are those of the reference"
     )
 
@@ -175,7 +168,8 @@ def _prove(
         same = vocabulary.encode(readable.encode()) == model.tokenizer.encode(readable).ids
         _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
     # The copies, not the modules of this package: a device gets the copies.
-    with closing(_imported(out).Story(out / names["model"], out / names["vocabulary"])) as story:
+    files = [out / names[name] for name in ("model", "vocabulary")]
+    with portable.imported(out / INFERENCE[-1]) as inference, closing(inference.Story(*files)) as story:
         copied = list(story.tokens(ids, NUM_TOKENS))
         _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
         _require(copied == tokens, f"{INFERENCE[-1]} tells another story than the reference")
@@ -207,22 +201,6 @@ def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
     """`text` up to the first byte that has no token."""
     unknown = [i for i, byte in enumerate(text) if vocabulary.of_byte[byte] == UNKNOWN]
     return text[: unknown[0]] if unknown else text
-
-
-def _imported(folder: Path) -> ModuleType:
-    """The module `inference` from the files in a folder; leaves no bytecode there and nothing in `sys.modules`."""
-    modules = {Path(name).stem: ModuleType(Path(name).stem) for name in INFERENCE}
-    hidden = {name: sys.modules[name] for name in modules if name in sys.modules}
-    sys.modules.update(modules)
-    try:
-        for name, module in modules.items():
-            path = folder / f"{name}.py"
-            exec(compile(path.read_bytes(), path, "exec"), vars(module))
-    finally:
-        for name in modules:
-            del sys.modules[name]
-        sys.modules.update(hidden)
-    return modules["inference"]
 
 
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:

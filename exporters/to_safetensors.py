@@ -9,7 +9,7 @@ from torch import Tensor
 
 from common.disk.files import write_whole
 from exporters import cards, manifest
-from exporters.cards import source_of, title
+from exporters.cards import identity, source_of, title
 from models import hub, io
 
 CARD, FIGURES = "README.md", "evaluation.json"
@@ -31,15 +31,13 @@ def export(
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = source_of(run, model_folder)
     provenance = cards.read_object(run / "provenance.json") or {}
-    if out.resolve() == model_folder.resolve():
-        raise ValueError(f"--out {out} is the model's own folder; give another")
     require_finite(model, model_folder)
-    manifest.begin(out)
+    manifest.begin(out, model_folder)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = cards.measured_of(run)
     write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = identity("safetensors", run, model_folder, model)
     exported = io.load(out)
     difference = prove_equal(model, exported)
     del model  # so that a base of billions of weights is in memory only once
@@ -47,20 +45,13 @@ def export(
     beside = save_beside(out)
     if merged:
         save_merged: Callable[[Path], tuple[list[str], float]] = getattr(exported, "save_merged")  # noqa: B009
-        names, difference["merged_output"] = save_merged(out)
-        beside += names
-    size = manifest.finish(
-        out,
-        (io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside),
-        {
-            "format": "safetensors",
-            "run": title(run),
-            "source": source,
-            "num_parameters": num_parameters,
-            "maximum_absolute_difference": difference,
-        },
+        added, difference["merged_output"] = save_merged(out)
+        beside += added
+    names = [io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside]
+    size = manifest.finish(out, names, {**facts, "maximum_absolute_difference": difference})
+    line = (
+        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
     )
-    line = f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
     return line if push is None else f"{line}; {_push(out, push)}"
 
 

@@ -31,6 +31,7 @@ class Network(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities and the next state."""
         logits, (hidden, cell) = CharLSTM.forward(self.model, tokens, (hidden, cell))
         return F.log_softmax(logits, -1), hidden, cell
 

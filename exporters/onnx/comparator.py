@@ -29,6 +29,7 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
+        """Encode images."""
         return self.model.encode(images)
 
 
@@ -40,6 +41,7 @@ class Comparison(nn.Module):
         self.model = model
 
     def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Compare pairs of encodings."""
         return self.model.compare_encoded(encoded, first, second)
 
 

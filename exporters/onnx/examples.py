@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
@@ -30,9 +30,9 @@ def program(name: str) -> onnxruntime.InferenceSession:
 
 
 @cache
-def settings() -> dict[str, Any]:
+def settings() -> SimpleNamespace:
     """Return the settings of the export."""
-    return dict(json.loads((FOLDER / "settings.json").read_text()))
+    return SimpleNamespace(**json.loads((FOLDER / "settings.json").read_text()))
 
 
 def solve(locs: np.ndarray, demand: np.ndarray, capacity: float) -> tuple[list[int], float]:
@@ -72,16 +72,16 @@ def solve_random() -> None:
 
 def tell(prompt: list[int], max_tokens: int) -> list[int]:
     """Return the tokens that follow the tokens `prompt`, up to the story's end, token 0."""
-    none = np.zeros((settings()["layers"], 1, 0, settings()["width"]), np.float32)
+    none = np.zeros((settings().layers, 1, 0, settings().width), np.float32)
     state = {"keys": none, "values": none}
-    if settings()["recent"]:
-        state["recent"] = np.zeros((1, settings()["recent"]), np.int64)
+    if settings().recent:
+        state["recent"] = np.zeros((1, settings().recent), np.int64)
     new, story = [0, *prompt], []
     for _ in range(max_tokens):
         logits, *kept = program("step").run(None, {"tokens": np.array([new], np.int64), **state})
         state = dict(zip(state, kept, strict=True))
         for name in ("keys", "values"):  # what is further back than the context cannot be seen again
-            state[name] = state[name][:, :, max(0, state[name].shape[2] - settings()["context"] + 1) :]
+            state[name] = state[name][:, :, max(0, state[name].shape[2] - settings().context + 1) :]
         new = [int(logits[0, -1].argmax())]
         if new == [0]:
             break
@@ -102,7 +102,7 @@ class NetworkReader:
     """What has been read of one document, by the network."""
 
     def __init__(self) -> None:
-        self.state = [np.zeros(settings()["state"], np.float32)] * 2
+        self.state = [np.zeros(settings().state, np.float32)] * 2
         self.text = np.zeros(0, np.int64)
 
     def read(self, tokens: np.ndarray) -> None:
@@ -129,7 +129,7 @@ class MixtureReader(NetworkReader):
         self.mixture = program("adapting" if adapting else "frozen")
         arrays = np.load(FOLDER / "counts.npz")
         self.counts = [chains.Counts(*(arrays[name] for name in ("keys", "offsets", "tokens", "counts")))]
-        self.classes = chains.classes_of(settings()["texts"])
+        self.classes = chains.classes_of(settings().texts)
 
     def read(self, tokens: np.ndarray) -> None:
         """Read tokens (N,), and count them unless they are the first of the document."""
@@ -156,9 +156,9 @@ Reader: type[NetworkReader] = NetworkReader
 
 def complete(prompt: str, characters: int) -> str:
     """Return what follows the prompt, up to so many characters or the document's end."""
-    reader, texts, end = Reader(), settings()["texts"], settings()["end"]
+    reader, texts, end = Reader(), settings().texts, settings().end
     numbers = {text: number for number, text in enumerate(texts) if len(text) == 1 and number > end}
-    prompt = prompt.lower() if settings()["lower_case"] else prompt
+    prompt = prompt.lower() if settings().lower_case else prompt
     tokens = np.array([numbers.get(character, 1) for character in prompt])
     for part in (tokens[:1], tokens[1:]):
         if len(part):
@@ -182,11 +182,11 @@ def complete_prompt() -> None:
 
 def probabilities(columns: dict[str, np.ndarray], coin: str) -> np.ndarray:
     """Return the probabilities (n, 3) of the classes after each candle that has enough candles before it."""
-    candles = Candles(coin, settings()["timeframe_ms"], **columns)
-    table = candle_features.columns(candles, settings()["features"]).astype(np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(table, settings()["lookback"], 0).transpose(0, 2, 1)
+    candles = Candles(coin, settings().timeframe_ms, **columns)
+    table = candle_features.columns(candles, settings().features).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(table, settings().lookback, 0).transpose(0, 2, 1)
     windows = np.ascontiguousarray(windows[np.isfinite(windows).all((1, 2))])  # none in which a candle is missing
-    coins = np.full(len(windows), settings()["coins"].index(coin))
+    coins = np.full(len(windows), settings().coins.index(coin))
     found: np.ndarray = program("classifier").run(None, {"windows": windows, "coins": coins})[0]
     return found
 
@@ -195,18 +195,18 @@ def judge_file() -> None:
     """Print the last probabilities for a file with the columns time (ms), open, high, low, close and volume."""
     table = np.genfromtxt(sys.argv[1], delimiter=",", names=True)
     columns = {name: table[name] for name in ("open", "high", "low", "close", "volume")}
-    coin = (sys.argv[2:] or settings()["coins"])[0]
+    coin = (sys.argv[2:] or settings().coins)[0]
     found = probabilities({"time": table["time"].astype(np.int64), **columns}, coin)
-    print(*settings()["classes"], *found[-5:], sep="\n")
+    print(*settings().classes, *found[-5:], sep="\n")
 
 
 def pixels(image: Image.Image) -> np.ndarray:
     """Return the middle square of an opaque image, scaled, as (C, S, S) uint8."""
-    side = (settings()["size"], settings()["size"])
+    side = (settings().size, settings().size)
     square = ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), side, Image.Resampling.LANCZOS)
     found = np.asarray(square).transpose(2, 0, 1)
     grey = (found * np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]).sum(0, keepdims=True)
-    return found if settings()["channels"] == 3 else grey.round().astype(np.uint8)
+    return found if settings().channels == 3 else grey.round().astype(np.uint8)
 
 
 def compare(first: Image.Image, second: Image.Image) -> np.ndarray:
@@ -223,40 +223,27 @@ def compare(first: Image.Image, second: Image.Image) -> np.ndarray:
 def compare_files() -> None:
     """Print the answers for two files and how likely each is."""
     found = compare(*(Image.open(path) for path in sys.argv[1:3]))
-    print(*(f"{answer}: {share:.1%}" for answer, share in zip(settings()["answers"], found, strict=True)), sep="\n")
+    print(*(f"{answer}: {share:.1%}" for answer, share in zip(settings().answers, found, strict=True)), sep="\n")
 
 
-class Example(NamedTuple):
-    """A script: what it does, the words that it takes, what to install, and its parts, the last of which is run."""
-
-    about: str
-    words: str
-    packages: str
-    parts: tuple[Callable[..., object] | str, ...]
-
-
-_COMPLETION = ("A text and the likeliest continuation", '"The information manager is "', "onnxruntime")
-EXAMPLES = {
-    "routing": Example(
-        "Tours through random customers", "[CUSTOMERS]", "onnxruntime", (program, solve, solve_random)
+_PROMPT = '"The information manager is "'
+_COMPLETION = (complete, complete_prompt)
+# family -> (what its script does, the words it takes, what to install, and its parts, the last of which is run)
+EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]]] = {
+    "routing": ("Tours through random customers", "[CUSTOMERS]", "", (solve, solve_random)),
+    "tiny_transformer": ("A story, greedily", "PROMPT", " tokenizers", (settings, tell, tell_prompt)),
+    "char_lstm": (
+        "A text and its likeliest continuation", _PROMPT, "",
+        (settings, NetworkReader, "Reader = NetworkReader", *_COMPLETION),
     ),
-    "tiny_transformer": Example(
-        "A story, the likeliest token each time", "PROMPT", "onnxruntime tokenizers",
-        (program, settings, tell, tell_prompt),
+    "char_mixture": (
+        "A text and its likeliest continuation", _PROMPT, "",
+        (settings, NetworkReader, MixtureReader, "Reader = MixtureReader", *_COMPLETION),
     ),
-    "char_lstm": Example(
-        *_COMPLETION, (program, settings, NetworkReader, "Reader = NetworkReader", complete, complete_prompt)
-    ),
-    "char_mixture": Example(
-        *_COMPLETION,
-        (program, settings, NetworkReader, MixtureReader, "Reader = MixtureReader", complete, complete_prompt),
-    ),
-    "cnn_lstm": Example(
-        "Signals from candles", "CANDLES.csv [COIN]", "onnxruntime", (program, settings, probabilities, judge_file)
-    ),
-    "comparator": Example(
-        "Which of two images ranks higher", "FIRST.jpg SECOND.jpg", "onnxruntime pillow",
-        (program, settings, pixels, compare, compare_files),
+    "cnn_lstm": ("Signals from candles", "CANDLES.csv [COIN]", "", (settings, probabilities, judge_file)),
+    "comparator": (
+        "Which of two images ranks higher", "FIRST.jpg SECOND.jpg", " pillow",
+        (settings, pixels, compare, compare_files),
     ),
 }  # fmt: skip
 # What a script imports where a name occurs in it; modules of the project lie beside it.
@@ -265,7 +252,7 @@ STANDARD = {
     "sys": "import sys",
     "cache": "from functools import cache",
     "FOLDER": "from pathlib import Path",
-    "Any": "from typing import Any",
+    "SimpleNamespace": "from types import SimpleNamespace",
 }
 INSTALLED = {
     "candle_features": "import candle_features",
@@ -280,14 +267,13 @@ INSTALLED = {
 def script(family: str) -> bytes:
     """Return the example of a family as a file."""
     about, words, packages, parts = EXAMPLES[family]
-    body = "\n\n\n".join(part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in parts)
+    sources = [part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in (program, *parts)]
+    body = "\n\n\n".join(sources)
     standard, installed = (
         "\n".join(line for name, line in lines.items() if re.search(rf"\b{name}\b", body))
         for lines in (STANDARD, INSTALLED)
     )
-    main = parts[-1]
-    assert not isinstance(main, str), "the last part is the function that is run"
-    return f'''"""{about}: pip install {packages}; python example.py {words}."""
+    return f'''"""{about}: pip install onnxruntime{packages}; python example.py {words}."""
 
 {standard}
 
@@ -300,5 +286,5 @@ FOLDER = Path(__file__).parent
 
 
 if __name__ == "__main__":
-    {main.__name__}()
+    {parts[-1].__name__}()
 '''.encode()

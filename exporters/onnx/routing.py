@@ -41,6 +41,7 @@ class Encoder(nn.Module):
         self.policy = policy
 
     def forward(self, locs: Tensor, demand: Tensor, capacity: Tensor) -> tuple[Tensor, ...]:
+        """Return the tensors of `Cache`."""
         return tuple(self.policy.encode(Instances(locs, demand, capacity)))
 
 
@@ -64,6 +65,7 @@ class Step(nn.Module):
         load: Tensor,
         waiting: Tensor,
     ) -> Tensor:
+        """Return the logits of the next nodes."""
         instances = Instances(distance, demand, capacity)  # the decoder reads no locations
         cache = Cache(query, key, value, pointer_key, distance)
         logits: Tensor = self.decoder(cache, instances, State(node, load, waiting))

@@ -111,6 +111,7 @@ class Layer:
             matrix.read_weights(file)
 
     def check(self, where, width):
+        """Refuse shifts and numbers that let sums leave their limits."""
         for i, name in enumerate(SHIFTS):
             check_shift(where + " " + name, self.shifts[i])
         if self.shifts[10] or self.shifts[11]:

@@ -11,6 +11,7 @@ import torch
 
 from common.errors import UserError
 from exporters import to_rp2040
+from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
 from models.images.comparator.siamese import Siamese
 from models.inputs import LONGEST_PROMPT
@@ -215,7 +216,9 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     known = candle_features.SETS["default"]
     if not set(config.features) <= set(known):
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
-    asked = {"coin": config.coins[0], "candles": _invented(model.candles_needed + 5, config.timeframe_ms)}
+    candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
+    columns = ("time", "open", "high", "low", "close", "volume")
+    asked = {"coin": config.coins[0], "candles": {name: getattr(candles, name).tolist() for name in columns}}
     answer = next(model.predict([asked], now="newest"))
     about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
     return Packed(
@@ -245,21 +248,6 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         files={WEIGHTS: _weights(model)},
         expected=[_asked("predict", asked, output=answer)],
     )
-
-
-def _invented(count: int, step_ms: int) -> dict[str, list[float]]:
-    """Return columns of candles of a random walk, always the same."""
-    generator = np.random.default_rng(0)
-    paths = 100 * np.exp(np.cumsum(0.002 * generator.standard_normal((count, 4)), None).reshape(count, 4))
-    columns = {
-        "open": paths[:, 0],
-        "high": paths.max(1),
-        "low": paths.min(1),
-        "close": paths[:, 3],
-        "volume": 100 * generator.random(count),
-    }
-    times = [1_700_000_000_000 // step_ms * step_ms + number * step_ms for number in range(count)]
-    return {"time": times, **{name: column.tolist() for name, column in columns.items()}}
 
 
 def _images(model: Siamese, run: Path) -> Packed:

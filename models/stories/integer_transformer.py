@@ -164,6 +164,7 @@ class Sampler:
         self.state = seed * 0x9E3779B1 & 0xFFFFFFFF or 1
 
     def __call__(self, logits: Array) -> int:
+        """Draw the next token for logits (V,)."""
         difference = ((logits.max() - logits) >> self.post).clip(max=65535)
         place = difference * (65536 // self.temperature) >> 8
         weights = np.where(place < len(EXP), EXP[place.clip(max=len(EXP) - 1)], 0)

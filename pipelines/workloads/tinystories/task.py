@@ -38,7 +38,7 @@ class Windows:
         self.size = max(1, math.ceil((len(stream) - 1 - length) / stride) + 1)
         self.length, self.stride, self.device = length, stride, device
         tokens = torch.from_numpy(stream.view(np.int16))  # torch has few operations on uint16
-        self.tokens = tokens.to(device) if _has_room(device, stream.nbytes) else tokens
+        self.tokens = tokens.to(device) if has_room(device, stream.nbytes) else tokens
 
     def inputs(self) -> Tensor:
         """Return the place in the stream (windows, S) of each input."""
@@ -64,7 +64,8 @@ class Windows:
         return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "stories": stories[:, :-1], "counted": counted}
 
 
-def _has_room(device: torch.device, size: int) -> bool:
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether a device can keep so many bytes."""
     return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] > ROOM * size
 
 

@@ -101,3 +101,11 @@ def written(folder: Path, **sizes: Any) -> tuple[IntegerTransformer, Path, Path]
     paths[0].write_bytes(layout.pack_model(integers, vocabulary))
     paths[1].write_bytes(vocabulary)
     return integers, *paths
+
+
+def inner(owner, name: str):
+    """What a file for MicroPython keeps to itself: one choice or one print is tested apart from a whole story.
+
+    These files are copied to devices, where a shorter name without the underscore would promise more than they keep.
+    """
+    return getattr(owner, f"_{name}")

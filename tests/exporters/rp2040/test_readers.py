@@ -90,7 +90,7 @@ def exported(request, tmp_path_factory):
         model.memory.refit()
     io.save(model, folder / "model/best")
     to_rp2040.export(folder, folder / "model/best", folder / "out")
-    vocabulary = read_vocabulary((folder / f"out/vocab_{sizes['vocabulary']}p.bin").read_bytes())
+    vocabulary = read_vocabulary((folder / f"out/vocab_{sizes.vocabulary}p.bin").read_bytes())
     integers = quantize(model)
 
     @cache
