@@ -1,4 +1,4 @@
-"""What a run of stories can be told: data, sizes of the network, training and evaluation."""
+"""The config of the workload: data, sizes of the network, training and evaluation."""
 
 from collections.abc import Sequence
 from pathlib import Path

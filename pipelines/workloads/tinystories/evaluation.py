@@ -76,13 +76,13 @@ def evaluate(
         **dict.fromkeys(by_token, _cut(len(training), "tokens")),
         **dict.fromkeys(by_character, _cut(len(training_text), "characters")),
     }
-    told = _tell(config, model)
+    samples = _tell(config, model)
     return [
         Evaluation(
             split="held_out",
             summary={
                 **_figures(nats, stories),
-                **_judged(told, training_text),
+                **_judged(samples, training_text),
                 **_described(config, model, folder),
                 "seconds": time.perf_counter() - began,
             },
@@ -95,7 +95,7 @@ def evaluate(
                 "characters": stories.characters.tolist(),
                 **{f"nats_{name}": found.tolist() for name, found in nats.items()},
             },
-            files={"held_out.samples.txt": "\n\n".join(told) + "\n"},
+            files={"held_out.samples.txt": "\n\n".join(samples) + "\n"},
         )
     ]
 
@@ -237,13 +237,13 @@ def _tell(config: Config, model: TinyTransformer) -> list[str]:
     )
 
 
-def _judged(told: list[str], training_text: str) -> dict[str, object]:
+def _judged(samples: list[str], training_text: str) -> dict[str, object]:
     """Return how many words of the told stories are known, and the length of the longest copy from training."""
     known, searched = set(text.words(training_text)), training_text[-MOST_CHARACTERS:]
-    shares = [share for story in told if (share := text.known_share(text.words(story), known)) is not None]
+    shares = [share for story in samples if (share := text.known_share(text.words(story), known)) is not None]
     return {
         "known_words": float(np.mean(shares)) if shares else None,
-        "longest_copied_span": max((len(text.longest_copied_span(story, searched)) for story in told), default=0),
+        "longest_copied_span": max((len(text.longest_copied_span(story, searched)) for story in samples), default=0),
     }
 
 

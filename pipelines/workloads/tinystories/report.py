@@ -36,7 +36,7 @@ def sections(
     rows = [{name: run.get(name) for name in columns} for run in runs]
     return [
         (f"{judged.heading}: {judged.rival['predictor']}", _verdict(found.summary, judged) + picture),
-        ("Stories it tells", fragment("<pre>{{ told }}</pre>", told=found.files["held_out.samples.txt"])),
+        ("Stories it tells", fragment("<pre>{{ samples }}</pre>", samples=found.files["held_out.samples.txt"])),
         ("Size, speed and quality of the runs", panels(charts) + table(rows, "runs")),
     ]
 

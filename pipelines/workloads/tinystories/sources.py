@@ -30,8 +30,8 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path]]:
     """
     written = scratch / "stories.txt"
     if data.source is None:
-        told = stories.generate(data.seed, data.generated_characters)
-        return f"embedded story generator, seed {data.seed}", [blocks.write(written, told)]
+        generated = stories.generate(data.seed, data.generated_characters)
+        return f"embedded story generator, seed {data.seed}", [blocks.write(written, generated)]
     path, files = Path(data.source), source_files(data.source)
     if is_dataset(path):
         saved = datasets.load_from_disk(path)
