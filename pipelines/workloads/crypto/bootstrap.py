@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from common.statistics import moving_block_sums, percentiles
+from common.statistics import CONFIDENCE, moving_block_sums, percentiles
 from pipelines.workloads.crypto.classification import (
     NUM_CLASSES,
     checked,
@@ -27,7 +27,7 @@ def block_bootstrap(
     time: np.ndarray | None = None,
     block: int | None = None,
     resamples: int = 1000,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from common.statistics import CONFIDENCE
 from pipelines.workloads.crypto.bootstrap import MIN_BLOCKS, block_bootstrap, block_length
 from pipelines.workloads.crypto.classification import (
     direction_log_losses,
@@ -51,7 +52,7 @@ def judge(
     *,
     horizon: int,
     resamples: int = 1000,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Compare a model with the baselines (N, 3); return {"tests", "leaks", "comparisons"}, of which `verdicts` decides.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.statistics import percentiles
 from pipelines.workloads.crypto import backtest, performance
 from pipelines.workloads.crypto.backtest import Result
 from pipelines.workloads.crypto.data import Coin
@@ -66,7 +67,7 @@ def luck(config: "Config", result: Result, market: Mapping[str, np.ndarray]) -> 
         repetitions=settings.repetitions,
         seed=settings.seed,
     )
-    low, median, high = np.quantile(returns, (0.025, 0.5, 0.975)).tolist()
+    low, high, median = [*percentiles(returns), float(np.median(returns))]
     num_as_good = int((returns >= result.equity[-1] - 1).sum())
     p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None
     return {"median": median, "low": low, "high": high, "p_value": p_value}
