@@ -9,9 +9,7 @@ from pydantic import Field, model_validator
 from common.config import Choice, Section
 from common.hardware import Hardware
 from pipelines.engine.optim import OPTIMIZERS, SCHEDULES
-
-# Experiment trackers: the name under which Accelerate knows each, and the package it needs.
-TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+from pipelines.tracking.trackers import Tracking
 
 
 class Training(Section):
@@ -94,12 +92,6 @@ class LoadedData(DataSection):
     def workers(self) -> int:
         """Number of processes that load batches ahead."""
         return 2 if self.loader == "stream" else 0
-
-
-class Tracking(Section):
-    """Experiment trackers beside metrics.jsonl."""
-
-    log_with: tuple[Annotated[str, Choice(TRACKERS)], ...] = Field((), description="trackers that receive the metrics")
 
 
 class BaseConfig(Section):
