@@ -44,6 +44,7 @@ def parse(
         show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
+    configs.check_words(workloads.find(args.workload).config, args.words)
     # A launcher that starts processes again, or a job, means that what was begun goes on.
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
     if resume and args.restarted:
