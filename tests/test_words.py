@@ -12,9 +12,9 @@ import yaml
 from common.config import keys
 from pipelines import workloads
 from tests import configuration
-from tests.stages import ROOT, command, refused, stage
+from tests.stages import PYTHONPATH, ROOT, command, refused, stage
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
 
 
 def fresh(*words, folder=None):
