@@ -57,9 +57,10 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
         return
     facts = {**manifest, "content": config.content(manifest)}
     progress = training.train(workload, config, folder, facts, run, accelerator, args.resume)
+    metric = workload.metric.chosen(config.training.metric).name
     if progress.best is None:
-        raise UserError(f"{workload.metric.name} never was a number, so there is no {run.best}, only {run.last}")
-    best = f"best {workload.metric.name} {progress.best:.5g} at step {progress.best_step}"
+        raise UserError(f"{metric} never was a number, so there is no {run.best}, only {run.last}")
+    best = f"best {metric} {progress.best:.5g} at step {progress.best_step}"
     accelerator.print(f"{best}; model in {run.best}\n{evaluate}")
 
 

@@ -16,6 +16,7 @@ from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+    from torch import Tensor
 
 Rows = Sequence[Mapping[str, Any]]
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
@@ -62,6 +63,43 @@ def show(
     accelerator.end_training()
 
 
+def track(
+    accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor], images: Mapping[str, np.ndarray]
+) -> None:
+    """Pass on histograms of numbers and images, {name: (H, W, 3) uint8}, to those trackers that take them."""
+    flat = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
+    for tracker in accelerator.trackers:
+        if tracker.name in HISTOGRAMS:
+            HISTOGRAMS[tracker.name](tracker, step, flat, images)
+
+
+def _histograms_to_tensorboard(
+    tracker: Any, step: int, histograms: Mapping[str, np.ndarray], images: Mapping[str, np.ndarray]
+) -> None:
+    for name, values in histograms.items():
+        tracker.writer.add_histogram(name, values, global_step=step)
+    for name, image in images.items():
+        tracker.log_images({name: image[None]}, step=step, dataformats="NHWC")
+
+
+def _histograms_to_wandb(
+    tracker: Any, step: int, histograms: Mapping[str, np.ndarray], images: Mapping[str, np.ndarray]
+) -> None:
+    import wandb
+
+    tracker.log({name: wandb.Histogram(values) for name, values in histograms.items()}, step=step)
+    tracker.log_images({name: [image] for name, image in images.items()}, step=step)
+
+
+def _histograms_to_trackio(
+    tracker: Any, step: int, histograms: Mapping[str, np.ndarray], images: Mapping[str, np.ndarray]
+) -> None:
+    import trackio
+
+    shown = {name: trackio.Histogram(values) for name, values in histograms.items()}
+    tracker.log({**shown, **{name: trackio.Image(image) for name, image in images.items()}}, step=step)
+
+
 def _to_tensorboard(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
     for name, rows in tables.items():
         columns, cells = _cells(rows)
@@ -99,4 +137,9 @@ TAKERS: dict[str, Callable[[Any, Mapping[str, Rows], Mapping[str, np.ndarray]], 
     "tensorboard": _to_tensorboard,
     "wandb": _to_wandb,
     "trackio": _to_trackio,
+}
+HISTOGRAMS: dict[str, Callable[[Any, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]], None]] = {
+    "tensorboard": _histograms_to_tensorboard,
+    "wandb": _histograms_to_wandb,
+    "trackio": _histograms_to_trackio,
 }
