@@ -38,8 +38,6 @@ def main() -> None:
 def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseConfig) -> None:
     """Train the run, or the members of a run of many models."""
     cli.announce(f"training {run.workload} into {run.folder}")
-    if workload.expand:
-        processes.start_server([*processes.TRAINING, workload.task.__module__])  # its imports run beside those below
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)
@@ -49,6 +47,8 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
 
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))
+    if len(configs) > 1:
+        processes.start_server([*processes.TRAINING, workload.task.__module__])
     if configs:
         ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest))
         find = functools.partial(workloads.find, args.workload)
