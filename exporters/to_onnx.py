@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from common.disk.files import write_whole
-from exporters import manifest, programs
+from exporters import manifest, onnx
 from exporters.cards import source_of, title
-from exporters.programs import EXAMPLES, FRESH, Program
+from exporters.onnx import EXAMPLES, FRESH, Program
 from models import io
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
@@ -33,7 +33,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the programs, prove them equal on fresh inputs, run the example, and write the manifest if all agree."""
     model = io.load(model_folder).float()
     try:
-        artifact = programs.describe(model)
+        artifact = onnx.describe(model)
     except ValueError as error:
         raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
     if out.resolve() == model_folder.resolve():

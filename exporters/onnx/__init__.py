@@ -50,7 +50,7 @@ def describe(model: io.Model) -> Artifact:
         known = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
         raise ValueError(
             f"nobody has described the family {model.family!r} as tensor programs; the families {', '.join(known)} are "
-            f"described: add exporters/programs/{model.family}.py with describe(model), or export safetensors"
+            f"described: add exporters/onnx/{model.family}.py with describe(model), or export safetensors"
         )
     artifact: Artifact = importlib.import_module(name).describe(model)
     return artifact
