@@ -40,7 +40,9 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         raise ValueError(f"--out {out} is the model's own folder; give another")
     manifest.begin(out)
     files = {f"{program.name}.onnx": _converted(program) for program in artifact.programs}
-    files |= {EXAMPLE: (EXAMPLES / artifact.example).read_bytes(), **artifact.files}
+    example = artifact.example
+    script = example if isinstance(example, bytes) else (EXAMPLES / example).read_bytes()
+    files |= {EXAMPLE: script, **artifact.files}
     for name, data in files.items():
         write_whole(out / name, data)
     described = {program.name: _proved(program, out) for program in artifact.programs}

@@ -1,6 +1,6 @@
 """A trace of steps 10 to 20 for chrome://tracing or https://ui.perfetto.dev.
 
-    accelerate launch pipelines/train.py --workload cvrp training.hooks=[examples.hooks.profiling:Profile]
+accelerate launch pipelines/train.py --workload cvrp training.hooks=[examples.hooks.profiling:Profile]
 """
 
 from torch.profiler import profile

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from common.config.arguments import nearest
@@ -54,7 +53,8 @@ class Hook:
     def on_save(self, now: Moment, checkpoint: Path) -> None:
         """After a checkpoint and model/last are complete on disk, on the main process.
 
-        The last checkpoint is written twice, the second time with the outcome of its validation. Training goes on meanwhile: read the files, not `now.model`, and draw no random numbers.
+        The last checkpoint is written twice, the second time with the outcome of its validation. Training goes on
+        meanwhile: read the files, not `now.model`, and draw no random numbers.
         """
 
     def on_end(self, now: Moment) -> None:

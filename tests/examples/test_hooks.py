@@ -75,7 +75,9 @@ def test_hooks_are_called_with_gradients_values_and_complete_checkpoints_and_cha
     plain, watched = train("plain"), train("watched", NOSY)
     assert checkpoint(plain) == checkpoint(watched)
     assert [call[1] for call in seen if call[0] == "update"] == list(range(1, 25))
-    assert [call for call in seen if call[0] == "validation"] == [("validation", k, ["val/error"]) for k in (10, 20, 24)]
+    assert [call for call in seen if call[0] == "validation"] == [
+        ("validation", k, ["val/error"]) for k in (10, 20, 24)
+    ]
     # The last one is written again with the outcome of its validation.
     assert [call for call in seen if call[0] == "save"] == [("save", k, f"step-{k:06d}") for k in (10, 20, 24, 24)]
     assert seen[-1] == ("end", 24)
@@ -111,7 +113,9 @@ def test_gradients_are_shown_as_histograms_in_tensorboard(monkeypatch):
     make = toy.make_accelerator
 
     def started(config, run):
-        accelerator = make(config.model_copy(update={"tracking": type(config.tracking)(log_with=("tensorboard",))}), run)
+        accelerator = make(
+            config.model_copy(update={"tracking": type(config.tracking)(log_with=("tensorboard",))}), run
+        )
         (run.folder / "trackers").mkdir(parents=True)
         accelerator.init_trackers("toy")
         return accelerator
