@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from common.config.arguments import Parser, nearest
+from common.packages import import_folder, recorded_folder
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 
@@ -34,6 +35,8 @@ def main() -> None:
         args = parser().parse_args()
         for word in args.family:
             add_family(word)
+        if not args.family:
+            add_workload(args.run)
         extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
         given = {name: value for name, value in extra.items() if value is not None}
         print(export(args.format, args.run, args.which, args.out, **given))
@@ -85,6 +88,16 @@ def add_family(word: str) -> None:
     if name in io.OWN:
         raise ValueError(f"--family {word}: {name} is one of the project's own families; leave it out")
     io.FAMILIES[name] = file
+
+
+def add_workload(run: Path) -> None:
+    """Make the families of a workload of the user's own known: import its package, as the run records it."""
+    folder = recorded_folder(run)
+    if folder is None:
+        return
+    if not (folder / "__init__.py").is_file():
+        raise ValueError(f"{run} was trained from {folder}, which is gone; give --family NAME=FILE, the model's file")
+    import_folder(folder)
 
 
 def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> str:

@@ -20,7 +20,7 @@ from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
-from exporters.programs.cnn_lstm import random_candles
+from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, dilations

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from common.disk.files import write_whole
-from exporters import manifest, programs
+from exporters import manifest, onnx
 from exporters.cards import source_of, title
-from exporters.programs import EXAMPLES, FRESH, Program
+from exporters.onnx import EXAMPLES, FRESH, Program
 from models import io
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
@@ -33,14 +33,16 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the programs, prove them equal on fresh inputs, run the example, and write the manifest if all agree."""
     model = io.load(model_folder).float()
     try:
-        artifact = programs.describe(model)
+        artifact = onnx.describe(model)
     except ValueError as error:
         raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
     if out.resolve() == model_folder.resolve():
         raise ValueError(f"--out {out} is the model's own folder; give another")
     manifest.begin(out)
     files = {f"{program.name}.onnx": _converted(program) for program in artifact.programs}
-    files |= {EXAMPLE: (EXAMPLES / artifact.example).read_bytes(), **artifact.files}
+    example = artifact.example
+    script = example if isinstance(example, bytes) else (EXAMPLES / example).read_bytes()
+    files |= {EXAMPLE: script, **artifact.files}
     for name, data in files.items():
         write_whole(out / name, data)
     described = {program.name: _proved(program, out) for program in artifact.programs}

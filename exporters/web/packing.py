@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 from common.errors import UserError
+from common.packages import neighbour
 from exporters import to_rp2040
 from exporters.rp2040 import layout, settings
 from models.images.comparator.siamese import Siamese
@@ -25,6 +26,7 @@ from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
+OWN = "web_page"  # the module with `pack` beside that of a family of the user's own
 MOST_TOKENS = 64  # of a story that is compared
 BUDGET = 32  # references that an image is compared with
 
@@ -35,8 +37,8 @@ class Packed:
 
     heading: str
     said: str  # a sentence for readers
-    panel: str  # of common/browser
-    kernels: Sequence[str]  # files of this folder
+    panel: str  # of common/browser; empty: one of the kernels has it
+    kernels: Sequence[str | Path]  # files of this folder, or from elsewhere
     config: Mapping[str, Any]  # for the kernel
     about: Mapping[str, Any]  # for the panel
     files: Mapping[str, bytes]
@@ -47,8 +49,15 @@ class Packed:
 
 def pack(model: Model, run: Path) -> Packed:
     """Return what the page of a run's model carries. Raises UserError, with the kind's name, where there is no page."""
+    own = neighbour(type(model).__module__, OWN)
+    if own is not None:
+        packed: Packed = own.pack(model, run)
+        return packed
     if model.family not in PACKERS:
-        raise UserError(f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one")
+        raise UserError(
+            f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one, and those "
+            f"with {OWN}.py and its pack(model, run) beside the model's module"
+        )
     return PACKERS[model.family](model, run)
 
 

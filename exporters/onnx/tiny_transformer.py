@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporters.programs import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program
 from models.stories.ngram_counts import ORDERS
 from models.stories.ngram_memory import contexts
 from models.stories.tiny_transformer import END, Block, TinyTransformer

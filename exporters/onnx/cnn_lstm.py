@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from exporters import portable
-from exporters.programs import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program
 from models.market import candle_features
 from models.market.candles import Candles
 from models.market.signal_model import CLASSES, SignalModel

@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from exporters.programs import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program
 from models.routing.decoder import Cache
 from models.routing.environment import Instances, State, tour_length
 from models.routing.policy import RoutingPolicy

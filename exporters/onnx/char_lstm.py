@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporters.programs import Artifact, Program
+from exporters.onnx import Artifact, Program
 from models.plans.char_lstm import END, CharLSTM
 
 INPUTS: dict[str, dict[int, str]] = {

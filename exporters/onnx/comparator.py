@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from exporters.programs import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program
 from models.images.comparator.cross import TowerCross
 from models.images.comparator.interface import Comparator
 

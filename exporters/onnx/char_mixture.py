@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters import portable
-from exporters.programs import EXAMPLES, Artifact, Program
-from exporters.programs.char_lstm import compare_texts, network, settings
+from exporters.onnx import EXAMPLES, Artifact, Program
+from exporters.onnx.char_lstm import compare_texts, network, settings
 from models.plans import chains
 from models.plans.char_mixture import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS, CharMixture
 
