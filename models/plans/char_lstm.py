@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from models import io, sampling
 from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT, TextInput, TextSettings
 from models.io import config_from
-from models.plans import cards
+from models.plans import model_cards
 from models.plans.characters import END, SPECIAL_TOKENS, Characters
 from models.plans.characters import MASKS as MASKS
 from models.plans.characters import PAD as PAD
 from models.plans.characters import UNKNOWN as UNKNOWN
 from models.plans.lstm_steps import Steps
-from models.plans.writing import Writer
+from models.plans.text_writer import Writer
 from models.prediction import asked
 
 PRESETS = {
@@ -84,7 +84,7 @@ class CharLSTM(io.Model):
 
     family = "char_lstm"
     pipeline_tag = "text-generation"
-    card = cards.LSTM
+    card = model_cards.LSTM
     input_type, settings_type = TextInput, TextSettings
 
     def __init__(self, config: CharLSTMConfig):

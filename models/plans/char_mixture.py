@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from common.text import Spans
 from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT
 from models.io import config_from
-from models.plans import cards, chains
+from models.plans import chains, model_cards
 from models.plans.char_lstm import CharLSTM, CharLSTMConfig, State
 from models.plans.characters import COPIED, END
 from models.plans.mixture_reader import MixtureReader
-from models.plans.passages import Passages
-from models.plans.suggesting import Suggester, Suggestion
+from models.plans.stored_passages import Passages
+from models.plans.suggester import Suggester, Suggestion
 
 FEATURES = 1 + chains.CONTEXTS
 FROZEN, ADAPTING = range(2)  # sets of weights
@@ -84,7 +84,7 @@ class CharMixture(CharLSTM):
     """
 
     family = "char_mixture"
-    card = cards.MIXTURE
+    card = model_cards.MIXTURE
     config: CharMixtureConfig
     text: Tensor  # (characters,) int16, the stored documents one after the other
     common: Tensor  # (2, F)

@@ -17,10 +17,20 @@ import numpy as np
 from common.disk.files import write_json
 from common.errors import UserError
 from models.plans.char_lstm import MASKS, UNKNOWN, Characters
-from pipelines.workloads.bep import documents, families
-from pipelines.workloads.bep.cleaning import Cleaned, clean
-from pipelines.workloads.bep.documents import Document
-from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_sizes, described_overlap, divide, held_out
+from pipelines.workloads.bep.documents import families
+from pipelines.workloads.bep.documents import sources as documents
+from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
+from pipelines.workloads.bep.documents.parts import (
+    PARTS,
+    SPAN,
+    WORST,
+    Rows,
+    check_sizes,
+    described_overlap,
+    divide,
+    held_out,
+)
+from pipelines.workloads.bep.documents.sources import Document
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config, Data

@@ -20,9 +20,9 @@ from models.plans.char_mixture import CharMixture
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
-from pipelines.workloads.bep.completions import complete_fields, suggest_fields
+from pipelines.workloads.bep.documents.parts import SPAN
+from pipelines.workloads.bep.filled_form import complete_fields, suggest_fields
 from pipelines.workloads.bep.mixing import between_ends, left_out, load_base
-from pipelines.workloads.bep.parts import SPAN
 from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
 
 if TYPE_CHECKING:

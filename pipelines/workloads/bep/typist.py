@@ -18,8 +18,8 @@ from models.plans import chains
 from models.plans.char_lstm import CharLSTM, Reader
 from models.plans.char_mixture import CharMixture
 from models.plans.mixture_reader import MixtureReader
-from models.plans.passages import letters
-from models.plans.suggesting import Suggester
+from models.plans.stored_passages import letters
+from models.plans.suggester import Suggester
 from pipelines.workloads.bep.fields import FIELDS
 
 if TYPE_CHECKING:

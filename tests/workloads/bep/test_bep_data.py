@@ -16,7 +16,7 @@ from common.errors import UserError
 from models.plans.char_lstm import MASKS, SPECIAL_TOKENS
 from pipelines import cli
 from pipelines.workloads.bep import data
-from pipelines.workloads.bep.parts import PARTS
+from pipelines.workloads.bep.documents.parts import PARTS
 from tests.stages import refused, stage
 from tests.workloads.bep.firm import config, part_of, prose, read, written
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pipelines.workloads.bep.masking import mask_names, mask_secrets
+from pipelines.workloads.bep.documents.masking import mask_names, mask_secrets
 
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
 BULLETS = (

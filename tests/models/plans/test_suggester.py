@@ -7,9 +7,9 @@ import torch
 from common.text import longest_copied_span
 from models import io
 from models.plans import chains
-from models.plans.continuations import Branches
-from models.plans.passages import Passages
-from models.plans.suggesting import Suggester
+from models.plans.continuation_tree import Branches
+from models.plans.stored_passages import Passages
+from models.plans.suggester import Suggester
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
 ONE = """# 1 Roles

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
-from pipelines.workloads.bep.pdf import read_pdf
-from pipelines.workloads.bep.refusals import too_large
-from pipelines.workloads.bep.word import read_docx
+from pipelines.workloads.bep.documents.pdf import read_pdf
+from pipelines.workloads.bep.documents.refusals import too_large
+from pipelines.workloads.bep.documents.word import read_docx
 
 WORD_ENDINGS = (".docx", ".docm", ".dotx", ".dotm")
 ENDINGS = (".txt", ".md", *WORD_ENDINGS, ".pdf")

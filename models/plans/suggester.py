@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.plans.char_lstm import Characters, Reader
-from models.plans.continuations import Branch, Branches
-from models.plans.passages import Passage, Passages
+from models.plans.continuation_tree import Branch, Branches
+from models.plans.stored_passages import Passage, Passages
 
 GROWN = 48  # branches that grow for a choice of suggestions
 MOST_PASSAGES = 12

@@ -9,8 +9,8 @@ from common.foreign_text import to_csv
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import COPIED
+from pipelines.workloads.bep.documents.masking import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
-from pipelines.workloads.bep.masking import EMAILS, TELEPHONES, URLS
 
 if TYPE_CHECKING:
     from pipelines.workloads.bep import Config

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any
 
 from common.errors import UserError
-from pipelines.workloads.bep.refusals import reason, too_large
+from pipelines.workloads.bep.documents.refusals import reason, too_large
 
 SHOWS_TEXT = (b"Tj", b"TJ", b"'", b'"')
 APART = 100  # points between the beginnings of two columns

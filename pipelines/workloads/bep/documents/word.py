@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from common.errors import UserError
-from pipelines.workloads.bep.refusals import reason, too_large
+from pipelines.workloads.bep.documents.refusals import reason, too_large
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
