@@ -54,7 +54,8 @@ def mixed(values: np.ndarray) -> np.ndarray:
     """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
     values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
     values = (values ^ (values >> _SHIFTS[1])) * _FACTORS[1]
-    return values ^ (values >> _SHIFTS[2])
+    values ^= values >> _SHIFTS[2]
+    return values
 
 
 @functools.lru_cache(maxsize=4)
@@ -74,18 +75,21 @@ class Windows:
         np.cumsum((tokens + 1).astype(np.uint64) * powers[: len(tokens)], out=self.sums[1:])
 
     def __call__(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        return (self.sums[ends] - self.sums[begins]) * self.shifts[begins]
+        """Return the hashes of the pieces from `begins` to `ends`."""
+        hashes: np.ndarray = (self.sums[ends] - self.sums[begins]) * self.shifts[begins]
+        return hashes
 
 
 def classes_of(texts: Sequence[str]) -> np.ndarray:
     """Return the classes (V,) of tokens by their texts."""
-    kinds = (
-        (WORD, lambda text: len(text) == 1 and (text.isalnum() or text in "'\u2019-")),
-        (LETTER, lambda text: len(text) == 1 and text.isalpha()),
-        (LINE_END, lambda text: text == "\n"),
-        (CLOSING, lambda text: text in tuple(".,;:|")),
-    )
-    return np.array([sum(bit for bit, holds in kinds if holds(text)) for text in texts])
+    return np.array([_class_of(text) for text in texts])
+
+
+def _class_of(text: str) -> int:
+    if len(text) != 1:
+        return 0
+    word = WORD * (text.isalnum() or text in "'\u2019-") | LETTER * text.isalpha()
+    return word | LINE_END * (text == "\n") | CLOSING * (text in ".,;:|")
 
 
 def contexts(

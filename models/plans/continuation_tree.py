@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from models.plans.char_lstm import END, PAD, UNKNOWN, Reader, Standing
+from models.plans.characters import END, PAD, UNKNOWN
+from models.plans.lstm_reader import Reader, Standing
 
 AT_ONCE = 8  # branches that grow together
 MOST_CHILDREN = 6

@@ -3,18 +3,16 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from models.plans import chains
-from models.plans import text_ends as ends
-from models.plans.char_lstm import END, Reader, Standing
-
-if TYPE_CHECKING:
-    from models.plans.char_mixture import CharMixture
+from models.plans import chains, text_ends
+from models.plans.char_network import CharNetwork
+from models.plans.characters import END
+from models.plans.lstm_reader import Reader, Standing
+from models.plans.mixture_weights import mixture
 
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
@@ -39,11 +37,17 @@ class Apart:
 class MixtureReader(Reader):
     """What has been read of one or several documents: their counts beside the model's, and the LSTM's state."""
 
-    model: "CharMixture"
-
-    def __init__(self, model: "CharMixture", first: int = END, adapting: bool = True):
+    def __init__(
+        self,
+        model: CharNetwork,
+        classes: np.ndarray,
+        known: chains.Counts,
+        tables: Sequence[np.ndarray],
+        first: int = END,
+        adapting: bool = True,
+    ):
         self.adapting, self.document = adapting, -1
-        self.known, self.tables = model.counted(), model.tables(int(adapting))
+        self.classes, self.known, self.tables = classes, known, tables
         self.recent: list[chains.Counts] = []
         super().__init__(model, first)
 
@@ -79,7 +83,7 @@ class MixtureReader(Reader):
         """Return the log-probabilities (B, V) of the next token of each of several texts, which adapt alike."""
         first = readers[0]
         where = np.concatenate([reader.place() for reader in readers])
-        keys = ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
+        keys = text_ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
         return first.mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
@@ -87,8 +91,8 @@ class MixtureReader(Reader):
     def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
         """Go on with a token of each text that is not counted, such as one that was generated."""
         super().go_on(readers, tokens)
-        new, classes = np.array(tokens), readers[0].model.classes
-        grown = ends.after(np.concatenate([reader.place() for reader in readers]), new, classes)
+        new, classes = np.array(tokens), readers[0].classes
+        grown = text_ends.after(np.concatenate([reader.place() for reader in readers]), new, classes)
         for row, reader in enumerate(readers):
             reader._pass(new[row : row + 1])
             if not classes[new[row]] & chains.LINE_END:
@@ -101,7 +105,7 @@ class MixtureReader(Reader):
     def place(self) -> np.ndarray:
         """Return the end (1, E) of what has been read."""
         if self.end is None:
-            self.end = ends.of(self.tail, self.model.classes, self.section)
+            self.end = text_ends.of(self.tail, self.classes, self.section)
         return self.end
 
     def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
@@ -110,8 +114,8 @@ class MixtureReader(Reader):
         What was read stays as it is. Headings that the tokens end are not noticed.
         """
         network, after = super().extend(standing, tokens)
-        after = replace(after, ends=ends.after(standing.ends, tokens, self.model.classes))
-        keys = ends.keys(after.ends, self.document)[:, : self.depth]
+        after = replace(after, ends=text_ends.after(standing.ends, tokens, self.classes))
+        keys = text_ends.keys(after.ends, self.document)[:, : self.depth]
         return self.mixed(network, keys, [self.known, *self.summed()]), after
 
     def summed(self) -> list[chains.Counts]:
@@ -125,13 +129,13 @@ class MixtureReader(Reader):
         What a text gets depends on it alone: products of its own, and sums over rows that are as long for any batch.
         """
         found = chains.layers(keys, np.zeros(len(keys), np.int64), network.shape[1], counts, None)
-        return self.model.mixture(network, found, self.tables)
+        return mixture(network, found, self.tables)
 
     def _read(self, tokens: np.ndarray) -> Tensor:
         keys, counts = self._keys(tokens), self._counts()
         chosen = chains.counted(keys, tokens, counts) if self.adapting else None
         found = chains.layers(keys, tokens, len(self.model.characters), counts, chosen)
-        mixed = self.model.mixture(super().read(tokens), found, self.tables)
+        mixed = mixture(super().read(tokens), found, self.tables)
         if chosen is not None:
             self._count(keys, tokens, chosen)
         self._pass(tokens)
@@ -150,7 +154,7 @@ class MixtureReader(Reader):
         whole, skipped = np.concatenate([self.tail, tokens]), len(self.tail)
         sections = np.full(len(whole), self.section, np.uint64)
         sections[skipped:] = self._sections(tokens)[:-1]
-        return chains.contexts(whole, self.model.classes, self.document, sections)[skipped:, : self.depth]
+        return chains.contexts(whole, self.classes, self.document, sections)[skipped:, : self.depth]
 
     @property
     def depth(self) -> int:
@@ -159,16 +163,16 @@ class MixtureReader(Reader):
 
     def _sections(self, tokens: np.ndarray) -> np.ndarray:
         """Return the heading (N + 1,) of each of `tokens` that come next, and of what follows them."""
-        if len(tokens) == 1 and not self.model.classes[tokens[0]] & chains.LINE_END:
+        if len(tokens) == 1 and not self.classes[tokens[0]] & chains.LINE_END:
             return np.full(2, self.section, np.uint64)
         line = np.concatenate([self.line, tokens, [END]])
-        return chains.headings(line, self.model.classes, self.section)[len(self.line) :]
+        return chains.headings(line, self.classes, self.section)[len(self.line) :]
 
     def _pass(self, tokens: np.ndarray) -> None:
         """Keep the end of what was read, as far as contexts reach back, and its last line."""
         self.section = int(self._sections(tokens)[-1])
         line = np.concatenate([self.line, tokens])
-        ends = np.flatnonzero(self.model.classes[line] & chains.LINE_END)
+        ends = np.flatnonzero(self.classes[line] & chains.LINE_END)
         line = line[ends[-1] + 1 :] if len(ends) else line
         self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
         self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]

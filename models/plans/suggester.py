@@ -8,8 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.plans.char_lstm import Characters, Reader
+from models.plans.characters import Characters
 from models.plans.continuation_tree import Branch, Branches
+from models.plans.lstm_reader import Reader
 from models.plans.stored_passages import Passage, Passages
 
 GROWN = 48  # branches that grow for a choice of suggestions

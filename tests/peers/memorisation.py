@@ -24,7 +24,7 @@ sys.path[0] = str(ROOT)
 
 from common.config import load
 from models import io
-from models.plans.char_lstm import Reader, Standing
+from models.plans.lstm_reader import Reader, Standing
 from pipelines.workloads.bep import Config, data
 from pipelines.workloads.bep.task import CharTask
 from pipelines.workloads.bep.typist import lstm_alone

@@ -16,7 +16,7 @@ import numpy as np
 
 from common.disk.files import write_json
 from common.errors import UserError
-from models.plans.char_lstm import MASKS, UNKNOWN, Characters
+from models.plans.characters import MASKS, UNKNOWN, Characters
 from pipelines.workloads.bep.documents import families
 from pipelines.workloads.bep.documents import sources as documents
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean

@@ -15,8 +15,9 @@ from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
 from common.foreign_text import to_csv
 from common.statistics import resampled_counts
-from models.plans.char_lstm import END, PAD, UNKNOWN, CharLSTM
+from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together

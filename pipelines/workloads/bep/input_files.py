@@ -7,7 +7,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file, lines_of
-from models.inputs import TextInput, TextSettings
+from models.plans.inputs import TextInput, TextSettings
 from pipelines.workloads.bep.fields import FIELDS
 
 

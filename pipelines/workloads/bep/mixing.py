@@ -20,8 +20,11 @@ from common.errors import UserError
 from common.random import derive_key
 from models import io
 from models.plans import chains
-from models.plans.char_lstm import END, Characters, CharLSTM, CharLSTMConfig
-from models.plans.char_mixture import ADAPTING, FEATURES, FROZEN, CharMixture, CharMixtureConfig, Examples
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_mixture import CharMixture, CharMixtureConfig
+from models.plans.char_network import CharLSTMConfig
+from models.plans.characters import END, Characters
+from models.plans.mixture_weights import ADAPTING, FEATURES, FROZEN, Examples
 from pipelines.distributed import ranks
 
 if TYPE_CHECKING:

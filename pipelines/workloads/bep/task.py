@@ -15,7 +15,9 @@ from common.errors import UserError
 from common.stopping import stop_if_asked
 from common.text import token_nats
 from common.workers import progress
-from models.plans.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_network import CharLSTMConfig
+from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.distributed import ranks
 from pipelines.engine.batches import Order, is_out_of_memory
 from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from common.statistics import ratio_percentiles, resampled_counts
 from models.plans import chains
-from models.plans.char_lstm import CharLSTM, Reader
+from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.lstm_reader import Reader
 from models.plans.mixture_reader import MixtureReader
 from models.plans.stored_passages import letters
 from models.plans.suggester import Suggester

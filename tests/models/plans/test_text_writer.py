@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models.inputs import TextInput, TextSettings
 from models.plans import text_writer
+from models.plans.inputs import TextInput, TextSettings
 from models.plans.lstm_steps import Product
 from tests.models.plans.test_char_lstm import always, tiny
 from tests.models.plans.test_char_mixture import mixture, wording

@@ -3,7 +3,7 @@
 import random
 from types import SimpleNamespace
 
-from models.plans.char_lstm import Characters
+from models.plans.characters import Characters
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.documents.parts import PARTS
 

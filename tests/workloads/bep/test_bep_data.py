@@ -13,7 +13,7 @@ import pytest
 
 from common.disk.files import digests, sha256
 from common.errors import UserError
-from models.plans.char_lstm import MASKS, SPECIAL_TOKENS
+from models.plans.characters import MASKS, SPECIAL_TOKENS
 from pipelines import cli
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.documents.parts import PARTS

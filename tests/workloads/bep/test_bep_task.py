@@ -11,7 +11,7 @@ from accelerate import Accelerator
 
 from common.config import build
 from common.errors import UserError
-from models.plans.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
+from models.plans.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from pipelines.engine.batches import mapper, stream
 from pipelines.workloads.bep import Config, data
 from pipelines.workloads.bep.evaluation import evaluate

@@ -3,7 +3,8 @@
 import pytest
 
 from common.config import build
-from models.plans.char_lstm import CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_network import CharLSTMConfig
 from pipelines.workloads.bep import Config, filled_form
 
 SENTENCES = "The model is shared. The team checks the model. The plan is read by the team. "

@@ -87,7 +87,9 @@ def normalise(text: str) -> tuple[str, int]:
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     table = {character: _normal(character) for character in set(text)}
     changed = sum(text.count(character) for character, normal in table.items() if normal != character)
-    return unicodedata.normalize("NFC", text.translate(str.maketrans(table))), changed
+    return unicodedata.normalize(
+        "NFC", text.translate({ord(character): normal for character, normal in table.items()})
+    ), changed
 
 
 def _normal(character: str) -> str:
@@ -112,7 +114,7 @@ def map_glyphs(text: str) -> tuple[str, int]:
     """
     private = {character for character in text if unicodedata.category(character) == "Co"}
     count = sum(map(text.count, private))
-    text = text.translate(str.maketrans({character: GLYPHS.get(character, "") for character in private}))
+    text = text.translate({ord(character): GLYPHS.get(character, "") for character in private})
     text, bullets = BULLET.subn("- ", text)
     return text, count + bullets
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 
-from models.plans.char_lstm import MASKS
+from models.plans.characters import MASKS
 
 # By the time of masking, a text's own private-use characters have been removed.
 EMAIL, TELEPHONE, URL = MASKS

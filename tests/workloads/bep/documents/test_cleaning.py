@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.plans.char_lstm import MASKS, Characters
+from models.plans.characters import MASKS, Characters
 from pipelines.workloads.bep.documents.cleaning import (
     clean,
     join_lines,
