@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -176,11 +175,11 @@ class CharMixture(CharLSTM):
             return False
         return any(whole[:end][-COPIED:] in self.copies for end in range(len(written) + 1, len(whole) + 1))
 
-    def example(self) -> dict[str, Any]:
+    def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
 
 
-def build(config: Mapping[str, Any]) -> CharMixture:
+def build(config: Mapping[str, object]) -> CharMixture:
     """Build the model from its config as `models.io` reads it."""
     return CharMixture(config_from(CharMixtureConfig, config))

@@ -92,6 +92,6 @@ class CharNetwork(io.Model):
         tokens = torch.arange(len(self.characters), device=self.output.weight.device)
         return Steps(self.lstm, self.output, self.channels(tokens))
 
-    def example(self) -> dict[str, Tensor]:
+    def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {"tokens": torch.arange(120).view(2, 60) * 7919 % len(self.characters)}

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
 from pipelines.engine.workload import Evaluation
 
@@ -14,7 +14,7 @@ BITS = "bits_"  # before the name of a predictor, the name of its column
 LSTM = "LSTM alone"
 
 
-def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Any]]:
+def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Plain]]:
     """Return a table row for each predictor, the model first."""
     return [
         {
@@ -28,7 +28,7 @@ def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.nd
 
 def gain(
     bits: Mapping[str, np.ndarray], num_own: int, characters: np.ndarray, drawn: np.ndarray | None
-) -> dict[str, Any]:
+) -> dict[str, Plain]:
     """Return what the summary says about the best of the model's rows, the first ones, beside the best baseline."""
     totals = {name: float(each.sum()) for name, each in bits.items()}
     own, strongest = (
@@ -55,7 +55,7 @@ def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str
 
 def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
     """Put evaluations of one split, each of other text by another model, together to one."""
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[object]] = {}
     for each in evaluations:
         for name, values in each.examples.items():
             columns.setdefault(re.sub(r", order \d+", "", name), []).extend(values)

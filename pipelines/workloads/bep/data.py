@@ -5,20 +5,19 @@
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.disk.files import write_json
 from common.errors import UserError
+from common.plain import Plain
 from models.plans.characters import MASKS, UNKNOWN, Characters
-from pipelines.workloads.bep.documents import families
-from pipelines.workloads.bep.documents import sources as documents
+from pipelines.workloads.bep.config import Config, Data
+from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents.parts import (
     PARTS,
@@ -31,9 +30,6 @@ from pipelines.workloads.bep.documents.parts import (
     held_out,
 )
 from pipelines.workloads.bep.documents.sources import Document
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config, Data
 
 EMBEDDED = Path(__file__).with_name("corpus")
 FEWEST_CHARACTERS = 10_000  # a smaller corpus is too little to learn from and to be judged by
@@ -54,17 +50,17 @@ class Corpus:
 
     vocabulary: tuple[str, ...]  # sorted characters of the training text; their ids follow those of SPECIAL_TOKENS
     parts: dict[str, list[Text]]  # "train", "validation" and "test"
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Plain]
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     """Write the documents and their tokens; return facts for the manifest.
 
     Raises UserError for files that cannot be used, and for a corpus too small to hold some of it out.
     """
     data = config.data
     source = f"folder or file {data.sources}" if data.sources else "embedded documents"
-    found = documents.find(data.sources or str(EMBEDDED))
+    found = sources.find(data.sources or str(EMBEDDED))
     files, cleaned, bad = _texts(found, data)
     if not data.skip_bad:
         _check_files(bad, found, source)
@@ -80,7 +76,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     characters = Characters(_alphabet(parts["train"]), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
     judged = np.concatenate([*tokens["validation"], *tokens["test"]])
-    facts = {
+    facts: dict[str, Plain] = {
         "source": source,
         "files": files,
         "skipped": bad,
@@ -115,14 +111,6 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     return facts
 
 
-def inputs(data: "Data") -> list[Path]:
-    """Return the user's files that the texts come from, skipped ones too; none for embedded or missing documents."""
-    sources = data.sources
-    if sources is None or not Path(sources).exists():
-        return []
-    return [path for path in documents.find(sources).files.values() if os.access(path, os.R_OK)]
-
-
 def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     """Read what `prepare` wrote, with the ids of another `vocabulary` if one is given."""
     import datasets
@@ -143,14 +131,14 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 
-def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[str, Cleaned], dict[str, str]]:
+def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str, Cleaned], dict[str, str]]:
     """Read the files: by name, a report and the text of each usable file, and the reason for each unusable one."""
-    files: dict[str, Any] = {}
+    files: dict[str, Plain] = {}
     cleaned: dict[str, Cleaned] = {}
     bad = dict(found.refused)
     for name, path in found.files.items():
         try:
-            document = documents.read(path, name, data.maximum_bytes)
+            document = sources.read(path, name, data.maximum_bytes)
             cleaned[name] = _prose(document, data)
         except UserError as error:
             bad[name] = str(error).removeprefix(f"{name}: ")
@@ -165,7 +153,7 @@ def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[s
     return files, cleaned, bad
 
 
-def _prose(document: Document, data: "Data") -> Cleaned:
+def _prose(document: Document, data: Data) -> Cleaned:
     """Return the document's text as it is trained on. Raises UserError if nothing is left of it."""
     names = data.mask_names and data.sources is not None
     cleaned = clean(document.text, data.mask, wrapped=document.pages is not None, names=names)
@@ -174,7 +162,7 @@ def _prose(document: Document, data: "Data") -> Cleaned:
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned
 
 
-def _check_files(bad: Mapping[str, str], found: documents.Found, source: str) -> None:
+def _check_files(bad: Mapping[str, str], found: sources.Found, source: str) -> None:
     if bad:
         listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
         raise UserError(
@@ -183,10 +171,10 @@ def _check_files(bad: Mapping[str, str], found: documents.Found, source: str) ->
         )
 
 
-def _check_size(texts: Mapping[str, str], source: str, found: documents.Found) -> None:
+def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> None:
     if not texts:
         ignored = f" (ignored: {', '.join(list(found.ignored)[:WORST])})" if found.ignored else ""
-        raise UserError(f"{source}: it contains no documents that can be read{ignored}; {documents.WAYS}")
+        raise UserError(f"{source}: it contains no documents that can be read{ignored}; {sources.WAYS}")
     characters = sum(map(len, texts.values()))
     if characters < FEWEST_CHARACTERS:
         raise UserError(
@@ -217,7 +205,7 @@ def _save(
     tokens: Mapping[str, list[np.ndarray]],
     family: Mapping[str, str],
     characters: Characters,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, Plain],
 ) -> None:
     import datasets
     import pyarrow as pa

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from common import kneser_ney, text
 from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
 from common.foreign_text import to_csv
+from common.plain import Plain
 from common.statistics import resampled_counts
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
@@ -21,13 +21,11 @@ from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.documents.parts import SPAN
 from pipelines.workloads.bep.filled_form import complete_fields, suggest_fields
 from pipelines.workloads.bep.mixing import between_ends, left_out, load_base
 from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
 
 SPLITS, LEFT_OUT = ("validation", "test"), "left_out"
 WINDOWS_AT_ONCE = 32
@@ -39,7 +37,7 @@ MOST_CHARACTERS = 20_000_000  # of training text that xz reads and that copies a
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, CharLSTM], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, CharLSTM], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Evaluate on validation, which picked the best model and so flatters it, and on test, which picked nothing."""
     (model,) = models.values()
@@ -72,11 +70,11 @@ def evaluate(
 
 
 def _predict(
-    config: "Config",
+    config: Config,
     model: CharLSTM,
-    documents: Sequence["data.Text"],
+    documents: Sequence[data.Text],
     split: str,
-    training: Sequence["data.Text"],
+    training: Sequence[data.Text],
     device: torch.device,
     map_items: MapItems,
 ) -> Evaluation:
@@ -115,17 +113,17 @@ def _predict(
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
-    table = [*rows, *xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)]
+    in_one = xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)
     examples = {
         "document": [documents[number].name for number in numbers],
         "characters": characters.tolist(),
         **{f"{BITS}{name}": values.tolist() for name, values in bits.items()},
     }
     files = {f"{split}.typing.csv": to_csv(tuple(typed), zip(*typed.values(), strict=True))} if typed else {}
-    return Evaluation(split, summary, table, examples, files)
+    return Evaluation(split, summary, [*rows, *in_one], examples, files)
 
 
-def read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
+def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> dict[str, np.ndarray]:
     """Return nats, top_1 and top_5, each (N,) over the characters, of documents that are read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
@@ -143,9 +141,7 @@ def _judged(log_probs: Tensor, tokens: np.ndarray) -> dict[str, np.ndarray]:
     return {"nats": -own[:, 0].double().numpy(), "top_1": better < 1, "top_5": better < 5}
 
 
-def _adapting(
-    model: CharLSTM, rows: Sequence[Mapping[str, Any]], documents: Sequence["data.Text"]
-) -> dict[str, float | None]:
+def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: Sequence[data.Text]) -> dict[str, Plain]:
     """Return what the summary says of a mixture that counts what it reads."""
     if not isinstance(model, CharMixture):
         return {}
@@ -159,7 +155,7 @@ def _adapting(
 
 
 def _new_text(
-    training: Sequence["data.Text"], documents: Sequence["data.Text"], nats: np.ndarray
+    training: Sequence[data.Text], documents: Sequence[data.Text], nats: np.ndarray
 ) -> dict[str, float | None]:
     """Return the share of characters outside pieces that training has, and their bits under the model's first row."""
     known, wanted = (
@@ -206,9 +202,9 @@ def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dic
 
 def _baseline_bits(
     model: CharLSTM,
-    training: Sequence["data.Text"],
+    training: Sequence[data.Text],
     training_text: str,
-    documents: Sequence["data.Text"],
+    documents: Sequence[data.Text],
     starts: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Return the bits (n,) of each block under the baselines, by their names."""
@@ -223,7 +219,7 @@ def _baseline_bits(
     return {**bits, name: found}
 
 
-def _text(model: CharLSTM, documents: Sequence["data.Text"]) -> str:
+def _text(model: CharLSTM, documents: Sequence[data.Text]) -> str:
     return "\n".join(model.characters.decode(each.tokens.tolist()) for each in documents)
 
 
@@ -240,7 +236,7 @@ def blocks_of(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _by_position(
-    config: "Config", model: CharLSTM, documents: Sequence["data.Text"], device: torch.device, map_items: MapItems
+    config: Config, model: CharLSTM, documents: Sequence[data.Text], device: torch.device, map_items: MapItems
 ) -> dict[str, float]:
     """Return bits per character by the number of characters read, from random places of the documents."""
     stream = stream_of([document.tokens for document in documents])

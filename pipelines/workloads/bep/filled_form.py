@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import text
 from common.foreign_text import to_csv
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import COPIED
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.documents.masking import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
 
 SUGGESTED = 3
 MASKED = (EMAILS, TELEPHONES, URLS)  # training text contains none of these, unless data.mask=false
@@ -22,7 +19,7 @@ Figures = dict[str, float | int | None]
 
 
 def complete_fields(
-    config: "Config", model: CharLSTM, training_text: str, most_characters: int
+    config: Config, model: CharLSTM, training_text: str, most_characters: int
 ) -> tuple[str, dict[str, Figures]]:
     """Complete every field at every temperature; return the texts as CSV, and figures by temperature.
 
@@ -35,7 +32,7 @@ def complete_fields(
         written = []
         # Each field has its own seed: from the same draws, all completions would be much alike.
         for seed, (name, prompt) in enumerate(FIELDS.items(), config.seed):
-            written.append(model.complete(prompt, limit, temperature, seed=seed))
+            written.append(model.complete(prompt, limit, temperature, seed=seed % 2**32))
             rows.append((temperature, seed, name, prompt, written[-1]))
         judged[str(temperature)] = _judged(written, limit, known, searched)
     return to_csv(("temperature", "seed", "field", "prompt", "completion"), rows), judged
@@ -68,7 +65,7 @@ def _judged(written: Sequence[str], limit: int, known: set[str], searched: str) 
 
 def whole_words(prompt: str, completion: str, limit: int) -> list[str]:
     """Return the words of a completion: the first with its beginning in the prompt, none that the limit cut off."""
-    begun = re.search(r"[^\W\d_]*$", prompt).group()
+    begun = re.split(r"[\W\d_]", prompt)[-1]
     if len(completion) >= limit:
         completion = re.sub(r"[^\W\d_]+$", "", completion)
     begun = begun if re.match(r"[^\W\d_]", completion) else ""

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,10 +25,8 @@ from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, Characters
 from models.plans.mixture_weights import ADAPTING, FEATURES, FROZEN, Examples
 from pipelines.distributed import ranks
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
-    from pipelines.workloads.bep.data import Corpus, Text
+from pipelines.workloads.bep.config import Config
+from pipelines.workloads.bep.data import Corpus, Text
 
 PIECE = 12_000  # tokens; longer documents are cut, so that a single one has others to be predicted from
 MOST_PIECES = 40  # that weights are fitted to, ...
@@ -42,7 +39,7 @@ NETWORKS = 3  # ... and groups, each predicted by a network that has learnt from
 Learn = Callable[[CharLSTM, Sequence[np.ndarray], str], None]  # trains a network on texts; the last is what is said
 
 
-def load_base(config: "Config") -> CharMixture | None:
+def load_base(config: Config) -> CharMixture | None:
     """Return the model that `model.base` names, if it names one. Raises UserError where it is no mixture."""
     if config.model.base is None:
         return None
@@ -61,22 +58,23 @@ def load_base(config: "Config") -> CharMixture | None:
     return base
 
 
-def vocabulary_of(corpus: "Corpus", base: CharMixture | None) -> str:
+def vocabulary_of(corpus: Corpus, base: CharMixture | None) -> str:
     """Return the characters of a model: those of its base, then those that are new."""
     own, known = "".join(corpus.vocabulary), base.config.vocabulary if base else ""
     return known + "".join(each for each in own if each not in known)
 
 
-def sizes_of(corpus: "Corpus", config: "Config", base: CharMixture | None) -> dict[str, Any]:
+def sizes_of(corpus: Corpus, config: Config, base: CharMixture | None) -> CharLSTMConfig:
     """Return what the config of a model has besides its counts."""
     sizes = config.model.sizes()
     if base:
         dropout = sizes["dropout"] if config.model.dropout is not None else base.config.dropout
         sizes = {name: getattr(base.config, name) for name in sizes} | {"dropout": dropout}
-    return {"vocabulary": vocabulary_of(corpus, base), "lower_case": config.data.lower_case, **sizes}
+    own = {"vocabulary": vocabulary_of(corpus, base), "lower_case": config.data.lower_case}
+    return io.config_from(CharLSTMConfig, own | sizes)
 
 
-def fewest_counted(documents: Sequence["Text"], held_out: bool) -> int:
+def fewest_counted(documents: Sequence[Text], held_out: bool) -> int:
     """Return how many families of documents are counted at least where weights are fitted or a document is judged.
 
     What is predicted is left out of the counts, a share of the families at a time; without held-out documents, each
@@ -86,12 +84,12 @@ def fewest_counted(documents: Sequence["Text"], held_out: bool) -> int:
     return families - math.ceil(families / FOLDS)
 
 
-def _families(documents: Sequence["Text"]) -> np.ndarray:
+def _families(documents: Sequence[Text]) -> np.ndarray:
     """Return the number (D,) of each document's family, whose versions say together what one document says."""
     return np.unique([document.family or document.name for document in documents], return_inverse=True)[1]
 
 
-def _predictable(documents: Sequence["Text"]) -> list["Text"]:
+def _predictable(documents: Sequence[Text]) -> list[Text]:
     """Return the documents that are predicted from others: all, or of a single family the longest, piece by piece.
 
     Its other versions would say word for word what is to be predicted.
@@ -109,9 +107,9 @@ class Mixer:
 
     def __init__(
         self,
-        documents: Sequence["Text"],
-        sizes: Mapping[str, Any],
-        config: "Config",
+        documents: Sequence[Text],
+        sizes: CharLSTMConfig,
+        config: Config,
         base: CharMixture | None = None,
         learn: Learn | None = None,
     ):
@@ -128,13 +126,13 @@ class Mixer:
         self.owners = owners[[document for document, _ in pieces]]
         # What is left out together: a family of documents, or a piece of the only document.
         self.groups = self.owners if owners.any() else np.arange(len(pieces))
-        self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
+        self.classes = chains.classes_of(Characters(sizes.vocabulary).texts)
         self.known = [base.counted()] if base else []
         counts = chains.added([*self.known, self._count(whole, _families(documents))], config.model.context_rows)
         stored = _stored(documents, config.model.stored_characters, base)
         self.model = CharMixture(
             CharMixtureConfig(
-                **sizes,
+                **vars(sizes),
                 rows=len(counts.keys),
                 entries=len(counts.tokens),
                 documents={name: len(text) for name, text in stored.items()},
@@ -238,8 +236,8 @@ def _predicted(network: CharLSTM, piece: np.ndarray) -> np.ndarray:
 
 
 def left_out(
-    config: "Config", corpus: "Corpus", base: CharMixture | None
-) -> Iterator[tuple[CharMixture, list["Text"], list["Text"]]]:
+    config: Config, corpus: Corpus, base: CharMixture | None
+) -> Iterator[tuple[CharMixture, list[Text], list[Text]]]:
     """Yield, for each document, a model of the other families, the document, and their documents.
 
     Of a single family, it is for each fifth of the longest document a model of the other fifths.
@@ -270,7 +268,7 @@ def _go_on_from(model: CharMixture, base: CharMixture) -> None:
         parameter[: len(stored[name])] = stored[name]
 
 
-def _stored(documents: Sequence["Text"], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
+def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
     """Return the beginning of each document, by its name, of all together at most `most` tokens; a base's come last."""
     total = sum(len(each.tokens) for each in documents)
     parts: dict[str, list[np.ndarray]] = {}

@@ -7,24 +7,23 @@ before a piece in its document has been read. Headings and the document's beginn
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.characters import Characters
 from models.plans.lstm_reader import Reader
 from models.plans.mixture_reader import MixtureReader
 from models.plans.stored_passages import letters
 from models.plans.suggester import Suggester
+from pipelines.workloads.bep.data import Text
 from pipelines.workloads.bep.fields import FIELDS
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import data
 
 SHOWN = 3  # suggestions
 PIECE = 150  # characters that are typed in one place
@@ -45,7 +44,7 @@ class Piece:
 class KneserNeyReader(MixtureReader):
     """Expects what the first chain of counts says alone, in which longer contexts interpolate shorter ones."""
 
-    def __init__(self, reader: MixtureReader):
+    def __init__(self, reader: Reader):
         self.__dict__.update(reader.fork().__dict__)
 
     def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
@@ -86,7 +85,7 @@ class Predictor(Suggester):
         return [choice.tokens for choice in self.choices(num)]
 
 
-def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Any]]:
+def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Predictor | Lookup]]:
     """Return what suggests after a reader's text below a heading, by the name of a row in a table, the model first."""
     if not isinstance(model, CharMixture):
         return {"LSTM": lambda reader, text, heading: Predictor(reader, None, text, heading)}
@@ -99,7 +98,7 @@ def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Any]]:
     }
 
 
-def lstm_alone(reader: MixtureReader) -> Reader:
+def lstm_alone(reader: Reader) -> Reader:
     """Return a reader that expects what the LSTM alone does."""
     own = Reader.__new__(Reader)
     own.__dict__.update(reader.fork().__dict__)
@@ -107,8 +106,8 @@ def lstm_alone(reader: MixtureReader) -> Reader:
 
 
 def measure(
-    model: CharLSTM, documents: Sequence["data.Text"], most: int, seed: int
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    model: CharLSTM, documents: Sequence[Text], most: int, seed: int
+) -> tuple[dict[str, Plain], dict[str, Sequence[Plain]]]:
     """Type up to `most` characters of the documents; return the summary, and columns with what each piece took."""
     if not most:
         return {}, {}
@@ -162,7 +161,7 @@ def pieces(texts: Sequence[str], most: int) -> list[Piece]:
 
 
 def typed(
-    model: CharLSTM, documents: Sequence["data.Text"], texts: Sequence[str], chosen: Sequence[Piece]
+    model: CharLSTM, documents: Sequence[Text], texts: Sequence[str], chosen: Sequence[Piece]
 ) -> dict[str, np.ndarray]:
     """Return the keystrokes (n,) that each piece takes with each kind of suggestions."""
     taking = systems(model)
@@ -182,7 +181,7 @@ def typed(
     return keys
 
 
-def keystrokes(suggesting: Any, tokens: Sequence[int], characters: Any) -> int:
+def keystrokes(suggesting: Predictor | Lookup, tokens: Sequence[int], characters: Characters) -> int:
     """Return how many keys it takes to type `tokens` with suggestions."""
     at = keys = 0
     while at < len(tokens):
@@ -219,7 +218,7 @@ def _by_field(fields: Sequence[str], saved: np.ndarray, characters: np.ndarray) 
     }
 
 
-def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Any]:
+def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Plain]:
     """Return by how much of all keystrokes the model saves more than the best other kind of suggestions."""
     (_, own), *others = saved.items()
     if not others:

@@ -13,7 +13,8 @@ from common.config import build
 from common.errors import UserError
 from models.plans.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from pipelines.engine.batches import mapper, stream
-from pipelines.workloads.bep import Config, data
+from pipelines.workloads.bep import data
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.evaluation import evaluate
 from pipelines.workloads.bep.mixing import _predicted
 from pipelines.workloads.bep.task import CharTask, Windows, scored, stream_of

@@ -5,7 +5,8 @@ import pytest
 from common.config import build
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_network import CharLSTMConfig
-from pipelines.workloads.bep import Config, filled_form
+from pipelines.workloads.bep import filled_form
+from pipelines.workloads.bep.config import Config
 
 SENTENCES = "The model is shared. The team checks the model. The plan is read by the team. "
 VOCABULARY = "".join(sorted(set(SENTENCES)))

@@ -85,11 +85,9 @@ def normalise(text: str) -> tuple[str, int]:
     This is NFKC, except that superscripts and fractions stay. Private-use characters are left to `map_glyphs`.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
-    table = {character: _normal(character) for character in set(text)}
-    changed = sum(text.count(character) for character, normal in table.items() if normal != character)
-    return unicodedata.normalize(
-        "NFC", text.translate({ord(character): normal for character, normal in table.items()})
-    ), changed
+    table = {ord(character): _normal(character) for character in set(text)}
+    changed = sum(text.count(chr(code)) for code, normal in table.items() if normal != chr(code))
+    return unicodedata.normalize("NFC", text.translate(table)), changed
 
 
 def _normal(character: str) -> str:
@@ -158,8 +156,8 @@ def remove_contents(text: str) -> tuple[str, int]:
     full = [number for number, line in enumerate(lines) if line.strip()]
     gone = {n for n in full if len(lines[n]) <= LONGEST_ENTRY and LEADERS.fullmatch(lines[n])}
     run: list[tuple[int, int]] = []  # (line, page)
-    for number in [*full, None]:
-        match = None if number is None else TABBED.fullmatch(lines[number])
+    for number in [*full, -1]:
+        match = None if number < 0 else TABBED.fullmatch(lines[number])
         if match and (not run or int(match[1]) >= run[-1][1]):
             run.append((number, int(match[1])))
             continue

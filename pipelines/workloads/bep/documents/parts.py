@@ -2,15 +2,12 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.errors import UserError
 from common.text import copied_characters
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Data
+from pipelines.workloads.bep.config import Data
 
 PARTS = ("train", "validation", "test")
 FEWEST_PER_PART = 500  # characters
@@ -23,7 +20,7 @@ Rows = list[tuple[str, str]]  # (name, text)
 
 
 def divide(
-    texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: "Data"
+    texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: Data
 ) -> tuple[dict[str, Rows], str, str | None]:
     """Return {part: (name, text)}, a description of the rule, and a note that the user should read, if any.
 
@@ -55,7 +52,7 @@ def divide(
     return parts, f"successive blocks, {data.guard} characters left out between them", note
 
 
-def held_out(groups: Sequence[Sequence[str]], data: "Data") -> bool:
+def held_out(groups: Sequence[Sequence[str]], data: Data) -> bool:
     """Return whether some of the text is not for training."""
     return len(groups) >= FEWEST_FAMILIES if data.hold_out is None else data.hold_out
 
@@ -117,7 +114,7 @@ def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, gua
     return parts
 
 
-def check_sizes(parts: Mapping[str, Rows], held: bool, data: "Data", source: str) -> None:
+def check_sizes(parts: Mapping[str, Rows], held: bool, data: Data, source: str) -> None:
     """Raise UserError if a part has too few characters."""
     for part, rows in parts.items():
         characters = sum(len(text) for _, text in rows)
@@ -129,7 +126,7 @@ def check_sizes(parts: Mapping[str, Rows], held: bool, data: "Data", source: str
 
 
 def described_overlap(
-    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], data: "Data"
+    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], data: Data
 ) -> tuple[float, dict[str, float], str | None]:
     """Return `overlap`, the documents with most of it, and a note if it is above `data.maximum_overlap`."""
     share, by_document = overlap(parts, held, family)

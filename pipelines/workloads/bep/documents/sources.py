@@ -103,6 +103,13 @@ def _name(file: Path, folder: Path) -> str:
     return os.fsencode(file.relative_to(folder).as_posix()).decode(errors="replace")
 
 
+def readable(source: str | None) -> list[Path]:
+    """Return the files of `source` that can be read, whatever they hold; none for embedded or missing documents."""
+    if source is None or not Path(source).exists():
+        return []
+    return [path for path in find(source).files.values() if os.access(path, os.R_OK)]
+
+
 def read(path: Path, name: str, maximum_bytes: int) -> Document:
     """Read a file, which messages call `name`.
 
