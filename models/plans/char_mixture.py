@@ -1,4 +1,4 @@
-"""A character LSTM mixed with chains of counted contexts, which continues a text and adapts to it."""
+"""A character LSTM mixed with counts of contexts, which continues a text and adapts to it."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,10 @@ class CharMixtureConfig(CharLSTMConfig):
 
 
 class CharMixture(CharLSTM):
-    """An LSTM whose predictions are mixed with those of counted contexts.
+    """An LSTM mixed with counts of contexts.
 
-    `model.complete("The information manager is ", document=text_before)` counts the text before it, too, and
-    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with where they stand in documents.
+    `model.complete("The information manager is ", document=text_before)` also counts the text before it;
+    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with their sources in documents.
     """
 
     family = "char_mixture"
@@ -75,7 +75,7 @@ class CharMixture(CharLSTM):
         self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
     def check(self) -> None:
-        """Raise ValueError for counts that none can have."""
+        """Raise ValueError for impossible counts."""
         counts = self.counted()
         sizes = np.diff(counts.offsets)
         sound = (
@@ -96,7 +96,7 @@ class CharMixture(CharLSTM):
 
     @torch.no_grad()
     def count(self, counts: chains.Counts) -> None:
-        """Take over counts of the sizes in the config."""
+        """Store counts of the sizes in the config."""
         for name in ("keys", "offsets", "tokens", "counts"):
             getattr(self, name).copy_(torch.from_numpy(getattr(counts, name)))
 
@@ -117,7 +117,7 @@ class CharMixture(CharLSTM):
         return mixture(network, found, self.tables(FROZEN))
 
     def weights(self) -> list[Tensor]:
-        """Return the tables of weights, each for a model that stays as it is and for one that adapts."""
+        """Return the tables of weights, each with a set for a frozen model and one for a model that adapts."""
         return [self.common, self.by_length, self.by_lengths, self.by_state]
 
     def tables(self, which: int) -> list[np.ndarray]:
@@ -125,7 +125,7 @@ class CharMixture(CharLSTM):
         return [table[which].cpu().numpy() for table in self.weights()]
 
     def fit(self, which: int, examples: Sequence[Examples]) -> float:
-        """Fit the weights of a model that stays as it is (FROZEN) or of one that adapts; return the nats per token."""
+        """Fit the FROZEN or the ADAPTING weights; return the nats per token."""
         tables, nats = fitted(examples)
         for own, table in zip(self.weights(), tables, strict=True):
             own[which] = table
@@ -136,10 +136,10 @@ class CharMixture(CharLSTM):
         return MixtureReader(self, self.classes, self.counted(), self.tables(int(adapting)), first, adapting)
 
     def suggest(self, field: str, partial: str = "", n: int = 3, document: str = "") -> list[Suggestion]:
-        """Return up to `n` continuations of a form's field, the most useful first, with where they stand in documents.
+        """Return up to `n` continuations of a form's field, the most useful first, with their sources in documents.
 
-        `field` is a heading or a name such as clashDetection, `partial` what was written below it so far, and
-        `document` the text before. Raises ValueError for texts that are too long.
+        `field` is a heading or a name such as clashDetection, `partial` the text below it so far, and `document` the
+        text before. Raises ValueError for texts that are too long.
         """
         if n < 1 or len(document) > LONGEST_DOCUMENT or len(field) + len(partial) > LONGEST_PROMPT:
             raise ValueError(
@@ -153,23 +153,23 @@ class CharMixture(CharLSTM):
         return Suggester(reader, self.passages, text, heading).suggest(n)
 
     def stored(self) -> dict[str, np.ndarray]:
-        """Return the tokens (T,) int16 that are stored of each document."""
+        """Return the stored tokens (T,) int16 of each document."""
         stops = np.cumsum(list(self.config.documents.values()), dtype=np.int64)
         parts = np.split(self.text.cpu().numpy(), stops)[:-1]
         return dict(zip(self.config.documents, parts, strict=True))
 
     @functools.cached_property
     def passages(self) -> Passages:
-        """The stored documents, in which passages are looked up."""
+        """Passages of the stored documents."""
         return Passages({name: self.characters.signs(each.tolist()) for name, each in self.stored().items()})
 
     @functools.cached_property
     def copies(self) -> Spans:
-        """All that counts as copied from the stored documents."""
+        """Pieces of the stored documents that count as copied."""
         return Spans(self.characters.shown(self.passages.text), COPIED)
 
     def copied(self, written: str, piece: str) -> bool:
-        """Return whether `piece` makes 50 characters that the stored documents have, with what was written before."""
+        """Return whether `piece`, after the text written before, completes 50 characters of a stored document."""
         whole = written + piece
         if len(whole) < COPIED or not self.config.documents:
             return False

@@ -1,4 +1,4 @@
-"""What a character network has read of a text, and what it expects next.
+"""Readers: the state of a character network after some text, and its predictions of the next token.
 
 Shapes: as in char_network.py.
 """
@@ -23,20 +23,20 @@ FORGOTTEN = 4000  # tokens after which a state has nothing of what was read befo
 
 @dataclass(frozen=True)
 class Standing:
-    """Where B texts stand, so that each can be continued."""
+    """The states of B texts, so that each can be continued."""
 
     state: Tensor  # (2, L, B, H) of the LSTM
-    ends: np.ndarray  # (B, E) what a mixture knows of their last tokens (models/plans/text_ends.py); (B, 0) for an LSTM
+    ends: np.ndarray  # (B, E) a mixture's summary of their last tokens (text_ends.py); (B, 0) for an LSTM
 
     @classmethod
     def joined(cls, places: Sequence[tuple["Standing", int]]) -> "Standing":
-        """Return where several texts stand, each given as a row of a standing."""
+        """Stack several texts, each given as a row of a standing."""
         states = torch.stack([each.state[:, :, row] for each, row in places], 2)
         return cls(states, np.stack([each.ends[row] for each, row in places]))
 
 
 class Reader:
-    """What a model has read of a text, token after token, and what it expects next; log-probabilities on the CPU."""
+    """A text read token by token, and log-probabilities of the next token, on the CPU."""
 
     def __init__(self, model: CharNetwork, first: int = END):
         self.model = model
@@ -48,14 +48,14 @@ class Reader:
         self._run(np.array([first]))
 
     def read(self, tokens: np.ndarray) -> Tensor:
-        """Return the log-probabilities (N, V) of the token at each place, where `tokens` (N,) then turn out to be."""
+        """Read `tokens` (N,); return the log-probabilities (N, V) of each before it was read."""
         if not len(tokens):
             return self.next[:0].view(0, len(self.next))
         expected = self.next[None]
         return torch.cat([expected, self._run(tokens)[:-1]])
 
     def skim(self, tokens: np.ndarray) -> None:
-        """Read without asking for predictions: of many tokens only the last, since the state forgets the others."""
+        """Read without predictions; of many tokens only the last, since the state forgets the others."""
         if len(tokens) > FORGOTTEN:
             self.state = torch.zeros_like(self.state)
         if len(tokens):
@@ -65,10 +65,6 @@ class Reader:
         """Return the log-probabilities (V,) of the next token."""
         return self.expected([self])[0]
 
-    def follow(self, token: int) -> None:
-        """Go on with a token that is not counted, such as one that was generated."""
-        self.go_on([self], [token])
-
     @classmethod
     def expected(cls, readers: "Sequence[Self]") -> Tensor:
         """Return the log-probabilities (B, V) of the next token of each of several texts."""
@@ -76,31 +72,31 @@ class Reader:
 
     @classmethod
     def go_on(cls, readers: "Sequence[Self]", tokens: Sequence[int]) -> None:
-        """Go on with a token of each of several texts; what becomes of one does not depend on the others."""
+        """Read a token of each of several texts, independently of one another."""
         states = torch.cat([reader.state for reader in readers], 2)
         found, state = readers[0].steps(torch.tensor(tokens), states)
         for row, reader in enumerate(readers):
             reader.next, reader.state = found[row], state[:, :, row : row + 1]
 
     def fork(self) -> "Reader":
-        """Return a reader of the same text that goes on by itself."""
+        """Return an independent copy."""
         return copy.copy(self)
 
     def standing(self) -> Standing:
-        """Return where the text stands that has been read."""
+        """Return the state of the text so far."""
         return Standing(self.state, np.zeros((1, 0), np.uint64))
 
     def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
-        """Return what each of B texts expects after a token (B,) more, log-probabilities (B, V), and where they stand.
+        """Return log-probabilities (B, V) after one more token (B,) of each of B texts, and their new standing.
 
-        What was read stays as it is.
+        The reader itself stays as it is.
         """
         found, state = self.steps(torch.from_numpy(tokens.astype(np.int64)), standing.state)
         return found, Standing(state, standing.ends)
 
     @functools.cached_property
     def steps(self) -> Steps:
-        """What goes on token by token, by the weights as they were when it was first asked for."""
+        """Single steps with the weights at the time of first use."""
         return self.model.steps()
 
     @torch.no_grad()

@@ -1,8 +1,8 @@
 """Single steps of a trained character LSTM on the CPU, for one text or many side by side.
 
-What becomes of a text does not depend, to the last bit, on the texts beside it. Libraries add up the products of
-matrices in an order that follows from their shapes; here the order does not matter, since nothing is rounded: inputs
-and weights are whole multiples of powers of two, small enough that float64 holds every sum of their products exactly.
+A text does not depend, to the last bit, on the texts beside it. Libraries add up matrix products in an order that
+follows from the shapes; here the order does not matter, since nothing is rounded: inputs and weights are whole
+multiples of powers of two, small enough that float64 holds every sum of their products exactly.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ class Steps:
     @torch.no_grad()
     def __init__(self, lstm: nn.LSTM, output: nn.Linear, channels: Tensor):
         size, layers = lstm.hidden_size, range(lstm.num_layers)
-        # Of the gates that a sigmoid opens, all halves: it is (tanh(x / 2) + 1) / 2, so that one tanh does for all.
+        # Halves for the gates with a sigmoid, which is (tanh(x / 2) + 1) / 2, so that one tanh serves all gates.
         halves = torch.tensor([0.5, 0.5, 1.0, 0.5]).repeat_interleave(size)
         weights = {name: _cpu(each) for name, each in lstm.named_parameters()}
         weights = {name: each * (halves[:, None] if each.dim() > 1 else halves) for name, each in weights.items()}

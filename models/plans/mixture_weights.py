@@ -1,10 +1,9 @@
-"""The weights by which an LSTM is mixed with chains of counted contexts, and how they are fitted.
+"""Weights that mix an LSTM with chains of counted contexts, and their fit.
 
 The distributions are multiplied, each to a power (logarithmic opinion pool): log p(v) = sum_k w_k f_k(v) - log Z, where
-f_0 is the LSTM's log-probability of token v and f_k what the k-th context changes in its chain (chains.py). The
-weights are sums over tables, which are looked up by the longest contexts that were seen, the LSTM's entropy and how
-much each context has seen; that they are fitted is a convex problem. There are two sets of them, for a model that
-stays as it is and for one that counts what it reads.
+f_0 is the LSTM's log-probability of token v and f_k the change by the k-th context of its chain (chains.py). The
+weights are sums over tables, looked up by the longest contexts seen, the LSTM's entropy and the counts of each
+context; their fit is a convex problem. There are two sets, for a frozen model and for one that counts what it reads.
 
 Shapes: as in char_network.py and chains.py; F features, the LSTM's and one for each of K contexts.
 """
@@ -38,7 +37,7 @@ ITERATIONS = 40  # of L-BFGS
 
 
 class Examples:
-    """Places in text that was not counted, to fit weights to.
+    """Places in uncounted text, to fit weights to.
 
     `network` (N, V) float32 are log-probabilities of an LSTM that has not learnt from the text.
     """

@@ -1,8 +1,8 @@
 """Texts that a character model writes side by side, a token of each at a time.
 
-Texts are begun and end at any time, and each has settings of its own. What becomes of a text does not depend on those
-beside it, to the last bit: random numbers are functions of (seed, number of the token); the network's products are free
-of rounding (models/plans/lstm_steps.py); all else is done row by row.
+Texts begin and end at any time, and each has its own settings. A text does not depend on those beside it, to the last
+bit: random numbers are functions of (seed, number of the token); the network's products are free of rounding
+(lstm_steps.py); all else is computed row by row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +18,11 @@ from models.plans.inputs import TextInput, TextSettings
 from models.plans.lstm_reader import Reader
 from models.plans.lstm_steps import Steps
 
-MOST_READ = 200_000  # characters of texts under way together, whose counts take up to 0.5 kB each
+MOST_READ = 200_000  # characters read of texts under way together; their counts take up to 0.5 kB each
 
 
 class Text:
-    """A text under way, or one that has ended."""
+    """A text being written, or one that has ended."""
 
     def __init__(self, reader: Reader, given: TextInput, settings: TextSettings, stop: str | None):
         self.reader, self.given, self.settings = reader, given, settings
@@ -38,19 +38,19 @@ class Text:
         return first_uniform(key, 0) if self.settings.temperature else 0.0
 
     def grow(self, piece: str) -> None:
-        """Go on with the text of a token."""
+        """Append the text of a token."""
         self.text += self.certain.grown(piece)
         self.number, self.left, self.written = self.number + 1, self.left - len(piece), (self.written + piece)[-COPIED:]
         if self.certain.ended or not self.left:
             self.end()
 
     def end(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self.text, self.ended = self.text + ("" if self.certain.ended else self.certain.held), True
         del self.reader  # and what was counted of the text
 
     def taken(self) -> str:
-        """Return what is certain and was not returned before."""
+        """Return the text that became certain since the last call."""
         begin, self.num_taken = self.num_taken, len(self.text)
         return self.text[begin:]
 
@@ -87,7 +87,7 @@ class Writer:
 
     @torch.no_grad()
     def advance(self, texts: Sequence[Text]) -> None:
-        """Write a token more of each text; none has ended yet."""
+        """Write one more token of each text; none has ended yet."""
         readers = [text.reader for text in texts]
         logits = readers[0].expected(readers)
         logits[:, PAD : UNKNOWN + 1] = -torch.inf
@@ -112,7 +112,7 @@ class Writer:
     def _chosen(
         texts: Sequence[Text], logits: torch.Tensor, draws: Sequence[float], rows: Sequence[int]
     ) -> list[tuple[int, int]]:
-        """Return each of some rows with its next token; those with equal settings are drawn together."""
+        """Return some rows, each with its next token; rows with equal settings are drawn together."""
         alike: dict[tuple[float, int, float], list[int]] = {}
         for row in rows:
             alike.setdefault(texts[row].choice, []).append(row)
@@ -123,7 +123,7 @@ class Writer:
         return found
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
-        """Return what follows each prompt; as many are written side by side as the documents before them allow."""
+        """Return what follows each prompt, writing as many side by side as the documents before them allow."""
         texts: list[Text] = []
         going: list[Text] = []
         while going or len(texts) < len(prepared):
@@ -139,5 +139,5 @@ class Writer:
 
 
 def size(given: TextInput) -> int:
-    """Return how many characters are read before the first is written."""
+    """Return the number of characters to read before the first is written."""
     return len(given.document) + len(given.prompt)

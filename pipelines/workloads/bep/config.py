@@ -31,13 +31,13 @@ class Data(LoadedData):
     hold_out: bool | None = Field(
         None,
         description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
-        "text, and leave each document out in turn to evaluate, with its versions",
+        "text, and evaluate by leaving out each document in turn, with its versions",
     )
     maximum_overlap: float = Field(
         0.01,
         ge=0,
         le=1,
-        description="share of held-out text, in pieces of 50 characters, that training may contain before it is said",
+        description="share of held-out text, in pieces of 50 characters, that training may contain without a note",
     )
     guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of an expanded source file in bytes")
@@ -55,7 +55,7 @@ class Model(Section):
         "mixture", description="mixture: an LSTM and counted contexts; lstm: without these; legacy: the original's"
     )
     base: str | None = Field(
-        None, description="a trained run to go on from, as in runs/bep/default: its counts, its LSTM and its sizes"
+        None, description="a trained run to start from, such as runs/bep/default: its counts, its LSTM and its sizes"
     )
     preset: Literal["legacy", "default", "wide"] = Field(
         "default",
@@ -65,8 +65,8 @@ class Model(Section):
     min_documents: int = Field(
         1,
         ge=1,
-        description="training documents that must have a context with what follows it, or a mixture does not count it; "
-        "2 keeps what one document and its versions alone say out of the counts, but not out of those of model.base",
+        description="training documents that must share a context and what follows it for a mixture to count it; "
+        "2 keeps the text of single documents and their versions out of the counts, but not out of model.base's",
     )
     mixing_places: int = Field(
         90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
@@ -128,7 +128,7 @@ class CharTraining(
         0.001,
         ge=0,
         lt=1,
-        description="share of characters replaced by <unk> in training, whose text has none by itself",
+        description="share of characters replaced by <unk> in training, whose text contains none",
     )
 
 

@@ -1,4 +1,4 @@
-"""Prepared documents: read, cleaned, divided by family, and encoded as characters.
+"""Prepared documents: read, cleaned, divided by family, encoded as characters.
 
 <folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens
 <folder>/corpus.json   the vocabulary and the facts
@@ -32,7 +32,7 @@ from pipelines.workloads.bep.documents.parts import (
 from pipelines.workloads.bep.documents.sources import Document
 
 EMBEDDED = Path(__file__).with_name("corpus")
-FEWEST_CHARACTERS = 10_000  # a smaller corpus is too little to learn from and to be judged by
+FEWEST_CHARACTERS = 10_000  # fewer are too little to train and evaluate with
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Text:
 
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
-    family: str | None = None  # of the documents it is a version of; None: it is alone
+    family: str | None = None  # of its versions; None: it has none
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     check_sizes(parts, held, data, source)
     share, worst, copies = described_overlap(parts, held, family, data)
     note = "; ".join(filter(None, (note, copies))) or None
-    characters = Characters(_alphabet(parts["train"]), data.lower_case)
+    alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)
+    characters = Characters(sorted(alphabet), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
     judged = np.concatenate([*tokens["validation"], *tokens["test"]])
     facts: dict[str, Plain] = {
@@ -132,7 +133,7 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
 
 
 def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str, Cleaned], dict[str, str]]:
-    """Read the files: by name, a report and the text of each usable file, and the reason for each unusable one."""
+    """Read the files; return by name a report and the text of usable files, and the reason for each unusable one."""
     files: dict[str, Plain] = {}
     cleaned: dict[str, Cleaned] = {}
     bad = dict(found.refused)
@@ -154,7 +155,7 @@ def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str
 
 
 def _prose(document: Document, data: Data) -> Cleaned:
-    """Return the document's text as it is trained on. Raises UserError if nothing is left of it."""
+    """Return the document's training text. Raises UserError if nothing is left."""
     names = data.mask_names and data.sources is not None
     cleaned = clean(document.text, data.mask, wrapped=document.pages is not None, names=names)
     if not cleaned.text:
@@ -181,11 +182,6 @@ def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> 
             f"{source}: {characters:,} characters are too few to train on and to evaluate with; "
             f"give documents with {FEWEST_CHARACTERS:,} or more"
         )
-
-
-def _alphabet(rows: Rows) -> tuple[str, ...]:
-    """Return the characters that occur, sorted, without those that stand for masked text."""
-    return tuple(sorted(set().union(*(text for _, text in rows)) - set(MASKS)))
 
 
 def _encode(characters: Characters, text: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Evaluation on held-out documents: the network beside baselines that need none, and completed fields."""
+"""Evaluation on held-out documents: the model beside baselines, and the fields of the form, completed."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ POSITIONS = ((1, 10), (11, 50), (51, 100), (101, 300))  # characters read since 
 FIRST = 0x100  # character that stands for token 0 where copies are searched for
 PROMPT = 2000  # characters that are read before a block, and nothing else of the document
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
-MOST_CHARACTERS = 20_000_000  # of training text that xz reads and that copies are searched for in
+MOST_CHARACTERS = 20_000_000  # of training text that xz reads and copies are searched for in
 
 
 def evaluate(
     config: Config, models: Mapping[str, CharLSTM], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate on validation, which picked the best model and so flatters it, and on test, which picked nothing."""
+    """Evaluate on validation, which picked the best model and flatters it, and on test, which picked nothing."""
     (model,) = models.values()
     corpus = data.load(folder, model.config.vocabulary)
     if set(corpus.vocabulary) - set(model.config.vocabulary):
@@ -124,7 +124,7 @@ def _predict(
 
 
 def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5, each (N,) over the characters, of documents that are read one after the other."""
+    """Return nats, top_1 and top_5, each (N,) over the characters, of documents read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
     for number, document in enumerate(documents):
@@ -142,7 +142,7 @@ def _judged(log_probs: Tensor, tokens: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: Sequence[data.Text]) -> dict[str, Plain]:
-    """Return what the summary says of a mixture that counts what it reads."""
+    """Return the summary's figures of a mixture that counts what it reads."""
     if not isinstance(model, CharMixture):
         return {}
     nats = [
@@ -157,7 +157,7 @@ def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: S
 def _new_text(
     training: Sequence[data.Text], documents: Sequence[data.Text], nats: np.ndarray
 ) -> dict[str, float | None]:
-    """Return the share of characters outside pieces that training has, and their bits under the model's first row."""
+    """Return the share of characters outside pieces of training text, and their bits under the model's first row."""
     known, wanted = (
         "\0".join("".join(map(chr, each.tokens.astype(int) + FIRST)) for each in texts)
         for texts in (training, documents)

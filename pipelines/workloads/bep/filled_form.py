@@ -1,4 +1,4 @@
-"""Completions of a form's fields, and measures of what they are worth."""
+"""The fields of the form, completed and suggested for, and figures of the completions."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pipelines.workloads.bep.documents.masking import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
 
 SUGGESTED = 3
-MASKED = (EMAILS, TELEPHONES, URLS)  # training text contains none of these, unless data.mask=false
+MASKED = (EMAILS, TELEPHONES, URLS)  # none of these is in training text, unless data.mask=false
 
 Figures = dict[str, float | int | None]
 
@@ -39,7 +39,7 @@ def complete_fields(
 
 
 def suggest_fields(model: CharMixture) -> str:
-    """Return, as CSV, the three best suggestions for every field, with where they stand in a document."""
+    """Return, as CSV, the three best suggestions for every field, with their sources in documents."""
     rows = []
     for name, prompt in FIELDS.items():
         for rank, each in enumerate(model.suggest(name, prompt, SUGGESTED), 1):
@@ -64,7 +64,7 @@ def _judged(written: Sequence[str], limit: int, known: set[str], searched: str) 
 
 
 def whole_words(prompt: str, completion: str, limit: int) -> list[str]:
-    """Return the words of a completion: the first with its beginning in the prompt, none that the limit cut off."""
+    """Return the words of a completion: the first with its beginning in the prompt, and none cut off by the limit."""
     begun = re.split(r"[\W\d_]", prompt)[-1]
     if len(completion) >= limit:
         completion = re.sub(r"[^\W\d_]+$", "", completion)

@@ -1,4 +1,4 @@
-"""Texts for a trained model to complete: lines of text files, and forms as JSON, `{"projectScope": "The", ...}`."""
+"""Texts to complete: lines of text files, and forms as JSON, `{"projectScope": "The", ...}`."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

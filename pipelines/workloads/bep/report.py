@@ -99,7 +99,7 @@ def _completions(judged: Mapping[str, Mapping[str, Plain]], written: str) -> Mar
 
 
 def _typing(evaluation: Evaluation) -> Markup:
-    """Return what was saved by each kind of suggestions, and by field."""
+    """Return the keystrokes saved by each kind of suggestions, and by field."""
     summary = evaluation.summary
     fields = [{"field": name, "saved, %": 100 * share} for name, share in summary["keystrokes_saved_by_field"].items()]
     text = Markup("<p>{}</p>").format(
@@ -110,7 +110,7 @@ def _typing(evaluation: Evaluation) -> Markup:
 
 
 def _by_position(evaluations: Sequence[Evaluation]) -> Figure:
-    """Plot bits per character from the zero state on; a loss on the last step only begins high and rises late."""
+    """Plot bits per character by characters read since the zero state."""
     figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
     for each in evaluations:

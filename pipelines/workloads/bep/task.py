@@ -25,7 +25,7 @@ from pipelines.workloads.bep import data
 from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.mixing import Mixer, fewest_counted, load_base, sizes_of
 
-LEARNING_SHARE = 0.4  # of the updates, in which networks that weights are fitted by are trained
+LEARNING_SHARE = 0.4  # of the updates, to train the networks that weights are fitted by
 
 
 class Windows:
@@ -90,7 +90,7 @@ class CharTask(Task):
         corpus = data.load(folder, sizes.vocabulary) if base else corpus
         self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
         if self.mixing:
-            self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self._learn)
+            self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self.learn)
             self.model: CharLSTM = self.mixer.model.to(device)
         else:
             self.model = CharLSTM(sizes).to(device)
@@ -136,11 +136,10 @@ class CharTask(Task):
         nats = (token_nats(logits, targets, PAD) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
 
-    def _learn(self, network: CharLSTM, texts: Sequence[np.ndarray], said: str) -> None:
-        """Train a network as the model is trained, but on other texts and in a share of the updates.
+    def learn(self, network: CharLSTM, texts: Sequence[np.ndarray], said: str) -> None:
+        """Train a network like the model, but on other texts and in a share of the updates.
 
-        One process makes the whole batch, in parts as large as those of training, or half as large where memory runs
-        out.
+        One process computes the whole batch, in parts as large as in training, halved when memory runs out.
         """
         training, device = self.config.training, network.output.weight.device
         source = Windows(stream_of(texts), self.train.length, self.train.stride, device)
@@ -164,7 +163,7 @@ class CharTask(Task):
                     optimizer.zero_grad()
 
     def _differentiate(self, network: CharLSTM, source: Windows, items: Tensor, step: int, at_once: int) -> bool:
-        """Add up the gradients of the mean loss over `items`; return whether memory holds so many of them at once."""
+        """Add up the gradients of the mean loss over `items`; return whether `at_once` of them fit into memory."""
         count = (source.batch(items)["window"][:, 1:] != PAD).sum()
         try:
             for part in items.split(at_once):
@@ -179,15 +178,15 @@ class CharTask(Task):
         return True
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Fit the mixture's weights, once; return the nats per token that this leaves."""
+        """Fit the mixture's weights, once; return the nats per token afterwards."""
         return self.mixer.fit() if self.mixing else {}
 
     def state_dict(self) -> dict[str, object]:
-        """Return what the fit of the mixture left, whose weights are the model's, and which fit it was."""
+        """Return the nats that the fit of the mixture left, and the number of updates it was made with."""
         return {"fitted": self.mixer.fitted, "learning_steps": self._learning_steps()} if self.mixing else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; older checkpoints, and those of fewer steps, were fitted otherwise."""
+        """Restore `state_dict`; fits of older checkpoints, or of fewer steps, differ and are repeated."""
         if self.mixing and state.get("learning_steps") == self._learning_steps():
             self.mixer.fitted = dict(state["fitted"])
 

@@ -1,4 +1,4 @@
-"""Removal of everything that is not prose from a document's text, by functions that count what they changed."""
+"""Removal of everything but prose from a document's text, by functions that count their changes."""
 
 import re
 import unicodedata
@@ -59,8 +59,7 @@ class Cleaned:
 def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> Cleaned:
     """Return the prose of a text whose pages are separated by form feeds.
 
-    With `mask`, what could reach people or open doors is masked, with `names` also names of persons; `wrapped` means
-    that lines end where they did on paper.
+    `mask` masks addresses, numbers and secrets, `names` names of persons; `wrapped` text has the line ends of paper.
     """
     counts: dict[str, int] = {}
     masked: dict[str, int] = {}
@@ -108,7 +107,7 @@ def _normal(character: str) -> str:
 def map_glyphs(text: str) -> tuple[str, int]:
     """Replace bullets at the beginning of a line by "- " and glyphs of symbol fonts by what they show; count them.
 
-    All other private-use characters are removed, as nobody knows what their font shows.
+    Other private-use characters are removed, since their fonts are unknown.
     """
     private = {character for character in text if unicodedata.category(character) == "Co"}
     count = sum(map(text.count, private))
@@ -175,7 +174,7 @@ def tidy(text: str) -> str:
 
 
 def join_lines(text: str) -> tuple[str, int]:
-    """Join lines, and divided words, that were broken only by the width of the paper; count the joined lines.
+    """Join lines and words that were broken only by the width of the paper; count the joined lines.
 
     A line is full from 3/4 of the usual width, or from 9/10 if it ends like a sentence and the next begins like one.
     """

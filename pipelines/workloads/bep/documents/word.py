@@ -92,7 +92,7 @@ def unpacked(content: bytes, maximum_bytes: int) -> io.BytesIO:
 
 
 class _Reader:
-    """Walks over a body, its notes, and what is nested in them; `left_out` counts what it passes over."""
+    """Walk over a body, its notes, and everything nested in them; `left_out` counts what is skipped."""
 
     def __init__(self, notes: dict[tuple[str, str], "BaseOxmlElement"]):
         self.notes, self.left_out = notes, Counter[str]()
