@@ -17,7 +17,7 @@ from models.routing.decodes import DECODES, MOST_SAMPLES
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, ROUNDINGS
 
 MOST_CUSTOMERS = 5000  # whose distances are held as a matrix, 200 MB
-LONGEST_PROMPT, LONGEST_DOCUMENT = 10_000, 1_000_000  # characters
+LONGEST_PROMPT = 10_000  # characters
 MOST_CANDLES = 1_000_000
 MOST_IMAGES = 10_000
 NO_FILES = {"files": False}  # as context of a validation: texts are what images hold, never the names of files
@@ -134,23 +134,6 @@ class StorySettings(Sampling, defaults={"top_k": 40}):
                 "the chip's top_p is 1, and its temperature 0 or 0.05 to 10"
             )
         return self
-
-
-class TextInput(Input):
-    """A text to go on with."""
-
-    field: str | None = Field(
-        None, max_length=200, description="field of the form; without a prompt, its usual beginning is completed"
-    )
-    prompt: str = Field("", max_length=LONGEST_PROMPT, description="the text to be completed")
-    document: str = Field("", max_length=LONGEST_DOCUMENT, description="the text before it, which is learnt from")
-
-
-class TextSettings(Sampling):
-    """How a text is completed."""
-
-    length: int = Field(200, ge=1, le=100_000, description="largest number of characters after the prompt")
-    temperature: float = Field(0.5, ge=0, le=100, description="sampling temperature; 0: the likeliest character")
 
 
 class Columns(Section):

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters.onnx import Artifact, Program
-from models.plans.char_lstm import END, CharLSTM
+from models.plans.char_lstm import CharLSTM
+from models.plans.characters import END
 
 INPUTS: dict[str, dict[int, str]] = {
     "tokens": {0: "texts", 1: "characters"},

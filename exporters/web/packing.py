@@ -14,10 +14,11 @@ from common.packages import neighbour
 from exporters import to_rp2040
 from exporters.rp2040 import layout, settings
 from models.images.comparator.siamese import Siamese
+from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
-from models.plans import chains, char_lstm, char_mixture, mixture_reader
+from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.routing.policy import RoutingPolicy
@@ -165,7 +166,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "texts": characters.texts,
         "ids": characters.ids,
         "settings": given,
-        "longest_prompt": char_lstm.LONGEST_PROMPT,
+        "longest_prompt": LONGEST_PROMPT,
     }
     changed: dict[str, torch.Tensor | None] = {}
     if isinstance(model, CharMixture):
@@ -181,7 +182,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         panel="text",
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
-        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
+        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": LONGEST_PROMPT},
         files={WEIGHTS: _weights(model, changed)},
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
@@ -191,7 +192,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
 
 
 def _constants() -> dict[str, Any]:
-    """Return the constants of models/plans/chains.py and models/plans/char_mixture.py by which its kernel computes."""
+    """Return the constants of models/plans (chains.py, mixture_weights.py) that its kernel needs."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
     return {
@@ -211,9 +212,9 @@ def _constants() -> dict[str, Any]:
         "least": chains.LEAST,
         "reach": chains.REACH,
         "at_once": mixture_reader.AT_ONCE,
-        "entropies": char_mixture.ENTROPIES,
-        "fine_entropies": char_mixture.FINE_ENTROPIES,
-        "lengths": char_mixture.LENGTHS,
+        "entropies": mixture_weights.ENTROPIES,
+        "fine_entropies": mixture_weights.FINE_ENTROPIES,
+        "lengths": mixture_weights.LENGTHS,
     }
 
 

@@ -133,7 +133,7 @@ class TinyTransformer(Model):
         for given, more in zip(prepared, told, strict=True):
             whole = self.tokenizer.decode(more)
             text = whole.partition(settings.stop)[0] if settings.stop else whole
-            found.append(sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings))
+            found.append(sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings.length))
         return found
 
     def stream(self, given: Mapping[str, Any] | StoryInput, **settings: Any) -> Iterator[str]:

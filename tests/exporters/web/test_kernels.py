@@ -12,7 +12,7 @@ from exporters import __main__ as exporters
 from exporters.web.packing import _invented
 from models import io
 from models.images import image_files
-from models.plans.char_lstm import END
+from models.plans.characters import END
 from models.stories.integer_transformer import Sampler, quantize
 from tests.exporters.web.models import MODELS, TEXT, asked, run_of
 

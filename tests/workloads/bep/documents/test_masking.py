@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.workloads.bep.cleaning import clean
-from pipelines.workloads.bep.masking import ADDRESS, EMAIL, IBAN, NAME, SECRET, TELEPHONE, URL
+from pipelines.workloads.bep.documents.cleaning import clean
+from pipelines.workloads.bep.documents.masking import ADDRESS, EMAIL, IBAN, NAME, SECRET, TELEPHONE, URL
 
 HERE = Path(__file__).parent
 KINDS = ("name", "email", "url", "telephone", "iban", "path", "ip", "key")

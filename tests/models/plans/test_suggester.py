@@ -7,9 +7,9 @@ import torch
 from common.text import longest_copied_span
 from models import io
 from models.plans import chains
-from models.plans.continuations import Branches
-from models.plans.passages import Passages
-from models.plans.suggesting import Suggester
+from models.plans.continuation_tree import Branches
+from models.plans.stored_passages import Passages
+from models.plans.suggester import Suggester
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
 ONE = """# 1 Roles
@@ -84,7 +84,7 @@ def test_what_is_suggested_saves_most_keystrokes_together():
     reader.skim(tokens_of("abcd dab. ")[1:])
     suggester = Suggester(reader, None, "abcd dab. ", "")
     chosen = suggester.choices(3)
-    saved = suggester._saved()
+    saved = suggester.saved()
     best = max(sum(saved.get(each, 0) for each in _up(branch, suggester)) for branch in saved)
     assert sum(saved.get(each, 0) for each in _up(chosen[0].branch, suggester)) == pytest.approx(best)
     assert model.characters.signs(chosen[0].tokens).startswith("abcd dab. "[:4])

@@ -16,8 +16,8 @@ MARGIN = 0.2  # a pair is compared exactly if its estimate is at most this far b
 def group(texts: Mapping[str, str], threshold: float) -> tuple[list[list[str]], dict[tuple[str, str], float]]:
     """Return families of names, in order, and the pairs of texts whose Jaccard similarity is `threshold` or more.
 
-    It compares the sets of 5 successive words: MinHash proposes pairs, the exact sets decide. A family is everything
-    that such pairs connect, even if its most distant members are less similar.
+    Texts are compared as sets of 5-word sequences: MinHash proposes pairs, the exact sets decide. A family is all that
+    such pairs connect, even if its most distant members are less similar.
     """
     names = sorted(texts)
     shingles = {name: _shingles(texts[name]) for name in names}

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.bep import documents
+from pipelines.workloads.bep.documents import sources
 
 LIMIT = 1_000_000
 
 
-def read(path: Path, limit: int = LIMIT) -> documents.Document:
-    return documents.read(path, path.name, limit)
+def read(path: Path, limit: int = LIMIT) -> sources.Document:
+    return sources.read(path, path.name, limit)
 
 
 def refusal(path: Path, limit: int = LIMIT) -> str:

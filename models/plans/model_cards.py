@@ -1,11 +1,11 @@
-"""What the cards of character models say of their use, their data and what they remember."""
+"""Sections of the model cards of character models: use, data and privacy."""
 
 USE = (
-    "To complete text in the language of the documents that it learnt from, such as fields of a form, for a person "
-    "who reads each suggestion and decides. It does not know what is true, and is not for use where nobody checks it."
+    "To complete text in the language of the documents it was trained on, such as fields of a form, for a person "
+    "who reads each suggestion and decides. It does not know what is true; do not use it where nobody checks."
 )
 DATA = (
-    "The documents that `data.sources` names in the configuration below; null means plans of invented firms that were "
+    "The documents of `data.sources` in the configuration below; null means plans of invented firms that were "
     "written for this project. The provenance names the files, what was cleaned and masked, and what was held out."
 )
 MASKED = (
@@ -14,12 +14,12 @@ MASKED = (
     "names more."
 )
 EXPOSURE = (
-    "What is left can be remembered. Sentences with six random letters were planted in fourteen plans, and their "
+    "Whatever is left can be remembered. Sentences with six random letters were planted in fourteen plans, and their "
     "exposure measured (Carlini et al. 2019; tests/peers/memorisation.py): 1.4 bits if nothing is remembered, 12 if "
     "all is. For sentences that stand there 1, 4 and 16 times, an LSTM has 2.2, 1.9 and 4.3 bits after 600 updates. A "
-    "mixture has 12 from the first time on: what stands in a training document once can be got out of it. With "
+    "mixture has 12 from the first time on: whatever occurs once in a training document can be extracted from it. With "
     "`model.min_documents=2` it does not count what one document alone says; then it has 2.9 bits, and needs 5 % more "
-    "bits per character. Use this with `model.stored_characters=0`. What stands in several documents stays exposed."
+    "bits per character. Use this with `model.stored_characters=0`. Text of several documents stays exposed."
 )
 STORED = (
     "The tensor `text` has training documents word for word, as many characters as `model.stored_characters` allowed, "

@@ -1,4 +1,4 @@
-"""Removal of everything that is not prose from a document's text, by functions that count what they changed."""
+"""Removal of everything but prose from a document's text, by functions that count their changes."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pipelines.workloads.bep.masking import mask_names, mask_secrets
+from pipelines.workloads.bep.documents.masking import mask_names, mask_secrets
 
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
 BULLETS = (
@@ -59,8 +59,7 @@ class Cleaned:
 def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> Cleaned:
     """Return the prose of a text whose pages are separated by form feeds.
 
-    With `mask`, what could reach people or open doors is masked, with `names` also names of persons; `wrapped` means
-    that lines end where they did on paper.
+    `mask` masks addresses, numbers and secrets, `names` names of persons; `wrapped` text has the line ends of paper.
     """
     counts: dict[str, int] = {}
     masked: dict[str, int] = {}
@@ -85,9 +84,9 @@ def normalise(text: str) -> tuple[str, int]:
     This is NFKC, except that superscripts and fractions stay. Private-use characters are left to `map_glyphs`.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
-    table = {character: _normal(character) for character in set(text)}
-    changed = sum(text.count(character) for character, normal in table.items() if normal != character)
-    return unicodedata.normalize("NFC", text.translate(str.maketrans(table))), changed
+    table = {ord(character): _normal(character) for character in set(text)}
+    changed = sum(text.count(chr(code)) for code, normal in table.items() if normal != chr(code))
+    return unicodedata.normalize("NFC", text.translate(table)), changed
 
 
 def _normal(character: str) -> str:
@@ -108,11 +107,11 @@ def _normal(character: str) -> str:
 def map_glyphs(text: str) -> tuple[str, int]:
     """Replace bullets at the beginning of a line by "- " and glyphs of symbol fonts by what they show; count them.
 
-    All other private-use characters are removed, as nobody knows what their font shows.
+    Other private-use characters are removed, since their fonts are unknown.
     """
     private = {character for character in text if unicodedata.category(character) == "Co"}
     count = sum(map(text.count, private))
-    text = text.translate(str.maketrans({character: GLYPHS.get(character, "") for character in private}))
+    text = text.translate({ord(character): GLYPHS.get(character, "") for character in private})
     text, bullets = BULLET.subn("- ", text)
     return text, count + bullets
 
@@ -156,8 +155,8 @@ def remove_contents(text: str) -> tuple[str, int]:
     full = [number for number, line in enumerate(lines) if line.strip()]
     gone = {n for n in full if len(lines[n]) <= LONGEST_ENTRY and LEADERS.fullmatch(lines[n])}
     run: list[tuple[int, int]] = []  # (line, page)
-    for number in [*full, None]:
-        match = None if number is None else TABBED.fullmatch(lines[number])
+    for number in [*full, -1]:
+        match = None if number < 0 else TABBED.fullmatch(lines[number])
         if match and (not run or int(match[1]) >= run[-1][1]):
             run.append((number, int(match[1])))
             continue
@@ -175,7 +174,7 @@ def tidy(text: str) -> str:
 
 
 def join_lines(text: str) -> tuple[str, int]:
-    """Join lines, and divided words, that were broken only by the width of the paper; count the joined lines.
+    """Join lines and words that were broken only by the width of the paper; count the joined lines.
 
     A line is full from 3/4 of the usual width, or from 9/10 if it ends like a sentence and the next begins like one.
     """

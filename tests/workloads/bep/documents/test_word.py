@@ -9,8 +9,8 @@ import docx
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from pipelines.workloads.bep.word import unpacked
-from tests.workloads.bep.reading import LIMIT, read, refusal
+from pipelines.workloads.bep.documents.word import unpacked
+from tests.workloads.bep.documents.reading import LIMIT, read, refusal
 
 
 def word(path: Path, *paragraphs: str) -> Path:

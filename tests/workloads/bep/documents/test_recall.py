@@ -14,8 +14,8 @@ from reportlab.lib.styles import getSampleStyleSheet
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import BaseDocTemplate, Frame, PageTemplate, Paragraph, Table
 
-from pipelines.workloads.bep.cleaning import clean
-from tests.workloads.bep.reading import read
+from pipelines.workloads.bep.documents.cleaning import clean
+from tests.workloads.bep.documents.reading import read
 
 LEFT = """The appointed party shall deliver models at each stage, and shall check them before they are shared with
 others in the common data environment. The lead confirms that all clashes were resolved and writes down who did so."""

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from pipelines.workloads.bep import data, parts
+from pipelines.workloads.bep import data
+from pipelines.workloads.bep.documents import parts
 from tests.workloads.bep.firm import config, prose, read, written
 
 

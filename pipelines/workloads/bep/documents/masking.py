@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 
-from models.plans.char_lstm import MASKS
+from models.plans.characters import MASKS
 
 # By the time of masking, a text's own private-use characters have been removed.
 EMAIL, TELEPHONE, URL = MASKS
@@ -289,8 +289,8 @@ def _found(text: str, words: Collection[str]) -> Iterator[tuple[int, int]]:
         given = match[0].split("-")[0]
         following = CAPITALISED.match(text, match.end() + 1) if text[match.end() : match.end() + 1] == " " else None
         # A known surname, or one such as O'Shea, names a person behind any word that is no ordinary one here.
-        surname = following is not None and (following[0] in surnames or following[0][1] in "'\u2019")
-        if given in given_names or (surname and given.lower() not in words):
+        named = following is not None and (following[0] in surnames or following[0][1] in "'\u2019")
+        if given in given_names or (named and given.lower() not in words):
             ends = [rest.end() for pattern in AFTER_GIVEN if (rest := pattern.match(text, match.end()))]
             found = [span for end in ends for span in _if_of_a_person(text, match.start(), end)]
             if given.lower() in words and found and text[slice(*found[0])].split()[-1].lower() in words:

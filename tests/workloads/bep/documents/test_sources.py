@@ -7,8 +7,8 @@ import pytest
 
 from common.disk.files import sha256
 from common.errors import UserError
-from pipelines.workloads.bep import documents
-from tests.workloads.bep.reading import read, refusal
+from pipelines.workloads.bep.documents import sources
+from tests.workloads.bep.documents.reading import read, refusal
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_folder_is_read_with_all_below_it_and_the_rest_is_named(tmp_path):
         (tmp_path / name).write_text("x")
     (tmp_path / "again.txt").symlink_to("a.txt")
     (tmp_path / ".git" / "link.txt").symlink_to("/etc/hostname")
-    found = documents.find(str(tmp_path))
+    found = sources.find(str(tmp_path))
     assert list(found.files) == ["a.txt", "b.md", "z/c.DOCX", "z/deep/d.pdf"]
     assert found.files["z/c.DOCX"] == tmp_path / "z/c.DOCX"
     assert found.refused == {}
@@ -89,7 +89,7 @@ def test_a_folder_is_read_with_all_below_it_and_the_rest_is_named(tmp_path):
 
 def test_a_name_that_is_no_text_becomes_one(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/gr\xf6\xdfe.txt")).write_text("x")
-    assert list(documents.find(str(tmp_path)).files) == ["gr\ufffd\ufffde.txt"]
+    assert list(sources.find(str(tmp_path)).files) == ["gr\ufffd\ufffde.txt"]
 
 
 @pytest.mark.parametrize("target", ["../outside.txt", "../outside", "/etc/hostname", "nowhere/../../gone.txt"])
@@ -101,7 +101,7 @@ def test_a_link_out_of_the_folder_is_refused_by_name(tmp_path, target):
     (tmp_path / "outside" / "x.txt").write_text("secret")
     (inside / "a.txt").write_text("x")
     (inside / "link.txt").symlink_to(target)
-    found = documents.find(str(inside))
+    found = sources.find(str(inside))
     assert list(found.files) == ["a.txt"]
     assert "is a symbolic link that leads out of" in found.refused["link.txt"]
 
@@ -110,8 +110,8 @@ def test_the_folder_itself_may_be_a_link_and_a_file_a_source(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.txt").write_text("x")
     (tmp_path / "link").symlink_to("real")
-    assert list(documents.find(str(tmp_path / "link")).files) == ["a.txt"]
-    assert documents.find(str(tmp_path / "real" / "a.txt")).files == {"a.txt": tmp_path / "real" / "a.txt"}
+    assert list(sources.find(str(tmp_path / "link")).files) == ["a.txt"]
+    assert sources.find(str(tmp_path / "real" / "a.txt")).files == {"a.txt": tmp_path / "real" / "a.txt"}
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_the_folder_itself_may_be_a_link_and_a_file_a_source(tmp_path):
 def test_a_source_that_is_none_is_refused(tmp_path, name, message):
     (tmp_path / "a.xlsx").write_text("x")
     with pytest.raises(UserError, match=message):
-        documents.find(str(tmp_path / name))
+        sources.find(str(tmp_path / name))

@@ -6,10 +6,14 @@ import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.refusals import reason, too_large
+from pipelines.workloads.bep.documents.refusals import reason, too_large
+
+if TYPE_CHECKING:
+    from docx.opc.part import Part
+    from docx.oxml.xmlchemy import BaseOxmlElement
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -48,7 +52,7 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
     return text, None, [f"{what} left out: {count}" for what, count in reader.left_out.items() if count]
 
 
-def _notes(part: Any) -> dict[tuple[str, str], Any]:
+def _notes(part: "Part") -> dict[tuple[str, str], "BaseOxmlElement"]:
     """Return {(kind, id): element} of footnotes and endnotes."""
     from docx.oxml import parse_xml
 
@@ -88,16 +92,16 @@ def unpacked(content: bytes, maximum_bytes: int) -> io.BytesIO:
 
 
 class _Reader:
-    """Walks over a body, its notes, and what is nested in them; `left_out` counts what it passes over."""
+    """Walk over a body, its notes, and everything nested in them; `left_out` counts what is skipped."""
 
-    def __init__(self, notes: dict[tuple[str, str], Any]):
+    def __init__(self, notes: dict[tuple[str, str], "BaseOxmlElement"]):
         self.notes, self.left_out = notes, Counter[str]()
 
-    def blocks(self, parent: Any) -> Iterator[tuple[str, str]]:
+    def blocks(self, parent: "BaseOxmlElement") -> Iterator[tuple[str, str]]:
         """Yield (kind, text) of the blocks of a body, a cell, a text box or a note; kind is "", "item" or "row"."""
         for element in parent.iterchildren():
             if element.tag == f"{WORD}p":
-                inner: list[Any] = []
+                inner: list[BaseOxmlElement] = []
                 text = "".join(self._runs(element, inner)).strip(" ")
                 if text.strip():
                     item = _is_item(element)
@@ -110,7 +114,7 @@ class _Reader:
             elif element.tag in (f"{WORD}sdt", f"{WORD}sdtContent", f"{WORD}ins", f"{WORD}moveTo", f"{WORD}customXml"):
                 yield from self.blocks(element)
 
-    def _runs(self, element: Any, inner: list[Any]) -> Iterator[str]:
+    def _runs(self, element: "BaseOxmlElement", inner: list["BaseOxmlElement"]) -> Iterator[str]:
         """Yield a paragraph's text, also from links, content controls and insertions.
 
         Text boxes and notes go into `inner`: they follow the paragraph.
@@ -143,7 +147,7 @@ class _Reader:
                 yield BETWEEN.get(child.tag.removeprefix(MATH), "")
                 yield from self._runs(child, inner)
 
-    def _rows(self, table: Any) -> Iterator[str]:
+    def _rows(self, table: "BaseOxmlElement") -> Iterator[str]:
         """Yield each row's cells that have text; a merged cell appears where it begins."""
         for row in table.iter(f"{WORD}tr"):
             if next(row.iterancestors(f"{WORD}tbl")) is not table:
@@ -159,7 +163,7 @@ class _Reader:
                 yield " | ".join(filter(None, texts))
 
 
-def _is_hidden(run: Any) -> bool:
+def _is_hidden(run: "BaseOxmlElement") -> bool:
     """Return whether Word neither shows nor prints a run."""
     mark = run.find(f"{WORD}rPr/{WORD}vanish")
     return mark is not None and mark.get(f"{WORD}val", "true") not in ("0", "false", "off")
@@ -178,13 +182,13 @@ def _grouped(blocks: Iterator[tuple[str, str]]) -> list[str]:
     return paragraphs
 
 
-def _is_item(paragraph: Any) -> bool:
+def _is_item(paragraph: "BaseOxmlElement") -> bool:
     style = (paragraph.style or "").lower()
     numbered = paragraph.pPr is not None and paragraph.pPr.numPr is not None
     return style.startswith("listbullet") or (numbered and not style.startswith("heading"))
 
 
-def _continues(cell: Any) -> bool:
+def _continues(cell: "BaseOxmlElement") -> bool:
     """Return whether a cell is part of one that began above or to the left of it."""
     merges = cell.findall(f"{WORD}tcPr/{WORD}vMerge") + cell.findall(f"{WORD}tcPr/{WORD}hMerge")
     return any(merge.get(f"{WORD}val", "continue") == "continue" for merge in merges)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.plans.char_lstm import MASKS, Characters
-from pipelines.workloads.bep.cleaning import (
+from models.plans.characters import MASKS, Characters
+from pipelines.workloads.bep.documents.cleaning import (
     clean,
     join_lines,
     map_glyphs,
@@ -17,7 +17,7 @@ from pipelines.workloads.bep.cleaning import (
     remove_headers_and_footers,
     tidy,
 )
-from pipelines.workloads.bep.masking import EMAIL, KINDS, TELEPHONE, URL
+from pipelines.workloads.bep.documents.masking import EMAIL, KINDS, TELEPHONE, URL
 
 PROSE = "The BIM Execution Plan follows ISO 19650-2:2018.\n\nRoles:\n- Lead\n- Task team | 5 m² at 1:500"
 

@@ -1,16 +1,13 @@
-"""The division of documents into training, validation and test, and how much of one stands in another."""
+"""Division of documents into training, validation and test, and the overlap of these parts."""
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.errors import UserError
 from common.text import copied_characters
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Data
+from pipelines.workloads.bep.config import Data
 
 PARTS = ("train", "validation", "test")
 FEWEST_PER_PART = 500  # characters
@@ -23,11 +20,11 @@ Rows = list[tuple[str, str]]  # (name, text)
 
 
 def divide(
-    texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: "Data"
+    texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: Data
 ) -> tuple[dict[str, Rows], str, str | None]:
-    """Return {part: (name, text)}, a description of the rule, and a note that the user should read, if any.
+    """Return {part: (name, text)}, a description of the rule, and a note for the user, if any.
 
-    Where nothing is held out, validation is a part of training, and there is no test.
+    If nothing is held out, validation is a part of training, and test is empty.
     """
     few = len(groups) < FEWEST_FAMILIES
     if not held_out(groups, data):
@@ -35,7 +32,7 @@ def divide(
         parts = {"train": sorted(texts.items()), "validation": within, "test": []}
         why = f"families of documents: {len(groups)}, fewer than {FEWEST_FAMILIES}; so " if few else ""
         note = (
-            f"{why}the model is trained on all of the text, and what is said of validation is of text that it knows; "
+            f"{why}the model is trained on all of the text, and figures of validation are of text that it knows; "
             "the evaluation leaves each document out in turn, with its versions"
         )
         return parts, "all of it is for training", note
@@ -55,16 +52,15 @@ def divide(
     return parts, f"successive blocks, {data.guard} characters left out between them", note
 
 
-def held_out(groups: Sequence[Sequence[str]], data: "Data") -> bool:
-    """Return whether some of the text is not for training."""
+def held_out(groups: Sequence[Sequence[str]], data: Data) -> bool:
+    """Return whether text is held out of training."""
     return len(groups) >= FEWEST_FAMILIES if data.hold_out is None else data.hold_out
 
 
 def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> list[str]:
     """Return the part of each of 3 or more families with `sizes` characters; no part with a share stays empty.
 
-    It tries 200 orders of the families, drawn from `seed`, and takes the one that brings validation and test nearest to
-    their shares.
+    Of 200 random orders of the families, it takes the one that brings validation and test nearest to their shares.
     """
     total, generator = sum(sizes), random.Random(seed)
     targets = {part: share * total for part, share in (("test", test), ("validation", validation)) if share}
@@ -85,7 +81,7 @@ def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> li
 
 
 def _fill(order: Sequence[int], sizes: Sequence[int], target: float, keep: int) -> list[int]:
-    """Choose families, in their order, that bring the sum of sizes nearer to `target`: at least one, all but `keep`."""
+    """Choose families in order that bring the sum of sizes nearer to `target`: at least one, all but `keep`."""
     chosen: list[int] = []
     total = 0
     for family in order:
@@ -117,7 +113,7 @@ def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, gua
     return parts
 
 
-def check_sizes(parts: Mapping[str, Rows], held: bool, data: "Data", source: str) -> None:
+def check_sizes(parts: Mapping[str, Rows], held: bool, data: Data, source: str) -> None:
     """Raise UserError if a part has too few characters."""
     for part, rows in parts.items():
         characters = sum(len(text) for _, text in rows)
@@ -129,7 +125,7 @@ def check_sizes(parts: Mapping[str, Rows], held: bool, data: "Data", source: str
 
 
 def described_overlap(
-    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], data: "Data"
+    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], data: Data
 ) -> tuple[float, dict[str, float], str | None]:
     """Return `overlap`, the documents with most of it, and a note if it is above `data.maximum_overlap`."""
     share, by_document = overlap(parts, held, family)
@@ -151,9 +147,9 @@ def described_overlap(
 
 
 def overlap(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str]) -> tuple[float, dict[str, float]]:
-    """Return the share of held-out characters in pieces of 50 that training has too: in all, and by document.
+    """Return the share of held-out characters in pieces of 50 that training also contains: in all, and by document.
 
-    Where nothing is `held` out, it is the share of each document that one of another `family` has.
+    If nothing is `held` out, documents are compared with those of other families.
     """
     found: dict[str, list[np.ndarray]] = {}
     for name, text in _judged(parts, held):
@@ -171,10 +167,10 @@ def _judged(parts: Mapping[str, Rows], held: bool) -> Rows:
 
 
 def _others(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], name: str) -> Rows:
-    """Return the training text that a document is compared with."""
+    """Return the training text to compare a document with."""
     return parts["train"] if held else [row for row in parts["train"] if family[row[0]] != family[name]]
 
 
 def most_alike(text: str, training: Rows) -> str:
-    """Return the name of the training document that has most of `text`."""
+    """Return the training document that contains most of `text`."""
     return max(training or [("", "")], key=lambda each: copied_characters(text, each[1], SPAN).sum())[0]

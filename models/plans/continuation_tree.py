@@ -1,6 +1,6 @@
-"""Continuations of a text as a tree of tokens, each with its probability, which is grown where that is largest.
+"""Continuations of a text as a tree of tokens with their probabilities, grown where these are largest.
 
-What a model expects after a way through the tree is computed once, for several ways at a time.
+Predictions after a path through the tree are computed once, for several paths at a time.
 """
 
 import heapq
@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from models.plans.char_lstm import END, PAD, UNKNOWN, Reader, Standing
+from models.plans.characters import END, PAD, UNKNOWN
+from models.plans.lstm_reader import Reader, Standing
 
 AT_ONCE = 8  # branches that grow together
 MOST_CHILDREN = 6
@@ -17,7 +18,7 @@ LEAST = math.log(2e-3)  # log-probability of branches that grow
 
 
 class Branch:
-    """A token after those on the way to it."""
+    """A token after those on the path to it."""
 
     __slots__ = ("children", "expected", "likely", "log_prob", "parent", "place", "token")
 
@@ -31,7 +32,7 @@ class Branch:
         self.likely: list[int] = []  # the likeliest of them
 
     def child(self, token: int) -> "Branch":
-        """Return the branch with a token more; what is expected must be known."""
+        """Return the branch for one more token; this one must have been expanded."""
         if token not in self.children:
             assert self.expected is not None, "only branches that have grown have children"
             self.children[token] = Branch(self, token, self.log_prob + float(self.expected[token]))
@@ -39,7 +40,7 @@ class Branch:
 
 
 class Branches:
-    """The tree of what may follow all that a reader has read; it does not read on."""
+    """The tree of what may follow a reader's text; the reader stays as it is."""
 
     def __init__(self, reader: Reader):
         self.reader, self.model = reader, reader.model
@@ -48,13 +49,13 @@ class Branches:
         self._learn(self.root, reader.ahead().numpy(), (reader.standing(), 0))
 
     def step(self, token: int) -> None:
-        """Go on to a token, and forget what else might have followed."""
+        """Make a token the new root, and forget its alternatives."""
         self.root = self.root.child(token)
         self.expand([self.root])
         self.root.parent = self.root
 
     def expand(self, branches: Sequence[Branch]) -> None:
-        """Find out what is expected after some branches; what is expected after their parents must be known."""
+        """Predict what follows some branches, whose parents have been expanded."""
         waiting = [branch for branch in branches if branch.expected is None]
         if waiting:
             standing = Standing.joined([branch.parent.place for branch in waiting])
@@ -63,7 +64,7 @@ class Branches:
                 self._learn(branch, expected, (after, row))
 
     def follow(self, ways: Sequence[Sequence[int]], least: float = -math.inf) -> list[Branch]:
-        """Return where each of several ways leads, or the branch before it becomes less likely than `least`."""
+        """Return where each path leads, or the branch before it becomes less likely than `least`."""
         reached = [self.root] * len(ways)
         going = [number for number, way in enumerate(ways) if way]
         depth = 0
@@ -80,7 +81,7 @@ class Branches:
         return reached
 
     def grow(self, num: int) -> None:
-        """Find out what is expected after the `num` most likely branches, or all with a probability of 0.002."""
+        """Expand the `num` most likely branches, or all with a probability of at least 0.002."""
         number, heap = 1, [(0.0, 0, self.root)]
         while heap and num > 0:
             chosen = [heapq.heappop(heap)[2] for _ in range(min(AT_ONCE, num, len(heap)))]

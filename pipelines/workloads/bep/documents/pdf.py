@@ -6,10 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.refusals import reason, too_large
+from pipelines.workloads.bep.documents.refusals import reason, too_large
+
+if TYPE_CHECKING:
+    from pypdf import PageObject, PdfReader
 
 SHOWS_TEXT = (b"Tj", b"TJ", b"'", b'"')
 APART = 100  # points between the beginnings of two columns
@@ -33,7 +36,7 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     log.addHandler(messages)
     pages: list[str] = []
     try:
-        with pypdf.apply_configuration(**caps):
+        with pypdf.apply_configuration(None, **caps):
             reader = pypdf.PdfReader(io.BytesIO(content))
             if reader.is_encrypted and not _opens(reader):
                 raise UserError("is encrypted; save it without a password")
@@ -59,11 +62,11 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     return "\f".join(pages), len(pages), warnings
 
 
-def _text(page: Any) -> str:
+def _text(page: "PageObject") -> str:
     """Return a page's text; columns that a program drew row by row come one after the other."""
     starts: dict[int, set[int]] = defaultdict(set)  # y -> x, in points
 
-    def note(operator: bytes, _: Any, page_matrix: Sequence[float], text_matrix: Sequence[float]) -> None:
+    def note(operator: bytes, _: object, page_matrix: Sequence[float], text_matrix: Sequence[float]) -> None:
         if operator in SHOWS_TEXT:
             x, y = (text_matrix[4 + axis] * page_matrix[3 * axis] + page_matrix[4 + axis] for axis in (0, 1))
             starts[round(y)].add(round(x))
@@ -119,7 +122,7 @@ def _is_running_text(lines: Sequence[str]) -> bool:
     )
 
 
-def _opens(reader: Any) -> bool:
+def _opens(reader: "PdfReader") -> bool:
     """Return whether the empty password opens the file: many are encrypted only to forbid printing."""
     import pypdf
 
@@ -137,4 +140,5 @@ class _Messages(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Keep the text of a message."""
         self.texts.append(record.getMessage())

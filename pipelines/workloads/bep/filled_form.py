@@ -1,28 +1,25 @@
-"""Completions of a form's fields, and measures of what they are worth."""
+"""The fields of the form, completed and suggested for, and figures of the completions."""
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import text
 from common.foreign_text import to_csv
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import COPIED
+from pipelines.workloads.bep.config import Config
+from pipelines.workloads.bep.documents.masking import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
-from pipelines.workloads.bep.masking import EMAILS, TELEPHONES, URLS
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
 
 SUGGESTED = 3
-MASKED = (EMAILS, TELEPHONES, URLS)  # training text contains none of these, unless data.mask=false
+MASKED = (EMAILS, TELEPHONES, URLS)  # none of these is in training text, unless data.mask=false
 
 Figures = dict[str, float | int | None]
 
 
 def complete_fields(
-    config: "Config", model: CharLSTM, training_text: str, most_characters: int
+    config: Config, model: CharLSTM, training_text: str, most_characters: int
 ) -> tuple[str, dict[str, Figures]]:
     """Complete every field at every temperature; return the texts as CSV, and figures by temperature.
 
@@ -35,14 +32,14 @@ def complete_fields(
         written = []
         # Each field has its own seed: from the same draws, all completions would be much alike.
         for seed, (name, prompt) in enumerate(FIELDS.items(), config.seed):
-            written.append(model.complete(prompt, limit, temperature, seed=seed))
+            written.append(model.complete(prompt, limit, temperature, seed=seed % 2**32))
             rows.append((temperature, seed, name, prompt, written[-1]))
         judged[str(temperature)] = _judged(written, limit, known, searched)
     return to_csv(("temperature", "seed", "field", "prompt", "completion"), rows), judged
 
 
 def suggest_fields(model: CharMixture) -> str:
-    """Return, as CSV, the three best suggestions for every field, with where they stand in a document."""
+    """Return, as CSV, the three best suggestions for every field, with their sources in documents."""
     rows = []
     for name, prompt in FIELDS.items():
         for rank, each in enumerate(model.suggest(name, prompt, SUGGESTED), 1):
@@ -67,8 +64,8 @@ def _judged(written: Sequence[str], limit: int, known: set[str], searched: str) 
 
 
 def whole_words(prompt: str, completion: str, limit: int) -> list[str]:
-    """Return the words of a completion: the first with its beginning in the prompt, none that the limit cut off."""
-    begun = re.search(r"[^\W\d_]*$", prompt).group()
+    """Return the words of a completion: the first with its beginning in the prompt, and none cut off by the limit."""
+    begun = re.split(r"[\W\d_]", prompt)[-1]
     if len(completion) >= limit:
         completion = re.sub(r"[^\W\d_]+$", "", completion)
     begun = begun if re.match(r"[^\W\d_]", completion) else ""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
-from pipelines.workloads.bep.pdf import read_pdf
-from pipelines.workloads.bep.refusals import too_large
-from pipelines.workloads.bep.word import read_docx
+from pipelines.workloads.bep.documents.pdf import read_pdf
+from pipelines.workloads.bep.documents.refusals import too_large
+from pipelines.workloads.bep.documents.word import read_docx
 
 WORD_ENDINGS = (".docx", ".docm", ".dotx", ".dotm")
 ENDINGS = (".txt", ".md", *WORD_ENDINGS, ".pdf")
@@ -101,6 +101,13 @@ def find(source: str) -> Found:
 def _name(file: Path, folder: Path) -> str:
     """Return the path relative to `folder`; bytes that are not UTF-8 are replaced, so that reports can show it."""
     return os.fsencode(file.relative_to(folder).as_posix()).decode(errors="replace")
+
+
+def readable(source: str | None) -> list[Path]:
+    """Return the files of `source` that can be read, whatever they hold; none for embedded or missing documents."""
+    if source is None or not Path(source).exists():
+        return []
+    return [path for path in find(source).files.values() if os.access(path, os.R_OK)]
 
 
 def read(path: Path, name: str, maximum_bytes: int) -> Document:

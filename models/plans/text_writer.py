@@ -1,37 +1,36 @@
 """Texts that a character model writes side by side, a token of each at a time.
 
-Texts are begun and end at any time, and each has settings of its own. What becomes of a text does not depend on those
-beside it, to the last bit: random numbers are functions of (seed, number of the token); the network's products are free
-of rounding (models/plans/lstm_steps.py); all else is done row by row.
+Texts begin and end at any time, and each has its own settings. A text does not depend on those beside it, to the last
+bit: random numbers are functions of (seed, number of the token); the network's products are free of rounding
+(lstm_steps.py); all else is computed row by row.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 
+from common.plain import Plain
 from common.random import derive_key, first_uniform
 from models import sampling
-from models.inputs import TextInput, TextSettings
-from models.plans.characters import COPIED, END, PAD, UNKNOWN
+from models.plans.characters import COPIED, END, PAD, UNKNOWN, Characters
+from models.plans.inputs import TextInput, TextSettings
+from models.plans.lstm_reader import Reader
+from models.plans.lstm_steps import Steps
 
-if TYPE_CHECKING:
-    from models.plans.char_lstm import CharLSTM, Reader
-
-MOST_READ = 200_000  # characters of texts under way together, whose counts take up to 0.5 kB each
+MOST_READ = 200_000  # characters read of texts under way together; their counts take up to 0.5 kB each
 
 
 class Text:
-    """A text under way, or one that has ended."""
+    """A text being written, or one that has ended."""
 
-    def __init__(self, reader: "Reader", given: TextInput, settings: TextSettings, stop: str | None):
+    def __init__(self, reader: Reader, given: TextInput, settings: TextSettings, stop: str | None):
         self.reader, self.given, self.settings = reader, given, settings
         self.choice = settings.temperature, settings.top_k, settings.top_p
         self.certain = sampling.Certain(stop)
         self.number, self.left, self.ended = 0, settings.length, False
         self.written = self.text = ""
-        self.told = 0  # characters of `text` that were taken
+        self.num_taken = 0  # characters of `text`
 
     def draw(self) -> float:
         """Return the random number of the next token."""
@@ -39,46 +38,56 @@ class Text:
         return first_uniform(key, 0) if self.settings.temperature else 0.0
 
     def grow(self, piece: str) -> None:
-        """Go on with the text of a token."""
+        """Append the text of a token."""
         self.text += self.certain.grown(piece)
         self.number, self.left, self.written = self.number + 1, self.left - len(piece), (self.written + piece)[-COPIED:]
         if self.certain.ended or not self.left:
             self.end()
 
     def end(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self.text, self.ended = self.text + ("" if self.certain.ended else self.certain.held), True
         del self.reader  # and what was counted of the text
 
     def taken(self) -> str:
-        """Return what is certain and was not returned before."""
-        begin, self.told = self.told, len(self.text)
+        """Return the text that became certain since the last call."""
+        begin, self.num_taken = self.num_taken, len(self.text)
         return self.text[begin:]
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Plain]:
         """Return the answer of a text that has ended."""
         field = {} if self.given.field is None else {"field": self.given.field}
-        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings)}
+        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)}
 
 
 class Writer:
-    """What writes texts, by a model's weights as they were when it was made."""
+    """Writer of texts with a model's weights as they were when it was made."""
 
-    def __init__(self, model: "CharLSTM"):
-        self.model, self.steps = model, model.steps()
+    def __init__(
+        self, characters: Characters, steps: Steps, reader: Callable[[int], Reader], copied: Callable[[str, str], bool]
+    ):
+        self.characters, self.steps = characters, steps
+        self.reader, self.copied = reader, copied
 
     def begun(self, given: TextInput, settings: TextSettings) -> Text:
         """Read a prompt and the document before it."""
-        tokens = np.array(self.model.characters.encode(given.document + given.prompt))
-        reader = self.model.reader(int(tokens[0]))
+        tokens = np.array(self.characters.encode(given.document + given.prompt))
+        reader = self.reader(int(tokens[0]))
         reader.steps = self.steps
         reader.skim(tokens[1:])
-        stop = settings.stop.lower() if settings.stop and self.model.config.lower_case else settings.stop
+        stop = settings.stop.lower() if settings.stop and self.characters.lower_case else settings.stop
         return Text(reader, given, settings, stop)
+
+    def characters_of(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
+        """Yield the characters of a text, each as soon as it is certain."""
+        text = self.begun(given, settings)
+        while not text.ended:
+            self.advance([text])
+            yield from text.taken()
 
     @torch.no_grad()
     def advance(self, texts: Sequence[Text]) -> None:
-        """Write a token more of each text; none has ended yet."""
+        """Write one more token of each text; none has ended yet."""
         readers = [text.reader for text in texts]
         logits = readers[0].expected(readers)
         logits[:, PAD : UNKNOWN + 1] = -torch.inf
@@ -86,10 +95,10 @@ class Writer:
         while waiting:
             again = []
             for row, token in self._chosen(texts, logits, draws, waiting):
-                text, piece = texts[row], self.model.characters.decode([token])
+                text, piece = texts[row], self.characters.decode([token])
                 if token == END or len(piece) > text.left:
                     text.end()
-                elif self.model.copied(text.written, piece):
+                elif self.copied(text.written, piece):
                     logits[row, token] = -torch.inf
                     again.append(row)
                 else:
@@ -103,7 +112,7 @@ class Writer:
     def _chosen(
         texts: Sequence[Text], logits: torch.Tensor, draws: Sequence[float], rows: Sequence[int]
     ) -> list[tuple[int, int]]:
-        """Return each of some rows with its next token; those with equal settings are drawn together."""
+        """Return some rows, each with its next token; rows with equal settings are drawn together."""
         alike: dict[tuple[float, int, float], list[int]] = {}
         for row in rows:
             alike.setdefault(texts[row].choice, []).append(row)
@@ -113,8 +122,8 @@ class Writer:
             found += zip(own, tokens.tolist(), strict=True)
         return found
 
-    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Any]]:
-        """Return what follows each prompt; as many are written side by side as the documents before them allow."""
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
+        """Return what follows each prompt, writing as many side by side as the documents before them allow."""
         texts: list[Text] = []
         going: list[Text] = []
         while going or len(texts) < len(prepared):
@@ -130,5 +139,5 @@ class Writer:
 
 
 def size(given: TextInput) -> int:
-    """Return how many characters are read before the first is written."""
+    """Return the number of characters to read before the first is written."""
     return len(given.document) + len(given.prompt)

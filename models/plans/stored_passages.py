@@ -1,7 +1,7 @@
-"""Passages of stored documents that go on as a text does, with names and numbers of other projects as slots.
+"""Passages of stored documents that continue a text, with slots for the names and numbers of other projects.
 
-Texts are compared as words: a name or a number that only one of the documents has is a slot, which any other name or
-number fills. A slot is filled with what stands after the same two words in the document at hand, or left as <name>.
+Texts are compared by words: a name or number that occurs in one document alone is a slot, which matches any other name
+or number. A slot is filled by what follows the same two words in the document at hand, or left as <name> or <number>.
 """
 
 import bisect
@@ -24,10 +24,10 @@ MOST_WORDS = 8  # that are compared
 REACH = 400  # characters of a text that are compared
 NAME, NUMBER, UNKNOWN = range(3)  # ids of words
 SLOTS = ("<name>", "<number>")
-MINOR = {"and", "the", "of", "for", "a"}  # words that a field's name lacks
+MINOR = {"and", "the", "of", "for", "a"}  # words missing in names of fields
 
 
-Slots = dict[tuple[int, int], str]  # what fills a slot, by the ids of the two words before it
+Slots = dict[tuple[int, int], str]  # ids of the two words before a slot -> its filling
 
 
 class Word(NamedTuple):
@@ -40,18 +40,18 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Passage:
-    """How a stored document goes on."""
+    """A continuation from a stored document."""
 
-    sure: str  # up to the first slot that is left open
+    sure: str  # up to the first open slot
     whole: str
     document: str
-    heading: str  # that it stands below
+    heading: str  # above it
     line: int  # from 1
-    words: int  # before it that are the same
+    words: int  # that agree before it
 
 
 class Passages:
-    """Stored documents by their names, in which passages are looked up."""
+    """Passages of stored documents, given by their names."""
 
     def __init__(self, texts: Mapping[str, str]):
         self.names = list(texts)
@@ -61,7 +61,7 @@ class Passages:
         owners = Counter(word for words in found.values() for word in words)
         pairs = Counter(pair for text in texts.values() for pair in set(itertools.pairwise(_lowered(text))))
         lower = set().union(*(TOKEN.findall(text) for text in texts.values()))
-        # What a new project has too: words that are written in lower case, or stand in two documents.
+        # Words of any project: written in lower case somewhere, or in two documents.
         self.common = {word for word, count in owners.items() if count > 1 or word in lower}
         self.common_pairs = {pair for pair, count in pairs.items() if count > 1 and any(map(str.isdigit, pair[1]))}
         self.ids: dict[str, int] = {}
@@ -75,9 +75,9 @@ class Passages:
         self.below = np.array([self.written[place] if place >= 0 else "" for place in places], object)
 
     def heading(self, field: str) -> str:
-        """Return the heading, as it is written in a document, that a form's field such as clashDetection belongs to.
+        """Return the heading, as a document spells it, for a form's field such as clashDetection.
 
-        Where no heading has its words, that is the field's own name.
+        Without a heading of these words, it is the field's own name.
         """
         wanted = letters(field)
         fitting = [line for (_, line), written in zip(self.headings, self.written, strict=True) if written == wanted]
@@ -94,9 +94,9 @@ class Passages:
         }
 
     def after(self, text: str, heading: str, most: int, own: Slots) -> list[Passage]:
-        """Return up to `most` passages that go on as `text` may, below `heading`: the longest agreement first.
+        """Return up to `most` passages that may continue `text` below `heading`, the longest agreement first.
 
-        Slots are filled from those of the document at hand, `own`.
+        Slots are filled from `own`, those of the document at hand.
         """
         text = text[-REACH:]
         words = list(self._words(text))
@@ -143,7 +143,7 @@ class Passages:
         return NAME if written[0].isupper() and word not in self.common else None
 
     def _places(self, words: list[Word], section: str) -> Iterator[tuple[int, int]]:
-        """Yield how many words agree, and the number of the word that follows them; first of all below `section`."""
+        """Yield the number of agreeing words and the index of the word after them; those below `section` first."""
         levels = [np.arange(1, len(self.words))]
         for number, word in enumerate(reversed(words[-MOST_WORDS:]), 1):
             before = levels[-1][levels[-1] >= number]
@@ -157,7 +157,7 @@ class Passages:
                 yield agreeing, int(place)
 
     def _passage(self, place: int, begun: str, gap: str, own: Slots, agreeing: int) -> Passage | None:
-        """Return what stands at a word, if that begins with `begun` after a `gap`, up to the end of the sentence."""
+        """Return the text at a word, if it begins with `begun` after a `gap`, up to the end of the sentence."""
         word, previous = self.words[place], self.words[place - 1]
         between = self.text[previous.end : word.begin]
         if begun and (between != gap or word.id in (NAME, NUMBER) or not self.text.startswith(begun, word.begin)):
@@ -201,11 +201,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_heading(line: str) -> bool:
-    """Return whether a line is one as chains.py has it: short, and neither a sentence nor a row of a table."""
+    """Return whether a line is a heading, as in chains.py: short, and neither a sentence nor a table row."""
     short = 0 < len(line) <= chains.LONGEST_HEADING and not line.endswith((".", ",", ";", ":", "|"))
     return short and any(map(str.isalpha, line)) and not line.startswith("- ")
 
 
 def letters(line: str) -> str:
-    """Return what a heading or the name of a field says, however it is written."""
+    """Return the significant letters of a heading or a field's name, whatever its spelling."""
     return "".join(word for word in WORDS.findall(line) if word.lower() not in MINOR).lower()

@@ -1,4 +1,4 @@
-"""Wording that the readers of documents share when they refuse a file."""
+"""Wording shared by the readers of documents when they refuse a file."""
 
 from common.errors import UserError
 

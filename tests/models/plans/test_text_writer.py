@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models.inputs import TextInput, TextSettings
-from models.plans import writing
+from models.plans import text_writer
+from models.plans.inputs import TextInput, TextSettings
 from models.plans.lstm_steps import Product
 from tests.models.plans.test_char_lstm import always, tiny
 from tests.models.plans.test_char_mixture import mixture, wording
@@ -59,17 +59,19 @@ def test_what_is_taken_while_a_text_grows_is_the_text():
 
 def test_documents_that_are_long_together_are_read_one_after_the_other(monkeypatch):
     model, most = always(tiny(), "abc"), []
-    advance = writing.Writer.advance
+    advance = text_writer.Writer.advance
     inputs = [{"prompt": "abc", "document": "abc" * number} for number in (10, 1, 30, 2, 1)]
     expected = [next(model.predict([each], length=7)) for each in inputs]
-    monkeypatch.setattr(writing, "MOST_READ", 60)
-    monkeypatch.setattr(writing.Writer, "advance", lambda own, texts: most.append(sizes(texts)) or advance(own, texts))
+    monkeypatch.setattr(text_writer, "MOST_READ", 60)
+    monkeypatch.setattr(
+        text_writer.Writer, "advance", lambda own, texts: most.append(sizes(texts)) or advance(own, texts)
+    )
     assert list(model.predict(inputs, length=7)) == expected
     assert {tuple(each) for each in most} == {(33, 6), (93,), (9, 6)}
 
 
 def sizes(texts):
-    return [writing.size(text.given) for text in texts]
+    return [text_writer.size(text.given) for text in texts]
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])

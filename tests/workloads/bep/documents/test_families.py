@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from pipelines.workloads.bep import families
+from pipelines.workloads.bep.documents import families
 
 WORDS = [f"{a}{b}{c}" for a in ("ba", "ne", "sto", "ki") for b in "lmrtv" for c in ("a", "en", "is", "ol", "ump")]
 

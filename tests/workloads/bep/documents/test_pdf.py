@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pypdf
 
-from tests.workloads.bep.reading import read, refusal
+from tests.workloads.bep.documents.reading import read, refusal
 
 
 def pdf(path: Path, *pages: str) -> Path:

@@ -1,44 +1,45 @@
-"""Suggestions: how a text may go on, as passages of stored documents and as text that a model writes.
+"""Suggestions for continuing a text: passages of stored documents, and text that a model writes.
 
-Of all continuations, those are suggested that save most keystrokes together, if each of their words can be accepted by
-a key: the sum over the words of the probability that the text goes on so far, times the keys that are saved.
+The suggestions are those that together save most keystrokes, if a key accepts each word: the sum over words of the
+probability that the text continues so far, times the keys saved.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.plans.char_lstm import Characters, Reader
-from models.plans.continuations import Branch, Branches
-from models.plans.passages import Passage, Passages
+from models.plans.characters import Characters
+from models.plans.continuation_tree import Branch, Branches
+from models.plans.lstm_reader import Reader
+from models.plans.stored_passages import Passage, Passages
 
-GROWN = 48  # branches that grow for a choice of suggestions
+GROWN = 48  # branches grown for a choice of suggestions
 MOST_PASSAGES = 12
-LEAST = math.log(1e-3)  # log-probability of what is thought of
+LEAST = math.log(1e-3)  # log-probability; what is less likely is not considered
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A continuation, with where it stands in a stored document if it does."""
+    """A continuation, with its place if it is from a stored document."""
 
-    text: str  # names and numbers of other projects that nothing is known for are <name> and <number>
-    likelihood: float  # of a character, the geometric mean up to the first of these
+    text: str  # open slots are <name> and <number>
+    likelihood: float  # of a character, the geometric mean up to the first open slot
     document: str | None = None
-    heading: str | None = None  # that it stands below there
+    heading: str | None = None  # above it
     line: int | None = None  # from 1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A continuation that was chosen."""
+    """A chosen continuation."""
 
-    branch: Branch  # its last word that was thought of
+    branch: Branch  # the last word considered
     tokens: list[int]
-    passage: Passage | None  # whose beginning it is
+    passage: Passage | None  # that begins with it
 
 
 class Suggester:
-    """Suggestions after a text, which is typed on."""
+    """Suggestions after a growing text."""
 
     def __init__(self, reader: Reader, passages: Passages | None, text: str, heading: str):
         self.branches, self.passages = Branches(reader), passages
@@ -47,18 +48,18 @@ class Suggester:
         self.own = passages.slots(text) if passages else {}
 
     def type(self, tokens: Sequence[int]) -> None:
-        """Go on with a text."""
+        """Extend the text."""
         self.text += self.characters.signs(tokens)
         for token in tokens:
             self.branches.step(token)
 
     def choices(self, num: int, grown: int = GROWN) -> list[Choice]:
-        """Return up to `num` continuations, the one that saves most keystrokes first, then what adds most to it."""
+        """Return up to `num` continuations: first the one that saves most keystrokes, then those that add most."""
         self.branches.grow(grown)
         found = self.passages.after(self.text, self.heading, MOST_PASSAGES, self.own) if self.passages else []
         ways = [self.characters.encode(passage.sure) for passage in found]
         self.branches.follow(ways, LEAST)
-        saved, chosen = self._saved(), []
+        saved, chosen = self.saved(), []
         for _ in range(num):
             totals = {self.branches.root: 0.0}
             for branch, keys in saved.items():  # each after its parent
@@ -74,11 +75,11 @@ class Suggester:
         return chosen
 
     def suggest(self, num: int) -> list[Suggestion]:
-        """Return up to `num` suggestions: sentences of documents, and words that the model writes."""
+        """Return up to `num` suggestions: sentences of documents, and words written by the model."""
         return [self._shown(choice) for choice in self.choices(num)]
 
-    def _saved(self) -> dict[Branch, float]:
-        """Return the keys that accepting a word is expected to save, at the branch that ends it; at others none."""
+    def saved(self) -> dict[Branch, float]:
+        """Return, at the branch that ends a word, the keys that accepting it is expected to save; elsewhere 0."""
         saved, begins = {}, {self.branches.root: 0}
         for branch, depth in self.branches.walk():
             log_prob = branch.log_prob - self.branches.root.log_prob
