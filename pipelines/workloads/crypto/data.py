@@ -21,9 +21,11 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market.candles import COLUMNS, Candles
-from pipelines.workloads.crypto import candle_files, exchange, market, renewal, splits
 from pipelines.workloads.crypto import labels as outcomes
-from pipelines.workloads.crypto.candles import canonical, describe, filled, milliseconds
+from pipelines.workloads.crypto import renewal, splits
+from pipelines.workloads.crypto.candles import exchange, files
+from pipelines.workloads.crypto.candles import simulated as market
+from pipelines.workloads.crypto.candles.names import canonical, describe, filled, milliseconds
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 if TYPE_CHECKING:
@@ -173,7 +175,7 @@ def _all_symbols(data: "Data") -> list[str]:
         return list(SIMULATED)
     if source == "ccxt":
         raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...] or data.symbols_file")
-    return candle_files.coins(data.folder, data.timeframe)
+    return files.coins(data.folder, data.timeframe)
 
 
 def inputs(data: "Data") -> list[Path]:
@@ -185,7 +187,7 @@ def inputs(data: "Data") -> list[Path]:
         with suppress(UserError):  # reported by `prepare`
             for symbol in symbols(data):
                 with suppress(UserError):
-                    paths += candle_files.find(data.folder, symbol, data.timeframe)
+                    paths += files.find(data.folder, symbol, data.timeframe)
     return paths
 
 
@@ -206,8 +208,8 @@ def _obtain(
     data: "Data", source: str, symbol: str, simulated: Mapping[str, Candles]
 ) -> tuple[Candles, Mapping[str, Any]]:
     if source == "files":
-        paths = candle_files.find(data.folder, symbol, data.timeframe)
-        return candle_files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
+        paths = files.find(data.folder, symbol, data.timeframe)
+        return files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
     if source == "ccxt":
         return exchange.download(symbol, data.timeframe, data.days, minimum_rows=data.minimum_rows)
     candles = simulated[symbol]

@@ -20,10 +20,12 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
-from pipelines.workloads.crypto import data, judge, performance, summary
+from pipelines.workloads.crypto import data
 from pipelines.workloads.crypto.folds import CoinFold, evaluate_fold, important_parts
-from pipelines.workloads.crypto.pages import coin_page
 from pipelines.workloads.crypto.task import Member, members
+from pipelines.workloads.crypto.trading import performance
+from pipelines.workloads.crypto.verdict import judge, summary
+from pipelines.workloads.crypto.verdict.pages import coin_page
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.market.pooled_experts import DEPTH, PooledExperts, Trees, bounded_scale, class_log_probabilities
 from models.market.signal_model import CLASSES
-from pipelines.workloads.crypto.classification import class_shares
+from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.windows import IGNORED, Windows
 
 # On the squares of the log scale's weights; those of the location bear LOCATION times as much, and those of a lag more

@@ -11,13 +11,15 @@ from torch import Tensor, nn
 from common.errors import UserError
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.crypto import baselines, breakdown, experts, splits, trading
-from pipelines.workloads.crypto.calibration import fit_temperature
-from pipelines.workloads.crypto.classification import class_shares
+from pipelines.workloads.crypto import experts, splits
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 from pipelines.workloads.crypto.task import description, horizon_moves
-from pipelines.workloads.crypto.thresholds import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.trading import strategy
+from pipelines.workloads.crypto.trading.thresholds import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.verdict import baselines, breakdown
+from pipelines.workloads.crypto.verdict.calibration import fit_temperature
+from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
 if TYPE_CHECKING:
@@ -73,13 +75,13 @@ def evaluate_fold(
     _check(model, coin, member)
     validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
     rivals, moves, volatility = _rivals(config, model, coin, fold)
-    rows = trading.traded_rows(validation.ends, config.data.horizon)
+    rows = strategy.traded_rows(validation.ends, config.data.horizon)
     choice = choose_threshold(
-        trading.spread(validation.probabilities, validation.ends, rows),
-        **trading.prices(config, coin, rows),
-        **trading.rules(config),
+        strategy.spread(validation.probabilities, validation.ends, rows),
+        **strategy.prices(config, coin, rows),
+        **strategy.rules(config),
     )
-    rows = trading.traded_rows(test.ends, config.data.horizon)
+    rows = strategy.traded_rows(test.ends, config.data.horizon)
     return CoinFold(
         member=member,
         fold=fold,
@@ -91,7 +93,7 @@ def evaluate_fold(
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,
-        signals=signals(trading.spread(test.probabilities, test.ends, rows), choice.threshold),
+        signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.threshold),
     )
 
 

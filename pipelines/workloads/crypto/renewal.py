@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.disk.files import sha256
 from common.errors import UserError
-from pipelines.workloads.crypto import candle_files
+from pipelines.workloads.crypto.candles import files
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Data
@@ -22,11 +22,11 @@ def unchanged(data: "Data", wanted: Sequence[str], known: Mapping[str, Any]) -> 
     """
     there: Sequence[str] = ()
     with suppress(UserError):
-        there = candle_files.coins(data.folder or "", data.timeframe)
+        there = files.coins(data.folder or "", data.timeframe)
 
     def is_same(symbol: str) -> bool:
         try:
-            paths = candle_files.find(data.folder or "", symbol, data.timeframe)
+            paths = files.find(data.folder or "", symbol, data.timeframe)
         except UserError:  # several files match, as `prepare` will tell
             return False
         names = known["coins"][symbol]["checks"]["file"]

@@ -22,8 +22,8 @@ from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.judge import LEAK, SKILL
-from pipelines.workloads.crypto.pages import TRADING
+from pipelines.workloads.crypto.verdict.judge import LEAK, SKILL
+from pipelines.workloads.crypto.verdict.pages import TRADING
 
 if TYPE_CHECKING:
     from pipelines.workloads.crypto import Config

@@ -15,7 +15,7 @@ import numpy as np
 
 from common.errors import UserError
 from models.market.candles import Candles
-from pipelines.workloads.crypto.candles import iso
+from pipelines.workloads.crypto.candles.names import iso
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)

@@ -19,7 +19,8 @@ from models.market.pooled_experts import EXPERTS, PooledExperts, PooledExpertsCo
 from models.market.signal_model import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.crypto import bases, data, experts, splits
+from pipelines.workloads.crypto import data, experts, splits
+from pipelines.workloads.crypto import untrained as bases
 from pipelines.workloads.crypto.labels import CLASSES
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 

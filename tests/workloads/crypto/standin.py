@@ -11,10 +11,11 @@ from torch import nn
 
 from common.disk.prepared import MANIFEST
 from models.market.signal_model import SignalConfig
-from pipelines.workloads.crypto import Config, baselines, data
-from pipelines.workloads.crypto.classification import prior_rows
-from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD
+from pipelines.workloads.crypto import Config, data
+from pipelines.workloads.crypto.candles.simulated import DECAY, DELAY, PERIOD
 from pipelines.workloads.crypto.task import description, members
+from pipelines.workloads.crypto.verdict import baselines
+from pipelines.workloads.crypto.verdict.classification import prior_rows
 from pipelines.workloads.crypto.windows import pooled
 
 CPU = torch.device("cpu")

@@ -10,12 +10,13 @@ import pytest
 from common.disk.files import sha256
 from common.errors import UserError
 from models.market.candles import VALUES
-from pipelines.workloads.crypto import Config, market
+from pipelines.workloads.crypto import Config
 from pipelines.workloads.crypto import data as stage
+from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
-MADE = market.simulate(COINS, 2500, "15m", 0)
+MADE = simulated.simulate(COINS, 2500, "15m", 0)
 
 
 def config(**changed):
@@ -208,7 +209,7 @@ def of_coin(folder, symbol):
 
 
 def test_a_repaired_a_longer_and_a_new_file_redo_these_coins_alone(tmp_path, files, old):
-    longer = market.simulate(COINS, 3000, "15m", 0)["SOLUSDT"]
+    longer = simulated.simulate(COINS, 3000, "15m", 0)["SOLUSDT"]
     grown = longer.time[-1] - MADE["SOLUSDT"].time[-1]
     write(files, MADE["ETHUSDT"], "ETHUSDT-15m.csv", slice(1, None))
     write(files, longer, "SOLUSDT-15m.csv")

@@ -22,22 +22,25 @@ from models.market import candle_features as features
 from models.market.candles import COLUMNS, Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from pipelines.run.provenance import ROOT
-from pipelines.workloads.crypto import backtest, classification, data, market, splits
+from pipelines.workloads.crypto import data, splits
+from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
 from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.task import description
+from pipelines.workloads.crypto.trading import backtest
+from pipelines.workloads.crypto.verdict import classification
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 STEP = 900_000
-COIN = market.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
+COIN = simulated.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
 
 
 def made(close, volume=None):
     """Return candles whose prices are all `close`."""
     close = np.asarray(close, np.float64)
     volume = np.ones(len(close)) if volume is None else volume
-    return Candles("BTCUSDT", STEP, market.START + STEP * np.arange(len(close)), close, close, close, close, volume)
+    return Candles("BTCUSDT", STEP, simulated.START + STEP * np.arange(len(close)), close, close, close, close, volume)
 
 
 def usable(candles, lookback):
