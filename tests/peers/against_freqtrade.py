@@ -31,7 +31,7 @@ from models.market.candles import Candles
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.trading import strategy as trading
-from pipelines.workloads.crypto.trading.thresholds import signals
+from pipelines.workloads.crypto.trading.strategy import signals
 
 DIGITS, CLOSE = 6, 1e-6  # of prices; difference of ratios and returns that is rounding to 8 digits
 

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -21,14 +21,11 @@ from common.errors import UserError
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
 from pipelines.workloads.crypto import data
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.folds import CoinFold, evaluate_fold, important_parts
 from pipelines.workloads.crypto.task import Member, members
 from pipelines.workloads.crypto.trading import performance
 from pipelines.workloads.crypto.verdict import judge, summary
-from pipelines.workloads.crypto.verdict.pages import coin_page
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
 
 SPLIT = "test"
 
@@ -43,7 +40,7 @@ class Place(NamedTuple):
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Evaluate every coin that has a model; members without one are listed with the reason.
 
@@ -96,7 +93,7 @@ def evaluate(
 
 
 def _examine(
-    config: "Config",
+    config: Config,
     folder: Path,
     confidence: float,
     job: tuple[str, Sequence[Place]],
@@ -112,7 +109,7 @@ def _examine(
     ]
     newest = places[-1]
     mixed = important_parts(config, newest.model, coin, newest.fold, newest.number, device)
-    return {**coin_page(config, coin, folds, confidence), "importance": mixed}, folds
+    return {**summary.coin_page(config, coin, folds, confidence), "importance": mixed}, folds
 
 
 def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Mapping[str, Any]]) -> list[Evaluation]:

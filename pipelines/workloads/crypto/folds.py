@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,18 +12,16 @@ from common.errors import UserError
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.crypto import experts, splits
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
-from pipelines.workloads.crypto.task import description, horizon_moves
+from pipelines.workloads.crypto.task import horizon_moves
 from pipelines.workloads.crypto.trading import strategy
-from pipelines.workloads.crypto.trading.thresholds import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.trading.strategy import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, breakdown
-from pipelines.workloads.crypto.verdict.calibration import fit_temperature
-from pipelines.workloads.crypto.verdict.classification import class_shares
+from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
 
 WINDOWS_AT_ONCE = 1024
 WINDOWS_MIXED = 256  # of a test, whose parts are mixed
@@ -58,7 +56,7 @@ class CoinFold:
 
 
 def evaluate_fold(
-    config: "Config",
+    config: Config,
     model: nn.Module,
     coin: Coin,
     member: str,
@@ -98,7 +96,7 @@ def evaluate_fold(
 
 
 def important_parts(
-    config: "Config", model: nn.Module, coin: Coin, fold: int, number: int, device: torch.device
+    config: Config, model: nn.Module, coin: Coin, fold: int, number: int, device: torch.device
 ) -> list[dict[str, Any]]:
     """Return how much the model goes by each feature and lag in the test of a fold, see `breakdown.importance`."""
     ends = coin.folds[fold]["test"]
@@ -115,7 +113,7 @@ def important_parts(
 
 
 def _rivals(
-    config: "Config", model: nn.Module, coin: Coin, fold: int
+    config: Config, model: nn.Module, coin: Coin, fold: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Return the test probabilities of simple models with the inputs that the model has; the moves; the volatility.
 

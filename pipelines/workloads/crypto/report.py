@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import call
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -21,12 +21,10 @@ from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.run.folder import Run
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
 from pipelines.workloads.crypto.verdict.judge import LEAK, SKILL
-from pipelines.workloads.crypto.verdict.pages import TRADING
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
+from pipelines.workloads.crypto.verdict.summary import TRADING
 
 Page = Mapping[str, Any]  # what `coin_page` found out about a coin
 Logged = Mapping[str, Sequence[Mapping[str, Any]]]  # member -> the records of its metrics.jsonl
@@ -47,7 +45,7 @@ majority class {{ page.figures.majority_accuracy | shown }}</summary>
 
 
 def sections(
-    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return (heading, HTML) pairs, from the evaluation and what the members logged in training."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == SPLIT)

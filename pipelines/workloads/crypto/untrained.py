@@ -1,20 +1,22 @@
-"""Bases: trained models that models of other runs go on from, one of all coins for each coin's own, say."""
+"""Untrained models: of the configured kind, described by their data, from scratch or from the base of another run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from common.disk.files import sha256
 from common.errors import UserError
 from models import io
-from models.market.pooled_experts import PooledExperts
-from models.market.signal_model import SignalConfig
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
+from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.signal_model import SignalConfig, SignalModel
+from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.data import Coin
+from pipelines.workloads.crypto.labels import CLASSES
+from pipelines.workloads.crypto.splits import PARTS
 
 SIZES = ("width", "rounds", "nodes")  # which a model has from its base
 BEST = "model/best"
@@ -28,7 +30,58 @@ class Base:
     sha256: str
 
 
-def load(config: "Config", member: str) -> Base | None:
+def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
+    """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
+    size: dict[str, Any] = {"dropout": config.model.dropout}
+    if config.model.width:
+        size["width"] = config.model.width
+    known = description(config, coins, fold)
+    if base:
+        check_base(base.model.config, known, str(config.model.base))
+        size |= {name: getattr(base.model.config, name) for name in SIZES}
+        known["about"]["base_sha256"] = base.sha256
+    if config.model.chosen == "pooled_experts":
+        return PooledExperts(PooledExpertsConfig(**known, **size))
+    preset = "legacy" if config.model.chosen == "legacy" else "default"
+    return CNNLSTM(CNNLSTMConfig(preset, **known, **size))
+
+
+def description(config: Config, coins: Sequence[Coin], fold: int) -> dict[str, Any]:
+    """Return the fields of a SignalConfig."""
+    first = coins[0]
+    scalers = [coin.scalers[fold].to_dict() for coin in coins]
+    return {
+        "features": first.names,
+        "lookback": first.lookback,
+        "coins": tuple(coin.candles.symbol for coin in coins),
+        "scalers": {
+            coin.candles.symbol: {"mean": scaler["mean"], "std": scaler["std"]}
+            for coin, scaler in zip(coins, scalers, strict=True)
+        },
+        "timeframe_ms": first.candles.timeframe_ms,
+        "about": {
+            "classes": list(CLASSES),
+            "timeframe": first.facts["timeframe"],
+            "feature_set": config.data.features,
+            "label": dict(first.facts["label"]),
+            "data_sha256": {coin.candles.symbol: coin.facts["hash"] for coin in coins},
+            "windows": {
+                coin.candles.symbol: {
+                    part: {
+                        "windows": len(rows),
+                        "first_ms": int(coin.candles.time[rows[0]]),
+                        "last_ms": int(coin.candles.time[rows[-1]]),
+                    }
+                    for part, rows in coin.folds[fold].items()
+                    if part in PARTS
+                }
+                for coin in coins
+            },
+        },
+    }
+
+
+def load_base(config: Config, member: str) -> Base | None:
     """Return what `model.base` names, if anything: a model, a run of one, or the `member` of a run of many.
 
     Raises UserError where there is no model of pooled experts.
@@ -49,7 +102,7 @@ def load(config: "Config", member: str) -> Base | None:
     return Base(model, sha256(folder / io.WEIGHTS))
 
 
-def check(base: SignalConfig, own: Mapping[str, Any], name: str) -> None:
+def check_base(base: SignalConfig, own: Mapping[str, Any], name: str) -> None:
     """Raise UserError unless a base has learnt what a model is to learn, from earlier candles than judge the model.
 
     `own` are the fields of the model's SignalConfig. What a base was trained on must end before the model's validation

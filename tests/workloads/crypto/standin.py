@@ -13,7 +13,8 @@ from common.disk.prepared import MANIFEST
 from models.market.signal_model import SignalConfig
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.candles.simulated import DECAY, DELAY, PERIOD
-from pipelines.workloads.crypto.task import description, members
+from pipelines.workloads.crypto.task import members
+from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines
 from pipelines.workloads.crypto.verdict.classification import prior_rows
 from pipelines.workloads.crypto.windows import pooled

@@ -27,8 +27,8 @@ from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
 from pipelines.workloads.crypto.splits import PARTS, Scaler
-from pipelines.workloads.crypto.task import description
 from pipelines.workloads.crypto.trading import backtest
+from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import classification
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 

@@ -12,10 +12,8 @@ from common.errors import UserError
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles import columns as columns
 from pipelines.workloads.crypto.candles.names import (
-    MINIMUM_ROWS,
     TIMEFRAMES,
     canonical,
-    describe,
     iso,
     milliseconds,
     timeframe_name,
@@ -23,6 +21,9 @@ from pipelines.workloads.crypto.candles.names import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
+MINIMUM_ROWS = 500
 
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
 FAULTS = {  # name of the count -> description in messages
@@ -178,3 +179,40 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
     except UserError:  # an unreadable closing time tells nothing, and nothing else needs it
         return False
     return opens <= stated < closes - 1000  # exchanges give the last second, the last millisecond or the end
+
+
+def describe(candles: Candles) -> dict[str, Any]:
+    """Return counts, range and hash of candles that have passed the checks."""
+    missing = np.diff(candles.time) // candles.timeframe_ms - 1
+    moves = np.abs(np.diff(np.log(candles.close)))
+    return {
+        "candles": len(candles),
+        "first": iso(candles.time[0]),
+        "last": iso(candles.time[-1]),
+        "zero_volume": int((candles.volume == 0).sum()),
+        "jumps": int((moves > np.log(JUMP)).sum()),
+        "gaps": int((missing > 0).sum()),
+        "missing_candles": int(missing.sum()),
+        "longest_gap": int(missing.max(initial=0)),
+        "hash": candles.digest(),
+    }
+
+
+def filled(candles: Candles, most: int) -> tuple[Candles, int]:
+    """Return the candles with gaps of up to `most` filled, and the number of candles that this added.
+
+    A candle that is added stands at the close before it and has no volume: nothing was traded.
+    """
+    missing = np.diff(candles.time) // candles.timeframe_ms - 1
+    added = np.where(missing <= most, missing, 0)
+    if not added.any():
+        return candles, 0
+    rows = np.repeat(np.arange(len(candles)), np.append(added + 1, 1))
+    new = np.append(False, rows[1:] == rows[:-1])
+    number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
+    columns = {name: getattr(candles, name)[rows] for name in ("time", *VALUES)}
+    columns["time"] = columns["time"] + number * candles.timeframe_ms
+    for name in ("open", "high", "low"):
+        columns[name] = np.where(new, columns["close"], columns[name])
+    columns["volume"] = np.where(new, 0.0, columns["volume"])
+    return Candles(candles.symbol, candles.timeframe_ms, **columns), int(added.sum())

@@ -5,8 +5,8 @@ from typing import Any
 
 from common.errors import UserError
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import check
-from pipelines.workloads.crypto.candles.names import MINIMUM_ROWS, canonical, letters_and_digits
+from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
+from pipelines.workloads.crypto.candles.names import canonical, letters_and_digits
 
 QUOTES = ("USDT", "USDC", "FDUSD", "BUSD", "TUSD", "USD", "EUR", "BTC", "ETH", "BNB")
 DAY = 86_400_000

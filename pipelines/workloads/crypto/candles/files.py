@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from common.errors import UserError
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import check
-from pipelines.workloads.crypto.candles.names import MINIMUM_ROWS, canonical, letters_and_digits
+from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
+from pipelines.workloads.crypto.candles.names import canonical, letters_and_digits
 
 if TYPE_CHECKING:
     import pandas as pd

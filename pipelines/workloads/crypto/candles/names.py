@@ -2,12 +2,10 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
-from models.market.candles import VALUES, Candles
 
 MINUTE = 60_000
 MINUTES = {"m": (1, 3, 5, 15, 30), "h": (60, 120, 240, 360, 480, 720), "d": (1440,)}
@@ -17,46 +15,7 @@ TIMEFRAMES = {
     for (letter, lengths), unit in zip(MINUTES.items(), (1, 60, 1440), strict=True)
     for minutes in lengths
 }
-MINIMUM_ROWS = 500
-JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
 SYMBOL = re.compile(r"[A-Za-z0-9]+([/_:-][A-Za-z0-9]+)*")
-
-
-def describe(candles: Candles) -> dict[str, Any]:
-    """Return counts, range and hash of candles that have passed the checks."""
-    missing = np.diff(candles.time) // candles.timeframe_ms - 1
-    moves = np.abs(np.diff(np.log(candles.close)))
-    return {
-        "candles": len(candles),
-        "first": iso(candles.time[0]),
-        "last": iso(candles.time[-1]),
-        "zero_volume": int((candles.volume == 0).sum()),
-        "jumps": int((moves > np.log(JUMP)).sum()),
-        "gaps": int((missing > 0).sum()),
-        "missing_candles": int(missing.sum()),
-        "longest_gap": int(missing.max(initial=0)),
-        "hash": candles.digest(),
-    }
-
-
-def filled(candles: Candles, most: int) -> tuple[Candles, int]:
-    """Return the candles with gaps of up to `most` filled, and the number of candles that this added.
-
-    A candle that is added stands at the close before it and has no volume: nothing was traded.
-    """
-    missing = np.diff(candles.time) // candles.timeframe_ms - 1
-    added = np.where(missing <= most, missing, 0)
-    if not added.any():
-        return candles, 0
-    rows = np.repeat(np.arange(len(candles)), np.append(added + 1, 1))
-    new = np.append(False, rows[1:] == rows[:-1])
-    number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
-    columns = {name: getattr(candles, name)[rows] for name in ("time", *VALUES)}
-    columns["time"] = columns["time"] + number * candles.timeframe_ms
-    for name in ("open", "high", "low"):
-        columns[name] = np.where(new, columns["close"], columns[name])
-    columns["volume"] = np.where(new, 0.0, columns["volume"])
-    return Candles(candles.symbol, candles.timeframe_ms, **columns), int(added.sum())
 
 
 def milliseconds(timeframe: str) -> int:

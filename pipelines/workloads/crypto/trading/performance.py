@@ -1,11 +1,14 @@
 """Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pipelines.workloads.crypto.trading.backtest import Result, net_return
+from pipelines.workloads.crypto.trading.backtest import Result, buy_and_hold, net_return
+
+EQUITY_POINTS = 400  # of a curve that is drawn
 
 DAYS_PER_YEAR = 365  # these markets do not close
 LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
@@ -163,3 +166,31 @@ def _last_before_gap(gap: np.ndarray) -> np.ndarray:
     """Return for each candle (N,) the last one that can be reached from it without crossing a gap."""
     ends = np.append(np.flatnonzero(gap[1:]), len(gap) - 1)
     return ends[np.searchsorted(ends, np.arange(len(gap)))]
+
+
+def luck(result: Result, market: Mapping[str, np.ndarray], repetitions: int, seed: int) -> dict[str, Any]:
+    """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
+    returns = random_trades(
+        result,
+        market["open"],
+        market["close"],
+        market["gap"],
+        funding=market["funding"],
+        repetitions=repetitions,
+        seed=seed,
+    )
+    low, median, high = np.quantile(returns, (0.025, 0.5, 0.975)).tolist()
+    num_as_good = int((returns >= result.equity[-1] - 1).sum())
+    p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None
+    return {"median": median, "low": low, "high": high, "p_value": p_value}
+
+
+def equity_curves(times: np.ndarray, market: Mapping[str, np.ndarray], result: Result) -> dict[str, list]:
+    """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
+    kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
+    held = buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
+    return {
+        "time_ms": times[kept].tolist(),
+        "model": result.equity[kept].tolist(),
+        "buy_and_hold": held[kept].tolist(),
+    }

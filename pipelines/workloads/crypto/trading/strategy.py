@@ -1,23 +1,22 @@
-"""Trading on predictions: the candles and rules of a coin's backtest, its account, and its luck."""
+"""From probabilities to orders: a threshold chosen on validation candles, and the candles and rules of a backtest."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
-from pipelines.workloads.crypto.labels import CLASSES, NO_TRADE
-from pipelines.workloads.crypto.trading import backtest, performance
-from pipelines.workloads.crypto.trading.backtest import Result
+from pipelines.workloads.crypto.labels import CLASSES, LONG, NO_TRADE, SHORT
+from pipelines.workloads.crypto.trading import backtest
 
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
+THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes
 
-EQUITY_POINTS = 400  # of a curve that is drawn
 FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
 
 
-def rules(config: "Config") -> dict[str, Any]:
+def rules(config: Config) -> dict[str, Any]:
     """Return the keyword arguments of `backtest.run` that come from the config."""
     settings = config.evaluation
     return {
@@ -31,7 +30,7 @@ def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
     return np.arange(ends[0], ends[-1] + horizon + 1)
 
 
-def prices(config: "Config", coin: Coin, rows: np.ndarray) -> dict[str, np.ndarray]:
+def prices(config: Config, coin: Coin, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return open, high, low, close, gap and funding (m,) of the rows, as `backtest.run` has them.
 
     Rows that do not follow each other in time have a gap.
@@ -54,30 +53,48 @@ def spread(probabilities: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> np.
     return result
 
 
-def luck(config: "Config", result: Result, market: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
-    settings = config.evaluation
-    returns = performance.random_trades(
-        result,
-        market["open"],
-        market["close"],
-        market["gap"],
-        funding=market["funding"],
-        repetitions=settings.repetitions,
-        seed=settings.seed,
-    )
-    low, median, high = np.quantile(returns, (0.025, 0.5, 0.975)).tolist()
-    num_as_good = int((returns >= result.equity[-1] - 1).sum())
-    p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None
-    return {"median": median, "low": low, "high": high, "p_value": p_value}
+@dataclass(frozen=True)
+class Choice:
+    """The threshold with the best result on validation."""
+
+    threshold: float | None  # None: not trading was best
+    net_return: float
+    num_trades: int
+    table: Sequence[Mapping[str, Any]]  # every threshold tried
 
 
-def equity_curves(times: np.ndarray, market: Mapping[str, np.ndarray], result: Result) -> dict[str, list]:
-    """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
-    kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
-    held = backtest.buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
-    return {
-        "time_ms": times[kept].tolist(),
-        "model": result.equity[kept].tolist(),
-        "buy_and_hold": held[kept].tolist(),
-    }
+def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
+    """Return signals (N,) of probabilities (N, 3): the more probable side if it reaches the threshold, else 0.
+
+    Without a threshold all signals are 0.
+    """
+    short, long = probabilities[:, SHORT], probabilities[:, LONG]
+    if threshold is None:
+        return np.zeros(len(probabilities), dtype=np.int64)
+    return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)
+
+
+def choose_threshold(
+    probabilities: np.ndarray,
+    open: np.ndarray,
+    high: np.ndarray,
+    low: np.ndarray,
+    close: np.ndarray,
+    gap: np.ndarray,
+    *,
+    grid: Sequence[float] = THRESHOLDS,
+    **rules: Any,
+) -> Choice:
+    """Return the threshold with the highest net return on validation candles with probabilities (N, 3).
+
+    Not trading is one of the choices. Among equal returns, fewer trades win, then the higher threshold, and not trading
+    wins over a threshold that never traded. One threshold serves both sides: with two, the drift of the validation
+    period would pick the side. `rules` are those of `backtest.run`: fee, slippage, stop, target, horizon.
+    """
+    tried: list[dict[str, Any]] = [{"threshold": None, "net_return": 0.0, "num_trades": 0}]
+    for threshold in grid:
+        result = backtest.run(open, high, low, close, signals(probabilities, threshold), gap, **rules)
+        net_return = float(result.equity[-1] - 1.0)
+        tried.append({"threshold": threshold, "net_return": net_return, "num_trades": len(result.trades)})
+    best = max(tried, key=lambda row: (row["net_return"], -row["num_trades"], row["threshold"] or float("inf")))
+    return Choice(**best, table=tried)

@@ -9,15 +9,14 @@ each is held to the procedure of Holm 1979, so that the chance that any coin wit
 second and the third grade ask for the first as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.verdict.classification import direction_log_losses, log_losses, metrics, prior_rows
-from pipelines.workloads.crypto.verdict.significance import MIN_BLOCKS, block_bootstrap, block_length
+from pipelines.workloads.crypto.verdict.significance import block_bootstrap, holm, p_value
 
 PREDICTIVE, BEYOND, PAYS = "predictive", "beyond simple models", "pays its costs"
 GRADES = (PREDICTIVE, BEYOND, PAYS)  # from the lowest
@@ -130,31 +129,8 @@ def _pays(equity: np.ndarray, horizon: int) -> dict[str, Any]:
     return {"p": p, "found": f"account {100 * (equity[-1] - 1):+.2f} % after all costs: p = {_shown(p)}"}
 
 
-def p_value(values: np.ndarray, least_block: int) -> float:
-    """Return the one-sided p-value of a mean of values (N,) above 0, by the standard error over moving blocks.
-
-    Blocks are max(least_block, N^(1/3)) long (Künsch 1989). 1 with fewer than MIN_BLOCKS blocks, and for a constant 0.
-    """
-    block = block_length(len(values), least_block)
-    if len(values) < MIN_BLOCKS * block:
-        return 1.0
-    total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
-    error = np.sqrt(((total[block:] - total[:-block]) ** 2).mean() / block / len(values))
-    return float(ndtr(-values.mean() / error)) if error > 0 else 1.0
-
-
 def _shown(p: float) -> str:
     return "none, too few rows or no difference" if p == 1 else f"{p:.2g}"
-
-
-def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Return p-values (K,) that may each be compared with the level of all of them together (Holm 1979)."""
-    given = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(given, kind="stable")
-    adjusted = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
-    result = np.empty(len(given))
-    result[order] = np.minimum(adjusted, 1.0)
-    return result
 
 
 def verdicts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

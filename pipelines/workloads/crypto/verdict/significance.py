@@ -1,9 +1,11 @@
-"""Moving-block bootstrap of the difference between two predictors on the same rows (Künsch 1989)."""
+"""Significance by moving blocks (Künsch 1989): of the difference between two predictors on the same rows, of a mean."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from common.statistics import moving_block_sums, percentiles
 from pipelines.workloads.crypto.labels import LONG, SHORT
@@ -91,3 +93,26 @@ def _gains(sums: np.ndarray) -> dict[str, np.ndarray]:
         "direction_log_loss": sums[..., 2] / np.maximum(moved, 1),
         "macro_f1": macro_f1(correct, predicted, actual) - macro_f1(other_correct, other_predicted, actual),
     }
+
+
+def p_value(values: np.ndarray, least_block: int) -> float:
+    """Return the one-sided p-value of a mean of values (N,) above 0, by the standard error over moving blocks.
+
+    Blocks are max(least_block, N^(1/3)) long (Künsch 1989). 1 with fewer than MIN_BLOCKS blocks, and for a constant 0.
+    """
+    block = block_length(len(values), least_block)
+    if len(values) < MIN_BLOCKS * block:
+        return 1.0
+    total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    error = np.sqrt(((total[block:] - total[:-block]) ** 2).mean() / block / len(values))
+    return float(ndtr(-values.mean() / error)) if error > 0 else 1.0
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Return p-values (K,) that may each be compared with the level of all of them together (Holm 1979)."""
+    given = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(given, kind="stable")
+    adjusted = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    result = np.empty(len(given))
+    result[order] = np.minimum(adjusted, 1.0)
+    return result

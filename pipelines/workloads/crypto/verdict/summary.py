@@ -1,20 +1,32 @@
-"""Summary of all coins: their ranking by evidence, the gain over all of them together, and their predictions."""
+"""What an evaluation says: a page for each coin, and a summary of all, as plain values for JSON."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pipelines.workloads.crypto import data
+from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
 from pipelines.workloads.crypto.labels import CLASSES
+from pipelines.workloads.crypto.trading import backtest, performance, strategy
+from pipelines.workloads.crypto.verdict import breakdown, classification, judge
+from pipelines.workloads.crypto.verdict.classification import softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL
 from pipelines.workloads.crypto.verdict.significance import block_bootstrap
 
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
-
 ERROR = 0.05  # of the intervals of all coins together
+TAIL_DRAWS = 10  # resamples beyond each end of an interval; fewer do not locate it
+DAY = 86_400_000
+COMPARED = (
+    "log_loss", "direction_log_loss", "macro_f1", "accuracy", "balanced_accuracy", "mcc", "brier", "calibration_error",
+    "directional_hit_rate",
+)  # fmt: skip
+TRADING = (
+    "net_return", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor", "expectancy", "max_drawdown",
+    "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
+)  # fmt: skip
 METRICS = (
     "n", "macro_f1", "log_loss", "prior_log_loss", "direction_log_loss", "prior_direction_log_loss", "accuracy",
     "never_predicted",
@@ -34,7 +46,7 @@ def evidence(page: Mapping[str, Any]) -> tuple[bool, bool, float]:
 
 
 def summarise(
-    config: "Config",
+    config: Config,
     ranking: Sequence[Mapping[str, Any]],
     folds: Mapping[str, Sequence[CoinFold]],
     missing: Mapping[str, str],
@@ -48,7 +60,7 @@ def summarise(
         "leaks_suspected": verdicts.count(LEAK),
         "interval_confidence": confidence_of(len(ranking)),
         "chance_of_any_false_skill": LEVEL,
-        "simulated": data.source_of(config.data) == "simulate",
+        "simulated": config.data.origin == "simulate",
         "mean_net_return": float(np.mean([page["backtest"]["net_return"] for page in ranking])),
         "mean_buy_and_hold": float(np.mean([page["backtest"]["buy_and_hold_return"] for page in ranking])),
         "n": sum(len(fold.test.ends) for each in folds.values() for fold in each),
@@ -58,7 +70,7 @@ def summarise(
     }
 
 
-def _together(config: "Config", folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, Any] | None:
+def _together(config: Config, folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, Any] | None:
     """Return the gain on the prior over all coins together; what happens to all of them at one time counts once."""
     if len(folds) < 2:
         return None
@@ -134,3 +146,98 @@ def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list]:
             for number, name in enumerate(CLASSES):
                 columns[name] += fold.test.probabilities[:, number].tolist()
     return columns
+
+
+def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float) -> dict[str, Any]:
+    """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict is still to come."""
+    settings = config.evaluation
+    probabilities, labels, priors = joined(folds)
+    baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
+    rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
+    market, per_day = strategy.prices(config, coin, rows), DAY // coin.candles.timeframe_ms
+    result = backtest.run(**market, signal=signals, **strategy.rules(config))
+    judged = judge.judge(
+        probabilities,
+        labels,
+        priors,
+        baselines,
+        np.concatenate([fold.moves for fold in folds]),
+        result.equity,
+        horizon=config.data.horizon,
+        resamples=_resamples(settings.repetitions, confidence),
+        confidence=confidence,
+        seed=settings.seed,
+    )
+    metrics = classification.metrics(probabilities, labels, priors)
+    tempered = np.concatenate([softmax(fold.test.logits, fold.temperature) for fold in folds])
+    traded = performance.metrics(result, per_day)
+    luck = performance.luck(result, market, settings.repetitions, settings.seed)
+    compared = {
+        "model": metrics,
+        **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
+    }
+    saved = classification.log_losses(priors, labels) - classification.log_losses(probabilities, labels)
+    held = backtest.buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
+    window_times = np.concatenate([fold.test.times for fold in folds])
+    return {
+        "symbol": coin.candles.symbol,
+        "timeframe": coin.facts["timeframe"],
+        "horizon": config.data.horizon,
+        "classes": list(CLASSES),
+        **judged,
+        "interval_confidence": confidence,
+        "figures": metrics,
+        "predictors": _predictors(compared, traded, luck),
+        "tempered": classification.metrics(tempered, labels, priors),
+        "backtest": traded,
+        "random_trades": luck,
+        "months": breakdown.by_month(coin.candles.time[rows], result.equity, held, result.trades, window_times, saved),
+        "regimes": breakdown.by_volatility(
+            np.concatenate([fold.volatility for fold in folds]),
+            saved,
+            probabilities.argmax(1),
+            labels,
+            np.searchsorted(rows, np.concatenate([fold.test.ends for fold in folds])),
+            result.trades,
+        ),
+        "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
+        "equity": performance.equity_curves(coin.candles.time[rows], market, result),
+    }
+
+
+def _resamples(repetitions: int, confidence: float) -> int:
+    """Return the repetitions, or more where a wide interval would end at its luckiest resamples."""
+    return max(repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence)))
+
+
+def _predictors(
+    compared: Mapping[str, Mapping[str, Any]], traded: Mapping[str, Any], luck: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the table of the model (first), its baselines, and the two returns that need no predictor."""
+    table: list[dict[str, Any]] = [
+        {"predictor": name, **{metric: metrics[metric] for metric in COMPARED}} for name, metrics in compared.items()
+    ]
+    table[0]["net_return"] = traded["net_return"]
+    table.append({"predictor": "buy-and-hold", "net_return": traded["buy_and_hold_return"]})
+    table.append({"predictor": "random trades (median)", "net_return": luck["median"]})
+    return table
+
+
+def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, Any]:
+    metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
+    result = backtest.run(**strategy.prices(config, coin, fold.rows), signal=fold.signals, **strategy.rules(config))
+    traded = performance.metrics(result, per_day)
+    shown = ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")
+    return {
+        "fold": fold.fold + 1,
+        "member": fold.member,
+        "from_ms": int(fold.test.times[0]),
+        "to_ms": int(fold.test.times[-1]),
+        "n": metrics["n"],
+        **{name: metrics[name] for name in shown},
+        "temperature": fold.temperature,
+        "threshold": fold.choice.threshold,
+        "validation_net_return": fold.choice.net_return,
+        **{name: traded[name] for name in TRADING},
+        "thresholds_tried": list(fold.choice.table),
+    }

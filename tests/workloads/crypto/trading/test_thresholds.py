@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipelines.workloads.crypto.trading.thresholds import THRESHOLDS, choose_threshold, signals
+from pipelines.workloads.crypto.trading.strategy import THRESHOLDS, choose_threshold, signals
 from tests.workloads.crypto.trading.sample_markets import FREE, candles, flat
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from pipelines.workloads.crypto.verdict.calibration import softmax
-from pipelines.workloads.crypto.verdict.classification import class_shares
+from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
 
 # Test-set confusion matrices of six published models of 15-minute candles, and what follows from them:
 # (matrix, accuracy, majority, balanced accuracy, macro-F1, MCC, sign right when traded and moved).

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from pipelines.workloads.crypto.verdict.calibration import BINS, TEMPERATURES, fit_temperature, softmax
-from pipelines.workloads.crypto.verdict.classification import class_shares, metrics
+from pipelines.workloads.crypto.verdict.classification import (
+    BINS,
+    TEMPERATURES,
+    class_shares,
+    fit_temperature,
+    metrics,
+    softmax,
+)
 from tests.workloads.crypto.verdict.samples import sample
 
 

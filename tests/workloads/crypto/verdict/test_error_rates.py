@@ -11,7 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from pipelines.workloads.crypto.verdict.classification import class_shares
-from pipelines.workloads.crypto.verdict.judge import LEVEL, PREDICTIVE, holm, judge
+from pipelines.workloads.crypto.verdict.judge import LEVEL, PREDICTIVE, judge
+from pipelines.workloads.crypto.verdict.significance import holm
 from tests.workloads.crypto.verdict.autoregressive import HORIZON, VOLATILITY, Coins, simulate
 from tests.workloads.crypto.verdict.samples import guesses
 

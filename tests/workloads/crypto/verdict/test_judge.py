@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
-from pipelines.workloads.crypto.verdict.calibration import softmax
-from pipelines.workloads.crypto.verdict.classification import class_shares
+from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
 from pipelines.workloads.crypto.verdict.judge import (
     BEYOND,
     LEAK,
@@ -17,11 +16,10 @@ from pipelines.workloads.crypto.verdict.judge import (
     PAYS,
     PREDICTIVE,
     SKILL,
-    holm,
     judge,
-    p_value,
     verdicts,
 )
+from pipelines.workloads.crypto.verdict.significance import holm, p_value
 from tests.workloads.crypto.verdict.samples import SHIPPED, guesses, rows_with_a_signal, sample
 
 

@@ -5,8 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from pipelines.workloads.crypto.verdict.calibration import softmax
-from pipelines.workloads.crypto.verdict.classification import class_shares
+from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
 from pipelines.workloads.crypto.verdict.significance import block_bootstrap
 from tests.workloads.crypto.verdict.samples import guesses, sample
 
