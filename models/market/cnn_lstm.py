@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.io import config_from
-from models.market.signal_model import CLASSES, SignalConfig, SignalModel
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalConfig, SignalModel
 
 PRESETS = ("legacy", "default")
 PATCH = 4  # candles from one patch of `default` to the next

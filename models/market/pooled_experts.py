@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.io import config_from
-from models.market.signal_model import CLASSES, SignalConfig, SignalModel
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalConfig, SignalModel
 
 EXPERTS = ("linear", "network", "trees")
 RETURNS, VOLATILITIES = ("log_return_1", "log_returns"), ("volatility_50", "volatility")  # features by any such name

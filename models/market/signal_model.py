@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from models import io
-from models.inputs import CandlesInput, SignalSettings
 from models.market import candle_features
 from models.market.candles import COLUMNS, Candles
+from models.market.inputs import CLASSES, CandlesInput, SignalSettings
 
-CLASSES = ("SHORT", "NO_TRADE", "LONG")
-MOST_CANDLES = 100_000  # of a window
+LONGEST_LOOKBACK = 100_000  # candles
 ROWS_AT_ONCE = 1024  # predicted
 
 
@@ -37,8 +36,8 @@ class SignalConfig:
     def __post_init__(self) -> None:
         for name in ("features", "coins"):  # JSON has no tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not 4 <= self.lookback <= MOST_CANDLES or not self.features or not self.coins:
-            raise ValueError(f"a window needs 4 to {MOST_CANDLES} candles, a feature and a coin")
+        if not 4 <= self.lookback <= LONGEST_LOOKBACK or not self.features or not self.coins:
+            raise ValueError(f"a window needs 4 to {LONGEST_LOOKBACK} candles, a feature and a coin")
         if self.timeframe_ms < 0:
             raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
         for coin, scaler in self.scalers.items():

@@ -238,10 +238,17 @@ class Config(BaseConfig):
 
     @model_validator(mode="after")
     def _labels_earn_their_cost(self) -> "Config":
-        from pipelines.workloads.crypto.labels import check_threshold
-
-        try:
-            check_threshold(self.data.threshold, self.evaluation.fee, self.evaluation.slippage)
-        except UserError as error:
-            raise ValueError(str(error)) from error
+        threshold, fee, slippage = self.data.threshold, self.evaluation.fee, self.evaluation.slippage
+        if threshold >= 1:
+            raise ValueError(
+                f"data.threshold={threshold:g} is {threshold:.0%} of the price; it is a share, as in "
+                "data.threshold=0.003 for 0.3 %"
+            )
+        cost = 2 * (fee + slippage)
+        if threshold < cost * (1 - 1e-9):
+            raise ValueError(
+                f"data.threshold={threshold:g} is below the cost of a trade, 2 x (fee {fee:g} + slippage "
+                f"{slippage:g}) = {cost:g}: a trade on a correct label could lose money; give "
+                f"data.threshold={cost:g} or more"
+            )
         return self

@@ -23,6 +23,7 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market.candles import COLUMNS, Candles
+from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import labels as outcomes
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
@@ -41,7 +42,7 @@ class Coin:
     candles: Candles
     names: tuple[str, ...]  # of the F features, in the order of the columns
     features: np.ndarray  # (N, F) float32, not scaled, NaN in rows that are not used
-    labels: np.ndarray  # (N,) int8, positions in labels.CLASSES, or -1
+    labels: np.ndarray  # (N,) int8, positions in CLASSES, or -1
     folds: tuple[dict[str, np.ndarray], ...]  # {part: rows at which windows end} of each
     scalers: tuple[Scaler, ...]  # one for each fold, fitted on its training rows
     lookback: int
@@ -111,7 +112,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         "failed": failed,
         "features": list(indicators.SETS[data.features]),
         "memory": indicators.memory(data.features),
-        "classes": list(outcomes.CLASSES),
+        "classes": list(CLASSES),
         "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
@@ -237,7 +238,7 @@ def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
     scalers = tuple(Scaler.fit(coin.names, coin.features, parts["train"], coin.lookback) for parts in folds)
     counts = [
         {
-            part: dict(zip(outcomes.CLASSES, np.bincount(coin.labels[each], minlength=3).tolist(), strict=True))
+            part: dict(zip(CLASSES, np.bincount(coin.labels[each], minlength=3).tolist(), strict=True))
             for part, each in parts.items()
         }
         for parts in folds

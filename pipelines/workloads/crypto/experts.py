@@ -12,8 +12,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from models.market.inputs import CLASSES
 from models.market.pooled_experts import DEPTH, PooledExperts, Trees, bounded_scale, class_log_probabilities
-from models.market.signal_model import CLASSES
 from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.windows import IGNORED, Windows
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
-from models.inputs import CandlesInput, SignalSettings
 from models.market.candles import COLUMNS
+from models.market.inputs import CandlesInput, SignalSettings
 from pipelines.workloads.crypto.candles import files
 from pipelines.workloads.crypto.candles.names import letters_and_digits
 

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
+from models.market.inputs import CLASSES
 from models.market.pooled_experts import EXPERTS, PooledExperts
 from models.market.signal_model import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.crypto import data, experts
 from pipelines.workloads.crypto.config import Config
-from pipelines.workloads.crypto.labels import CLASSES
 from pipelines.workloads.crypto.untrained import load_base, untrained
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 

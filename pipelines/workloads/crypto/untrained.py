@@ -11,11 +11,11 @@ from common.disk.files import sha256
 from common.errors import UserError
 from models import io
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.inputs import CLASSES
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.market.signal_model import SignalConfig, SignalModel
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
-from pipelines.workloads.crypto.labels import CLASSES
 from pipelines.workloads.crypto.splits import PARTS
 
 SIZES = ("width", "rounds", "nodes")  # which a model has from its base

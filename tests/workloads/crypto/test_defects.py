@@ -21,11 +21,12 @@ from models import io
 from models.market import candle_features as features
 from models.market.candles import COLUMNS, Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.inputs import CLASSES
 from pipelines.run.provenance import ROOT
-from pipelines.workloads.crypto import data, splits
+from pipelines.workloads.crypto import Config, data, splits
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
-from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
+from pipelines.workloads.crypto.labels import RULES, UNKNOWN, label
 from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.untrained import description
@@ -207,17 +208,16 @@ def test_every_comparison_has_an_interval(coin):
 
 
 def test_a_threshold_below_the_cost_of_a_trade_names_the_key_and_the_cost():
-    assert round_trip_cost() == pytest.approx(0.003)
-    check_threshold(0.003)
-    check_threshold(0.0025, fee=0.0005)
+    assert Config().data.threshold == pytest.approx(2 * (0.001 + 0.0005))
+    Config(data={"threshold": 0.0025}, evaluation={"fee": 0.0005})
     with pytest.raises(
-        UserError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
+        ValueError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
     ):
-        check_threshold(0.0025)
+        Config(data={"threshold": 0.0025})
     with pytest.raises(
-        UserError, match=r"data\.threshold=3 is 300% of the price; .* data\.threshold=0\.003 for 0\.3 %"
+        ValueError, match=r"data\.threshold=3 is 300% of the price; .* data\.threshold=0\.003 for 0\.3 %"
     ):
-        check_threshold(3)
+        Config(data={"threshold": 3})
 
 
 # ---- backtest

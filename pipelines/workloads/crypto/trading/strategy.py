@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from models.market.inputs import CLASSES
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
-from pipelines.workloads.crypto.labels import CLASSES, LONG, NO_TRADE, SHORT
+from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.trading import backtest
 
 THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes

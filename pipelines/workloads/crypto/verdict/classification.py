@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from common.statistics import wilson
-from pipelines.workloads.crypto.labels import CLASSES, LONG, NO_TRADE, SHORT
+from models.market.inputs import CLASSES
+from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 
 BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless

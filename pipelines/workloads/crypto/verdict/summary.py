@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from models.market.inputs import CLASSES
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
-from pipelines.workloads.crypto.labels import CLASSES
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
 from pipelines.workloads.crypto.verdict import breakdown, classification, judge
 from pipelines.workloads.crypto.verdict.classification import softmax

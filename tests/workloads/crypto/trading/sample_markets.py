@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 Candles = dict[str, np.ndarray]
 FREE = {"fee": 0.0, "slippage": 0.0}
+COSTS = {"fee": 0.001, "slippage": 0.0005}
 
 
 def candles(seed: int, num: int, gap_rate: float = 0.0, scale: float = 0.01) -> Candles:

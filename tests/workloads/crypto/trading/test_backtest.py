@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipelines.workloads.crypto.trading import backtest, performance
 from pipelines.workloads.crypto.trading.backtest import run
-from tests.workloads.crypto.trading.sample_markets import FREE, candles, cases, flat
+from tests.workloads.crypto.trading.sample_markets import COSTS, FREE, candles, cases, flat
 
 
 @given(cases())
@@ -134,31 +134,31 @@ def test_a_changed_signal_is_filled_at_the_next_open_and_a_reversal_pays_both_tr
 
 def test_a_signal_is_traded_for_its_horizon_and_prolonged_by_the_next_one():
     market = candles(0, 12)
-    once = run(**market, signal=np.eye(12, dtype=int)[0], horizon=3).trades
+    once = run(**market, signal=np.eye(12, dtype=int)[0], **COSTS, horizon=3).trades
     assert (once.entry.tolist(), once.exit.tolist(), once.held.tolist()) == ([1], [4], [3])
     assert once.ratio[0] == market["open"][4] / market["open"][1]
-    twice = run(**market, signal=np.eye(12, dtype=int)[[0, 2]].sum(0), horizon=3).trades
+    twice = run(**market, signal=np.eye(12, dtype=int)[[0, 2]].sum(0), **COSTS, horizon=3).trades
     assert (twice.entry.tolist(), twice.exit.tolist()) == ([1], [6])
-    turned = run(**market, signal=np.array([1, 0, -1, *[0] * 9]), horizon=3).trades
+    turned = run(**market, signal=np.array([1, 0, -1, *[0] * 9]), **COSTS, horizon=3).trades
     assert (turned.entry.tolist(), turned.exit.tolist(), turned.side.tolist()) == ([1, 3], [3, 6], [1, -1])
 
 
 def test_after_a_stop_an_older_signal_does_not_enter_again():
     market = flat((100, 100, 100, 100), (100, 100, 97, 98), (98, 98, 98, 98), (98, 98, 98, 98), (98, 98, 98, 98))
     signal = np.array([1, 0, 1, 0, 0])
-    trades = run(**market, signal=signal, stop=0.02, horizon=4).trades
+    trades = run(**market, signal=signal, stop=0.02, **COSTS, horizon=4).trades
     assert (trades.entry.tolist(), trades.reason) == ([1, 3], ("stop", "end"))
 
 
 def test_a_gap_closes_the_position_before_it_and_cancels_the_order_after_it():
     market = candles(0, 8)
     market["gap"][4] = True
-    result = run(**market, signal=np.array([0, 1, 1, 1, 1, 0, 0, 0]))
+    result = run(**market, signal=np.array([0, 1, 1, 1, 1, 0, 0, 0]), **COSTS)
     assert result.trades.entry.tolist() == [2, 5]
     assert result.trades.exit.tolist() == [3, 6]
     assert result.trades.reason == ("gap", "signal")
     assert performance.metrics(result, 4)["num_closed_by_gap"] == 1
-    assert not len(run(**market, signal=np.array([0, 0, 0, 1, 0, 0, 0, 0])).trades)
+    assert not len(run(**market, signal=np.array([0, 0, 0, 1, 0, 0, 0, 0]), **COSTS).trades)
 
 
 def test_a_short_that_loses_the_account_ends_the_trading():
@@ -187,7 +187,7 @@ def test_a_short_that_loses_the_account_ends_the_trading():
 def test_invalid_arguments_of_a_backtest_are_refused(change, message):
     market = {**flat(*[(1, 1, 1, 1)] * 3), "signal": np.array([0, 1, 0])}
     with pytest.raises(ValueError, match=message):
-        run(**market | change)
+        run(**market | COSTS | change)
 
 
 def test_a_backtest_of_35_000_candles_is_quick():
@@ -196,7 +196,7 @@ def test_a_backtest_of_35_000_candles_is_quick():
     seconds = []
     for _ in range(2):
         began = time.process_time()
-        run(**market, signal=signal, stop=0.008, target=0.015, horizon=3)
+        run(**market, signal=signal, stop=0.008, target=0.015, **COSTS, horizon=3)
         seconds.append(time.process_time() - began)
     assert min(seconds) < 0.3
 

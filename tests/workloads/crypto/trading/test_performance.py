@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from pipelines.workloads.crypto.trading import performance
 from pipelines.workloads.crypto.trading.backtest import run
-from tests.workloads.crypto.trading.sample_markets import FREE, candles, cases, flat, prices
+from tests.workloads.crypto.trading.sample_markets import COSTS, FREE, candles, cases, flat, prices
 
 
 @given(cases())
@@ -93,7 +93,7 @@ def test_luck_is_told_from_foresight():
     ahead = np.append(np.sign(market["close"][1:] - market["open"][1:]), 0).astype(int)
     generator = np.random.default_rng(0)
     for signal, low, high in ((ahead, 0, 0.01), (generator.integers(-1, 2, 2000), 0.02, 0.98)):
-        result = run(**market, signal=np.where(generator.random(2000) < 0.1, signal, 0), horizon=1)
+        result = run(**market, signal=np.where(generator.random(2000) < 0.1, signal, 0), **COSTS, horizon=1)
         luck = performance.random_trades(result, **prices(market), repetitions=400, seed=1)
         assert low <= (luck >= result.equity[-1] - 1).mean() <= high
         assert np.array_equal(luck, performance.random_trades(result, **prices(market), repetitions=400, seed=1))
@@ -101,7 +101,7 @@ def test_luck_is_told_from_foresight():
 
 def test_without_trades_random_trades_return_nothing():
     market = candles(0, 50)
-    result = run(**market, signal=np.zeros(50, int))
+    result = run(**market, signal=np.zeros(50, int), **COSTS)
     assert (performance.random_trades(result, **prices(market), repetitions=7) == np.zeros(7)).all()
 
 
@@ -122,7 +122,7 @@ def test_sharpe_is_absent_under_30_days_and_its_error_is_that_of_many_samples():
     assert errors.mean() == pytest.approx(found.std(), rel=0.1)
     for days, present in ((29, False), (30, True)):
         part = {name: column[: days * 10] for name, column in candles(5, 400, scale=0.02).items()}
-        told = performance.metrics(run(**part, signal=np.ones(days * 10, int)), 10)
+        told = performance.metrics(run(**part, signal=np.ones(days * 10, int), **COSTS), 10)
         assert told["days"] == days
         assert (told["sharpe"] is not None) == (told["sharpe_error"] is not None) == present
 
@@ -136,6 +136,8 @@ def test_the_best_of_many_trials_is_deflated_to_an_even_chance():
 def test_the_sensitivity_to_fees_is_that_of_a_backtest_at_each_fee():
     market = candles(5, 400, scale=0.02)
     signal = np.random.default_rng(0).integers(-1, 2, 400)
-    found = performance.metrics(run(**market, signal=signal, fee=0.001), 10)["fee_sensitivity"]
+    found = performance.metrics(run(**market, signal=signal, **COSTS), 10)["fee_sensitivity"]
     for row in found[::3]:
-        assert row["net_return"] == pytest.approx(run(**market, signal=signal, fee=row["fee"]).equity[-1] - 1)
+        assert row["net_return"] == pytest.approx(
+            run(**market, signal=signal, **COSTS | {"fee": row["fee"]}).equity[-1] - 1
+        )
