@@ -16,7 +16,6 @@ a sequence, F features, C coins, R rounds of boosting, M nodes of a tree.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -264,6 +263,6 @@ class Trees(nn.Module):
         return (self.start + values.sum(1)).view(*x.shape[:-1], len(CLASSES))
 
 
-def build(config: Mapping[str, Any]) -> PooledExperts:
+def build(config: Mapping[str, object]) -> PooledExperts:
     """Return the model of a saved config. Raises ValueError for an unknown config."""
     return PooledExperts(config_from(PooledExpertsConfig, config))

@@ -229,7 +229,7 @@ class Config(BaseConfig):
         """True for kinds of models of which several can be computed as one; an LSTM of a library cannot."""
         return self.model.chosen == "pooled_experts"
 
-    def content(self, manifest: Mapping[str, Any]) -> Any:
+    def content(self, manifest: Mapping[str, Any]) -> object:
         """Return of each coin the candles, as a hash, and the times at which they are cut into parts."""
         coins = manifest["coins"]
         return {

@@ -62,7 +62,7 @@ class Coin:
         return self.scalers[fold].transform(self.names, self.features)
 
 
-def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mapping[str, object]:
     """Write every coin that can be used; return facts for the manifest, with the unusable coins under "failed".
 
     What is in the folder `earlier`, prepared by the same settings, is taken over for coins whose files are the same or
@@ -76,6 +76,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     _check_settings(data)
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
     kept = _unchanged(data, wanted, known) if known and source == "files" else []
+    span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
     failed: dict[str, str] = {}
     coins: dict[str, Coin] = {}
     ends: dict[str, np.ndarray] = {}
@@ -89,7 +90,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
             coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled})
         except UserError as error:
             failed[symbol] = str(error)
-    divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, known)
+    divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, span)
     failed |= short
     coins = {symbol: coin for symbol, coin in coins.items() if symbol not in short}
     if not coins and not kept:
@@ -174,7 +175,7 @@ def _check_settings(data: Data) -> None:
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
 
 
-def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, Any]]:
+def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:
     if data.origin == "files":
         paths = files.find(data.candles_folder, symbol, data.timeframe)
         return files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
@@ -189,7 +190,7 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
     return candles, describe(candles)
 
 
-def _coin(data: Data, candles: Candles, checks: Mapping[str, Any]) -> tuple[Coin, np.ndarray]:
+def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
     table, names = indicators.compute(candles, data.features)
     table = table.astype(np.float32)
@@ -218,9 +219,12 @@ def _coin(data: Data, candles: Candles, checks: Mapping[str, Any]) -> tuple[Coin
 
 
 def _divide(
-    data: Data, times: Mapping[str, np.ndarray], known: Mapping[str, Any] | None
+    data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None
 ) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Return the folds of each coin, and why coins have none; `times` (n,) are those at which its windows end."""
+    """Return the folds of each coin, and why coins have none; `times` (n,) are those at which its windows end.
+
+    `known` is the time that earlier folds divided, if there are any.
+    """
     step = milliseconds(data.timeframe)
 
     def divide(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
@@ -228,7 +232,7 @@ def _divide(
 
     if known is None:
         return splits.together(times, divide)
-    return splits.one_by_one(times, divide, known["folds"][0]["train_from"], known["folds"][-1]["end"], step)
+    return splits.one_by_one(times, divide, *known, step)
 
 
 def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:

@@ -1,9 +1,8 @@
 """Untrained models: of the configured kind, described by their data, from scratch or from the base of another run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,22 +31,20 @@ class Base:
 
 def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
     """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
-    size: dict[str, Any] = {"dropout": config.model.dropout}
-    if config.model.width:
-        size["width"] = config.model.width
     known = description(config, coins, fold)
+    size = {"width": config.model.width} if config.model.width else {}
     if base:
         check_base(base.model.config, known, str(config.model.base))
-        size |= {name: getattr(base.model.config, name) for name in SIZES}
-        known["about"]["base_sha256"] = base.sha256
+        size = {name: getattr(base.model.config, name) for name in SIZES}
+        known.about["base_sha256"] = base.sha256
     if config.model.chosen == "pooled_experts":
-        return PooledExperts(PooledExpertsConfig(**known, **size))
+        return PooledExperts(PooledExpertsConfig(**vars(known), dropout=config.model.dropout, **size))
     preset = "legacy" if config.model.chosen == "legacy" else "default"
-    return CNNLSTM(CNNLSTMConfig(preset, **known, **size))
+    return CNNLSTM(CNNLSTMConfig(preset, **vars(known), dropout=config.model.dropout, **size))
 
 
-def description(config: Config, coins: Sequence[Coin], fold: int) -> dict[str, Any]:
-    """Return the fields of a SignalConfig."""
+def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfig:
+    """Describe what a model of these coins is given, and for readers, where that comes from."""
     first = coins[0]
     scalers = [coin.scalers[fold].to_dict() for coin in coins]
     return {
@@ -102,24 +99,24 @@ def load_base(config: Config, member: str) -> Base | None:
     return Base(model, sha256(folder / io.WEIGHTS))
 
 
-def check_base(base: SignalConfig, own: Mapping[str, Any], name: str) -> None:
+def check_base(base: SignalConfig, own: SignalConfig, name: str) -> None:
     """Raise UserError unless a base has learnt what a model is to learn, from earlier candles than judge the model.
 
-    `own` are the fields of the model's SignalConfig. What a base was trained on must end before the model's validation
+    `own` describes the model. What a base was trained on must end before the model's validation
     begins, and what it was validated on before the model's test, of all coins: they move together.
     """
     for key, theirs, ours in (
-        ("features", tuple(base.features), tuple(own["features"])),
-        ("lookback", base.lookback, own["lookback"]),
-        ("timeframe", base.timeframe_ms, own["timeframe_ms"]),
-        ("label", base.about.get("label"), own["about"]["label"]),
+        ("features", base.features, own.features),
+        ("lookback", base.lookback, own.lookback),
+        ("timeframe", base.timeframe_ms, own.timeframe_ms),
+        ("label", base.about.get("label"), own.about["label"]),
     ):
         if theirs != ours:
             raise UserError(f"model.base={name} was trained with another {key}: {theirs}, here {ours}")
-    step, horizon = base.timeframe_ms, own["about"]["label"]["horizon"]
+    step, horizon = base.timeframe_ms, own.about["label"]["horizon"]
     for theirs, ours in (("train", "validation"), ("validation", "test")):
-        last = max(_times(base.about, theirs, "last_ms")) + horizon * step
-        first = min(_times(own["about"], ours, "first_ms")) - (base.lookback - 1) * step
+        last = max(_times(base, theirs, "last_ms")) + horizon * step
+        first = min(_times(own, ours, "first_ms")) - (base.lookback - 1) * step
         if last >= first:
             raise UserError(
                 f"model.base={name} saw candles of the {ours} part here in its {theirs} part "
@@ -128,5 +125,5 @@ def check_base(base: SignalConfig, own: Mapping[str, Any], name: str) -> None:
             )
 
 
-def _times(about: Mapping[str, Any], part: str, key: str) -> list[int]:
-    return [parts[part][key] for parts in about["windows"].values()]
+def _times(known: SignalConfig, part: str, key: str) -> list[int]:
+    return [parts[part][key] for parts in known.about["windows"].values()]

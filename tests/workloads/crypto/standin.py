@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from common.disk.prepared import MANIFEST
-from models.market.signal_model import SignalConfig
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.candles.simulated import DECAY, DELAY, PERIOD
 from pipelines.workloads.crypto.task import members
@@ -73,7 +72,7 @@ def fitted(config, folder, labels=lambda labels: labels, only=None):
         if only not in (None, name):
             continue
         coins = [data.load(folder, symbol) for symbol in member.symbols]
-        model = Regression(SignalConfig(**description(config, coins, member.fold)))
+        model = Regression(description(config, coins, member.fold))
         source = pooled(coins, member.fold, "train")
         batch = source.batch(torch.arange(source.size))
         rows = model.seen(batch["windows"], batch["coins"]).numpy()

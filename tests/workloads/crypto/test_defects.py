@@ -91,7 +91,7 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
     config, folder = coin
     loaded = data.load(folder, "AAAUSDT")
     torch.manual_seed(0)
-    model = CNNLSTM(CNNLSTMConfig("default", **description(config, [loaded], 0))).eval()
+    model = CNNLSTM(CNNLSTMConfig("default", **vars(description(config, [loaded], 0)))).eval()
     torch.nn.init.normal_(model.network.head[-1].weight)  # at its initial zeros all inputs give the same output
     found, *_ = evaluate(config, {"AAAUSDT": model}, folder, CPU, map_items)
     # A service keeps no more candles than the features of its newest window need.
@@ -108,7 +108,7 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
 def test_what_serving_needs_is_saved_with_the_model_as_plain_json(coin, tmp_path):
     config, folder = coin
     loaded = data.load(folder, "AAAUSDT")
-    io.save(CNNLSTM(CNNLSTMConfig("default", **description(config, [loaded], 0))), tmp_path)
+    io.save(CNNLSTM(CNNLSTMConfig("default", **vars(description(config, [loaded], 0)))), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     page = json.loads((tmp_path / "config.json").read_text())["config"]
     scaler = loaded.scalers[0]

@@ -4,7 +4,7 @@ Nothing in the table is trusted, and every check leaves a count in the facts tha
 """
 
 import time as clock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def check(
     now: int | None = None,
     minimum_rows: int = MINIMUM_ROWS,
     written: int | None = None,
-) -> tuple[Candles, dict[str, Any]]:
+) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a table whose index counts its rows, and the counts of all checks.
 
     Sorted and counted: rows out of order. Dropped and counted: duplicate rows, the last candle if it was still open at
@@ -181,7 +181,7 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
     return opens <= stated < closes - 1000  # exchanges give the last second, the last millisecond or the end
 
 
-def describe(candles: Candles) -> dict[str, Any]:
+def describe(candles: Candles) -> dict[str, object]:
     """Return counts, range and hash of candles that have passed the checks."""
     missing = np.diff(candles.time) // candles.timeframe_ms - 1
     moves = np.abs(np.diff(np.log(candles.close)))

@@ -1,7 +1,7 @@
 """Candles downloaded from an exchange through ccxt."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Protocol
 
 from common.errors import UserError
 from models.market.candles import VALUES, Candles
@@ -13,9 +13,16 @@ DAY = 86_400_000
 PAGE = 1000  # candles per request
 
 
+class Exchange(Protocol):
+    """A client of ccxt."""
+
+    def fetch_ohlcv(self, symbol: str, timeframe: str, since: int, limit: int) -> list[list[float]]:
+        """Return rows of a candle each, the oldest first."""
+
+
 def download(
     symbol: str, timeframe: str, days: int, *, exchange: str = "binance", minimum_rows: int = MINIMUM_ROWS
-) -> tuple[Candles, dict[str, Any]]:
+) -> tuple[Candles, dict[str, object]]:
     """Return the last `days` of candles from an exchange, checked like a file, and the counts of all checks.
 
     Raises UserError if ccxt is not installed, the exchange or the coin is unknown, or the network fails.
@@ -56,8 +63,8 @@ def _market(symbol: str, markets: Iterable[str]) -> str:
     return found[0]
 
 
-def _pages(client: Any, market: str, timeframe: str, since: int, now: int) -> list[list[Any]]:
-    rows: list[list[Any]] = []
+def _pages(client: Exchange, market: str, timeframe: str, since: int, now: int) -> list[list[float]]:
+    rows: list[list[float]] = []
     while since <= now:
         page = client.fetch_ohlcv(market, timeframe, since=since, limit=PAGE)
         page = [row for row in page if row[0] >= since]

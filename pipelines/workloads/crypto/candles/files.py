@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from common.errors import UserError
 from models.market.candles import VALUES, Candles
@@ -85,7 +85,7 @@ def read(
     *,
     now: int | None = None,
     minimum_rows: int = MINIMUM_ROWS,
-) -> tuple[Candles, dict[str, Any]]:
+) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
 
     CSV, alone or in a zip: with a header, or Binance's 12 columns, or time, open, high, low, close, volume. JSON, also

@@ -28,9 +28,32 @@ Rules
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Required, TypedDict, TypeVar
 
 import numpy as np
+
+Number = TypeVar("Number", float, np.ndarray)
+
+
+class Rules(TypedDict, total=False):
+    """Costs and rules of trading, see `run`."""
+
+    fee: Required[float]
+    slippage: Required[float]
+    stop: float | None
+    target: float | None
+    horizon: int
+
+
+class Market(TypedDict):
+    """Candles that are traded (N,), see `run`."""
+
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    gap: np.ndarray
+    funding: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -168,7 +191,7 @@ def _check(
         raise ValueError(f"horizon is a number of candles, at least 1; got {horizon}")
 
 
-def net_return(side: Any, ratio: Any, cost: float) -> Any:
+def net_return(side: Number, ratio: Number, cost: float) -> Number:
     """Return the return of a trade after costs; numbers or arrays, see the rules at the head of this module."""
     return side * (ratio - 1.0) - cost * (1.0 + ratio)
 
@@ -211,5 +234,5 @@ def _columns(trades: Sequence[_Trade]) -> Trades:
 def buy_and_hold(open: np.ndarray, close: np.ndarray, fee: float, slippage: float) -> np.ndarray:
     """Return the account (N,) at each close, if sold there, after buying at the second open; gaps are held through."""
     equity = np.ones(len(close))
-    equity[1:] = np.maximum(1.0 + net_return(1, close[1:] / open[1:2], fee + slippage), 0.0)
+    equity[1:] = np.maximum(1.0 + net_return(np.ones(1), close[1:] / open[1:2], fee + slippage), 0.0)
     return equity

@@ -1,12 +1,12 @@
 """Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pipelines.workloads.crypto.trading.backtest import Result, buy_and_hold, net_return
+from common.statistics import QUANTILES_95
+from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold, net_return
 
 EQUITY_POINTS = 400  # of a curve that is drawn
 
@@ -17,7 +17,55 @@ EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
 
 
-def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
+class AtFee(TypedDict):
+    """The net return of the same trades at another fee per side."""
+
+    fee: float
+    net_return: float
+
+
+class Performance(TypedDict):
+    """What `metrics` returns."""
+
+    net_return: float
+    num_trades: int
+    num_closed_by_gap: int
+    win_rate: float | None
+    profit_factor: float | None
+    expectancy: float | None
+    max_drawdown: float
+    days: int
+    sharpe: float | None
+    sharpe_error: float | None
+    sortino: float | None
+    calmar: float | None
+    exposure: float
+    turnover: float
+    turnover_per_day: float
+    break_even_fee: float | None
+    fee_sensitivity: list[AtFee]
+    buy_and_hold_return: float
+    deflated_sharpe: NotRequired[float | None]  # known once all coins are
+
+
+class Luck(TypedDict):
+    """Quantiles of what the same trades earn at random moments, and the share that did as well as the result."""
+
+    median: float
+    low: float
+    high: float
+    p_value: float | None
+
+
+class Curves(TypedDict):
+    """Accounts at some candles."""
+
+    time_ms: list[int]
+    model: list[float]
+    buy_and_hold: list[float]
+
+
+def metrics(result: Result, candles_per_day: int) -> Performance:
     """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
     Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
@@ -63,7 +111,8 @@ def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
     closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
     before = closes[:-1]
     # An account that has lost everything earns nothing.
-    return np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0
+    daily: np.ndarray = np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0
+    return daily
 
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
@@ -168,7 +217,7 @@ def _last_before_gap(gap: np.ndarray) -> np.ndarray:
     return ends[np.searchsorted(ends, np.arange(len(gap)))]
 
 
-def luck(result: Result, market: Mapping[str, np.ndarray], repetitions: int, seed: int) -> dict[str, Any]:
+def luck(result: Result, market: Market, repetitions: int, seed: int) -> Luck:
     """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
     returns = random_trades(
         result,
@@ -179,13 +228,13 @@ def luck(result: Result, market: Mapping[str, np.ndarray], repetitions: int, see
         repetitions=repetitions,
         seed=seed,
     )
-    low, median, high = np.quantile(returns, (0.025, 0.5, 0.975)).tolist()
+    low, median, high = np.quantile(returns, (QUANTILES_95[0], 0.5, QUANTILES_95[1])).tolist()
     num_as_good = int((returns >= result.equity[-1] - 1).sum())
     p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None
     return {"median": median, "low": low, "high": high, "p_value": p_value}
 
 
-def equity_curves(times: np.ndarray, market: Mapping[str, np.ndarray], result: Result) -> dict[str, list]:
+def equity_curves(times: np.ndarray, market: Market, result: Result) -> Curves:
     """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
     kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
     held = buy_and_hold(market["open"], market["close"], result.fee, result.slippage)

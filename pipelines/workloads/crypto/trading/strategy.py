@@ -1,8 +1,7 @@
 """From probabilities to orders: a threshold chosen on validation candles, and the candles and rules of a backtest."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
@@ -11,19 +10,23 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.trading import backtest
+from pipelines.workloads.crypto.trading.backtest import Market, Rules
 
 THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes
 
 FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
 
 
-def rules(config: Config) -> dict[str, Any]:
+def rules(config: Config) -> Rules:
     """Return the keyword arguments of `backtest.run` that come from the config."""
     settings = config.evaluation
-    return {
-        **{name: getattr(settings, name) for name in ("fee", "slippage", "stop", "target")},
-        "horizon": config.data.horizon,
-    }
+    return Rules(
+        fee=settings.fee,
+        slippage=settings.slippage,
+        stop=settings.stop,
+        target=settings.target,
+        horizon=config.data.horizon,
+    )
 
 
 def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
@@ -31,17 +34,21 @@ def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
     return np.arange(ends[0], ends[-1] + horizon + 1)
 
 
-def prices(config: Config, coin: Coin, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Return open, high, low, close, gap and funding (m,) of the rows, as `backtest.run` has them.
+def prices(config: Config, coin: Coin, rows: np.ndarray) -> Market:
+    """Return the rows (m,) as `backtest.run` takes them.
 
     Rows that do not follow each other in time have a gap.
     """
     candles = coin.candles
     times, step = candles.time[rows], candles.timeframe_ms
-    found = {name: getattr(candles, name)[rows] for name in ("open", "high", "low", "close")}
-    found["gap"] = np.diff(times, prepend=times[0] - step) != step
-    found["funding"] = config.evaluation.funding * (times // FUNDED - (times - step) // FUNDED)
-    return found
+    return Market(
+        open=candles.open[rows],
+        high=candles.high[rows],
+        low=candles.low[rows],
+        close=candles.close[rows],
+        gap=np.diff(times, prepend=times[0] - step) != step,
+        funding=config.evaluation.funding * (times // FUNDED - (times - step) // FUNDED),
+    )
 
 
 def spread(probabilities: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -54,14 +61,19 @@ def spread(probabilities: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> np.
     return result
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The threshold with the best result on validation."""
+class Tried(NamedTuple):
+    """A threshold and its result on validation."""
 
-    threshold: float | None  # None: not trading was best
+    threshold: float | None  # None: not trading
     net_return: float
     num_trades: int
-    table: Sequence[Mapping[str, Any]]  # every threshold tried
+
+
+class Choice(NamedTuple):
+    """The threshold with the best result on validation."""
+
+    best: Tried
+    table: Sequence[Tried]  # every threshold tried
 
 
 def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
@@ -82,9 +94,10 @@ def choose_threshold(
     low: np.ndarray,
     close: np.ndarray,
     gap: np.ndarray,
+    funding: np.ndarray | None = None,
     *,
     grid: Sequence[float] = THRESHOLDS,
-    **rules: Any,
+    **rules: Unpack[Rules],
 ) -> Choice:
     """Return the threshold with the highest net return on validation candles with probabilities (N, 3).
 
@@ -92,10 +105,8 @@ def choose_threshold(
     wins over a threshold that never traded. One threshold serves both sides: with two, the drift of the validation
     period would pick the side. `rules` are those of `backtest.run`: fee, slippage, stop, target, horizon.
     """
-    tried: list[dict[str, Any]] = [{"threshold": None, "net_return": 0.0, "num_trades": 0}]
+    tried = [Tried(None, 0.0, 0)]
     for threshold in grid:
-        result = backtest.run(open, high, low, close, signals(probabilities, threshold), gap, **rules)
-        net_return = float(result.equity[-1] - 1.0)
-        tried.append({"threshold": threshold, "net_return": net_return, "num_trades": len(result.trades)})
-    best = max(tried, key=lambda row: (row["net_return"], -row["num_trades"], row["threshold"] or float("inf")))
-    return Choice(**best, table=tried)
+        result = backtest.run(open, high, low, close, signals(probabilities, threshold), gap, funding=funding, **rules)
+        tried.append(Tried(threshold, float(result.equity[-1] - 1.0), len(result.trades)))
+    return Choice(max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried)

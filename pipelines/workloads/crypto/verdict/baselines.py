@@ -1,9 +1,9 @@
 """Simple predictors that a model must beat, fitted on the training rows alone."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -87,7 +87,7 @@ def _gradient_boosting(
     return _three_classes(model, test, prior)
 
 
-def _three_classes(model: Any, features: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _three_classes(model: ClassifierMixin, features: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return the model's probabilities, with the prior's share for classes that it never saw."""
     result = prior_rows(prior, len(features))
     seen = model.classes_

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -17,14 +16,14 @@ Logits = Callable[[np.ndarray], np.ndarray]
 
 def by_month(
     times: np.ndarray, equity: np.ndarray, held: np.ndarray, trades: Trades, window_times: np.ndarray, saved: np.ndarray
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return a row for each month (UTC): the nats gained on the prior, and what the accounts did from start to end.
 
     `times` (m,) ms are those of the candles that are traded, `equity` and `held` (m,) the accounts of the model and of
     buy-and-hold at their closes; `saved` (n,) the nats that the model saves in windows that end at `window_times`.
     """
     months, of_window = (_month(each) for each in (times, window_times))
-    rows = []
+    rows: list[dict[str, object]] = []
     for month in np.unique(months):
         first, last = np.flatnonzero(months == month)[[0, -1]]
         inside, entered = of_window == month, trades.entry[(trades.entry >= first) & (trades.entry <= last)]
@@ -58,7 +57,7 @@ def by_volatility(
     labels: np.ndarray,
     windows: np.ndarray,
     trades: Trades,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return a row for each of REGIMES, thirds of n windows by the volatility (n,) that was known at their ends.
 
     `saved` (n,) are the nats below the prior's log loss, `predicted` and `labels` (n,) classes, `windows` (n,) the
@@ -67,7 +66,7 @@ def by_volatility(
     edges = np.quantile(volatility, [1 / 3, 2 / 3])
     regimes = np.searchsorted(edges, volatility)
     of_trade = np.searchsorted(windows, trades.entry - 1, side="right") - 1
-    rows = []
+    rows: list[dict[str, object]] = []
     for number, name in enumerate(REGIMES):
         inside, nets = regimes == number, trades.net[regimes[of_trade] == number]
         sided = inside & (predicted != NO_TRADE) & (labels != NO_TRADE)
@@ -86,7 +85,7 @@ def by_volatility(
 
 def importance(
     logits: Logits, windows: np.ndarray, labels: np.ndarray, names: tuple[str, ...], seed: int
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return by how many nats the log loss rises when a part of the windows (n, L, F) is that of other windows.
 
     Parts are each feature, over all candles, and groups of lags, of all features (Breiman 2001); the largest first. The
@@ -95,6 +94,7 @@ def importance(
     order = np.random.default_rng(seed).permutation(len(windows))
     own, length = _log_losses(logits(windows), labels), windows.shape[1]
     edges = [lag for lag in LAGS if lag < length] + [length]
+    parts: list[tuple[str, str, tuple[slice, int | slice]]]
     parts = [("feature", name, (slice(None), number)) for number, name in enumerate(names)]
     parts += [
         ("candles back", str(start) if stop == start + 1 else f"{start} to {stop - 1}", _lags(length, start, stop))

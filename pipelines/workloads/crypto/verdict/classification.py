@@ -5,7 +5,7 @@ metric that is undefined for the given rows is None, never NaN.
 """
 
 import math
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -17,6 +17,43 @@ BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
 
 NUM_CLASSES = len(CLASSES)
+
+
+Bin = TypedDict("Bin", {"from": float, "to": float, "n": int, "confidence": float | None, "accuracy": float | None})
+ClassCounts = TypedDict(
+    "ClassCounts",
+    {"class": str, "labels": int, "predictions": int, "precision": float | None, "recall": float | None},
+)
+
+
+class ConfusionMetrics(TypedDict):
+    """Metrics that follow from a confusion matrix."""
+
+    n: int
+    confusion: list[list[int]]
+    accuracy: float
+    majority_accuracy: float
+    balanced_accuracy: float | None
+    macro_f1: float
+    mcc: float | None
+    classes: list[ClassCounts]
+    never_predicted: list[str]
+    trades: int
+    directional_hit_rate: float | None
+    directional_hit_rate_interval: list[float] | None
+    directional_n: int
+
+
+class Metrics(ConfusionMetrics):
+    """All metrics of a classifier."""
+
+    log_loss: float
+    prior_log_loss: float
+    direction_log_loss: float | None
+    prior_direction_log_loss: float | None
+    brier: float
+    calibration_error: float
+    reliability: list[Bin]
 
 
 def class_shares(labels: np.ndarray) -> np.ndarray:
@@ -33,7 +70,7 @@ def prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
     return np.broadcast_to(np.asarray(prior, dtype=np.float64), (num, NUM_CLASSES)).copy()
 
 
-def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> dict[str, Any]:
+def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> Metrics:
     """Return all metrics of probabilities (N, 3) for labels (N,), and those of `prior`, the class shares in training.
 
     The prior is (3,), or (N, 3) if rows differ in the training data that preceded them.
@@ -103,7 +140,7 @@ def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return pairs.reshape(NUM_CLASSES, NUM_CLASSES)
 
 
-def confusion_metrics(matrix: np.ndarray) -> dict[str, Any]:
+def confusion_metrics(matrix: np.ndarray) -> ConfusionMetrics:
     """Return the metrics that follow from a confusion matrix (3, 3).
 
     Balanced accuracy is the mean recall of the classes that occur, macro-F1 the mean over all three (0 for one that
@@ -151,7 +188,7 @@ def _mcc(matrix: np.ndarray) -> float:
     return float((correct * total - actual @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
 
 
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[dict[str, Any]]]:
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[Bin]]:
     """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins.
 
     Probabilities (N, 3), labels (N,); confidence is the probability of the predicted class.
@@ -161,7 +198,7 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, l
     bin_numbers = np.searchsorted(edges[1:-1], confidence)
     counts = np.bincount(bin_numbers, minlength=BINS)
     confidences, hits = (np.bincount(bin_numbers, weights=values, minlength=BINS) for values in (confidence, correct))
-    bins = [
+    bins: list[Bin] = [
         {
             "from": float(edges[i]),
             "to": float(edges[i + 1]),

@@ -10,13 +10,19 @@ second and the third grade ask for the first as well.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
-from pipelines.workloads.crypto.verdict.classification import direction_log_losses, log_losses, metrics, prior_rows
-from pipelines.workloads.crypto.verdict.significance import block_bootstrap, holm, p_value
+from pipelines.workloads.crypto.verdict.classification import (
+    Metrics,
+    direction_log_losses,
+    log_losses,
+    metrics,
+    prior_rows,
+)
+from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstrap, holm, p_value
 
 PREDICTIVE, BEYOND, PAYS = "predictive", "beyond simple models", "pays its costs"
 GRADES = (PREDICTIVE, BEYOND, PAYS)  # from the lowest
@@ -35,6 +41,37 @@ LEAK_HIT_SHARE = 0.5  # if it covers this share of the moves: a model may be rig
 LEAK_ROWS = 30  # fewer rows prove nothing
 
 
+class Finding(TypedDict):
+    """What is found out about a grade: its p-value, before any correction, and a sentence."""
+
+    p: float
+    found: str
+    against: NotRequired[str]
+
+
+class Comparison(Gain):
+    """A gain in a figure against another predictor."""
+
+    figure: str
+    against: str
+
+
+class Judged(TypedDict):
+    """What is found out about a coin by itself."""
+
+    tests: dict[str, Finding]
+    leaks: list[str]
+    comparisons: list[Comparison]
+
+
+class Verdict(TypedDict):
+    """What a coin among others is worth."""
+
+    verdict: str
+    grades: dict[str, bool]
+    reasons: list[str]
+
+
 def judge(
     probabilities: np.ndarray,
     labels: np.ndarray,
@@ -47,7 +84,7 @@ def judge(
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Judged:
     """Compare a model with the baselines (N, 3); return {"tests", "leaks", "comparisons"}, of which `verdicts` decides.
 
     `tests` holds for each of GRADES its p-value, before any correction for the number of coins, and the finding in
@@ -94,7 +131,7 @@ def judge(
 
 def _predictive(
     probabilities: np.ndarray, labels: np.ndarray, priors: np.ndarray, moves: np.ndarray, horizon: int
-) -> dict[str, Any]:
+) -> Finding:
     """Score test of the direction against the return that followed; the gains on the prior must be above 0 as well.
 
     The score is the first derivative of the log likelihood in the weight of the model's lean beside the prior's, as in
@@ -112,7 +149,7 @@ def _predictive(
 
 def _beyond(
     probabilities: np.ndarray, labels: np.ndarray, baselines: Mapping[str, np.ndarray], horizon: int
-) -> dict[str, Any]:
+) -> Finding:
     """Compare log losses with those of each rival; all differences must be above 0, so the largest p-value counts."""
     own = log_losses(probabilities, labels)
     saved = {name: log_losses(rows, labels) - own for name, rows in baselines.items()}
@@ -122,7 +159,7 @@ def _beyond(
     return {"p": p_values[hardest], "found": found, "against": hardest}
 
 
-def _pays(equity: np.ndarray, horizon: int) -> dict[str, Any]:
+def _pays(equity: np.ndarray, horizon: int) -> Finding:
     """Ask whether the account's log grows per candle, after all costs."""
     grown = np.diff(np.log(np.maximum(equity, 1e-9)))
     p = p_value(grown, max(horizon, ACCOUNT_BLOCK))
@@ -133,7 +170,7 @@ def _shown(p: float) -> str:
     return "none, too few rows or no difference" if p == 1 else f"{p:.2g}"
 
 
-def verdicts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def verdicts(found: Mapping[str, Judged]) -> dict[str, Verdict]:
     """Return for each coin {"verdict", "grades", "reasons"}, from what `judge` found out about all of them."""
     held = {
         grade: dict(zip(found, holm([each["tests"][grade]["p"] for each in found.values()]), strict=True))
@@ -142,7 +179,7 @@ def verdicts(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
     return {coin: _verdict(each, {grade: held[grade][coin] for grade in GRADES}) for coin, each in found.items()}
 
 
-def _verdict(found: Mapping[str, Any], p_values: Mapping[str, float]) -> dict[str, Any]:
+def _verdict(found: Judged, p_values: Mapping[str, float]) -> Verdict:
     grades = {grade: bool(p_values[grade] <= LEVEL and p_values[PREDICTIVE] <= LEVEL) for grade in GRADES}
     reasons = [
         f"{'' if grades[grade] else 'not '}{grade}: {found['tests'][grade]['found']}"
@@ -159,7 +196,7 @@ def _verdict(found: Mapping[str, Any], p_values: Mapping[str, float]) -> dict[st
     return {"verdict": f"{SKILL}: {reached}", "grades": grades, "reasons": reasons}
 
 
-def _leaks(name: str, found: Mapping[str, Any]) -> list[str]:
+def _leaks(name: str, found: Metrics) -> list[str]:
     """Return in words each LEAK_ bound that a predictor's metrics exceed."""
     if found["n"] < LEAK_ROWS or found["balanced_accuracy"] is None:
         return []

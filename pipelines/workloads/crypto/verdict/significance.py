@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from scipy.special import ndtr
@@ -20,6 +20,14 @@ from pipelines.workloads.crypto.verdict.classification import (
 MIN_BLOCKS = 10  # fewer blocks give no meaningful interval
 
 
+class Gain(TypedDict):
+    """A mean of paired differences, above 0 where the first predictor is better, with its interval if there is one."""
+
+    gain: float
+    low: float | None
+    high: float | None
+
+
 def block_bootstrap(
     probabilities: np.ndarray,
     other: np.ndarray,
@@ -31,15 +39,14 @@ def block_bootstrap(
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> dict[str, Gain]:
     """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.
 
     Labels that look `horizon` candles ahead overlap, so blocks of at least that many time steps are drawn. Rows are in
     order of time, one per step, unless `time` (N,) is given: then rows of equal time, those of several coins for
-    example, stay together. `block` is max(horizon, N^(1/3)) by default. The result is {"log_loss": {"gain", "low",
-    "high"}, "direction_log_loss" and "macro_f1": likewise, "block", "steps"}. A gain is above 0 where `probabilities`
-    are better; low and high are None with fewer than ten blocks of steps. Raises ValueError for a block shorter than
-    the horizon.
+    example, stay together. `block` is max(horizon, N^(1/3)) by default. The gains are those in log_loss,
+    direction_log_loss and macro_f1, without an interval for fewer than ten blocks of steps. Raises ValueError for a
+    block shorter than the horizon.
     """
     sums = _paired_sums(*checked(probabilities, labels), checked(other, labels)[0])
     if time is not None:
@@ -52,9 +59,9 @@ def block_bootstrap(
     if block < horizon:
         raise ValueError(f"a block of {block} is shorter than the labels' horizon {horizon}; give at least the horizon")
     gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}
-    result: dict[str, Any] = {"block": block, "steps": steps}
     if steps < MIN_BLOCKS * block:
-        return result | {name: {"gain": gain, "low": None, "high": None} for name, gain in gains.items()}
+        return {name: {"gain": gain, "low": None, "high": None} for name, gain in gains.items()}
+    result: dict[str, Gain] = {}
     drawn = [_gains(resampled) for resampled in moving_block_sums(sums, block, resamples, seed)]
     for name, gain in gains.items():
         values = np.concatenate([part[name] for part in drawn])
@@ -65,7 +72,7 @@ def block_bootstrap(
 
 def block_length(steps: int, least: int) -> int:
     """Return the steps of a block: N^(1/3), but no fewer than `least`."""
-    return max(least, math.ceil(steps ** (1 / 3)))
+    return max(least, math.ceil(float(steps) ** (1 / 3)))
 
 
 def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarray) -> np.ndarray:

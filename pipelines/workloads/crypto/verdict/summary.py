@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NotRequired
 
 import numpy as np
 
@@ -11,10 +11,11 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
+from pipelines.workloads.crypto.trading.performance import Curves, Luck, Performance
 from pipelines.workloads.crypto.verdict import breakdown, classification, judge
-from pipelines.workloads.crypto.verdict.classification import softmax
-from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL
-from pipelines.workloads.crypto.verdict.significance import block_bootstrap
+from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
+from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
+from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstrap
 
 ERROR = 0.05  # of the intervals of all coins together
 TAIL_DRAWS = 10  # resamples beyond each end of an interval; fewer do not locate it
@@ -33,24 +34,46 @@ METRICS = (
 )  # fmt: skip
 
 
+class Page(Judged):
+    """All that is found out about a coin, as its file holds it."""
+
+    symbol: str
+    timeframe: str
+    horizon: int
+    classes: list[str]
+    interval_confidence: float
+    figures: Metrics
+    predictors: list[dict[str, object]]  # the model first
+    tempered: Metrics
+    backtest: Performance
+    random_trades: Luck
+    months: list[dict[str, object]]
+    regimes: list[dict[str, object]]
+    folds: list[dict[str, object]]
+    equity: Curves
+    importance: list[dict[str, object]]
+    verdict: NotRequired[str]  # this and what follows depends on all coins
+    grades: NotRequired[dict[str, bool]]
+    reasons: NotRequired[list[str]]
+
+
 def confidence_of(num_coins: int) -> float:
     """Return the confidence of the intervals of each coin, such that all of them together err with ERROR."""
     return 1 - ERROR / num_coins
 
 
-def evidence(page: Mapping[str, Any]) -> tuple[bool, bool, float]:
+def evidence(page: Page) -> tuple[bool, bool, float]:
     """Return a sort key: the surest gain on the prior comes first, and a suspected leak, being no evidence, last."""
-    gain = page["comparisons"][0]
-    unsure = gain["low"] is None
-    return page["verdict"] == LEAK, unsure, -gain["gain" if unsure else "low"]
+    gain, low = page["comparisons"][0]["gain"], page["comparisons"][0]["low"]
+    return page["verdict"] == LEAK, low is None, -(gain if low is None else low)
 
 
 def summarise(
     config: Config,
-    ranking: Sequence[Mapping[str, Any]],
+    ranking: Sequence[Page],
     folds: Mapping[str, Sequence[CoinFold]],
     missing: Mapping[str, str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the summary of the coins' pages in order of their evidence; `missing` says why members have no model."""
     verdicts = [page["verdict"] for page in ranking]
     return {
@@ -70,7 +93,7 @@ def summarise(
     }
 
 
-def _together(config: Config, folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, Any] | None:
+def _together(config: Config, folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, object] | None:
     """Return the gain on the prior over all coins together; what happens to all of them at one time counts once."""
     if len(folds) < 2:
         return None
@@ -86,23 +109,24 @@ def _together(config: Config, folds: Mapping[str, Sequence[CoinFold]]) -> dict[s
         seed=config.evaluation.seed,
     )
     return {
-        metric: {"gain": found[metric]["gain"], "interval_95": _interval(found[metric])}
+        metric: {"gain": found[metric]["gain"], "interval_95": interval(found[metric])}
         for metric in ("log_loss", "direction_log_loss", "macro_f1")
     }
 
 
-def _interval(row: Mapping[str, Any]) -> list[float] | None:
-    return None if row["low"] is None else [row["low"], row["high"]]
+def interval(row: Gain) -> list[float] | None:
+    """Return both ends of a gain's interval, if it has one."""
+    return None if row["low"] is None or row["high"] is None else [row["low"], row["high"]]
 
 
-def _coin_entry(page: Mapping[str, Any]) -> dict[str, Any]:
+def _coin_entry(page: Page) -> dict[str, object]:
     """Return the coin's entry in the summary; temperature and threshold are those of its newest model."""
     metrics, traded, newest = page["figures"], page["backtest"], page["folds"][-1]
     return {
         "verdict": page["verdict"],
         "grades": page["grades"],
         "reasons": page["reasons"],
-        **{name: metrics[name] for name in METRICS},
+        **_picked(metrics, METRICS),
         "majority": metrics["majority_accuracy"],
         "temperature": newest["temperature"],
         "log_loss_with_temperature": page["tempered"]["log_loss"],
@@ -114,7 +138,7 @@ def _coin_entry(page: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def table_row(page: Mapping[str, Any]) -> dict[str, Any]:
+def table_row(page: Page) -> dict[str, object]:
     """Return the coin's row in the ranking."""
     metrics, traded = page["figures"], page["backtest"]
     gain, direction = page["comparisons"][0], page["comparisons"][-1]
@@ -122,7 +146,7 @@ def table_row(page: Mapping[str, Any]) -> dict[str, Any]:
         "coin": page["symbol"],
         "verdict": page["verdict"],
         "nats gained": gain["gain"],
-        "interval": _interval(gain),
+        "interval": interval(gain),
         "of direction": direction["gain"],
         "macro-F1": metrics["macro_f1"],
         "accuracy": metrics["accuracy"],
@@ -133,9 +157,9 @@ def table_row(page: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list]:
+def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list[object]]:
     """Return the columns of the per-window file: coin, time, fold, label and the probability of each class."""
-    columns: dict[str, list] = {name: [] for name in ("symbol", "time_ms", "fold", "label", *CLASSES)}
+    columns: dict[str, list[object]] = {name: [] for name in ("symbol", "time_ms", "fold", "label", *CLASSES)}
     for symbol, each in folds.items():
         for fold in each:
             num = len(fold.test.ends)
@@ -148,8 +172,10 @@ def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list]:
     return columns
 
 
-def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float) -> dict[str, Any]:
-    """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict is still to come."""
+def coin_page(
+    config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float, importance: list[dict[str, object]]
+) -> Page:
+    """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict follows later."""
     settings = config.evaluation
     probabilities, labels, priors = joined(folds)
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
@@ -202,6 +228,7 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         ),
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
         "equity": performance.equity_curves(coin.candles.time[rows], market, result),
+        "importance": importance,
     }
 
 
@@ -210,20 +237,20 @@ def _resamples(repetitions: int, confidence: float) -> int:
     return max(repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence)))
 
 
-def _predictors(
-    compared: Mapping[str, Mapping[str, Any]], traded: Mapping[str, Any], luck: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _predictors(compared: Mapping[str, Metrics], traded: Performance, luck: Luck) -> list[dict[str, object]]:
     """Return the table of the model (first), its baselines, and the two returns that need no predictor."""
-    table: list[dict[str, Any]] = [
-        {"predictor": name, **{metric: metrics[metric] for metric in COMPARED}} for name, metrics in compared.items()
-    ]
+    table = [{"predictor": name, **_picked(metrics, COMPARED)} for name, metrics in compared.items()]
     table[0]["net_return"] = traded["net_return"]
     table.append({"predictor": "buy-and-hold", "net_return": traded["buy_and_hold_return"]})
     table.append({"predictor": "random trades (median)", "net_return": luck["median"]})
     return table
 
 
-def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, Any]:
+def _picked(figures: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    return {name: figures[name] for name in names}
+
+
+def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, object]:
     metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
     result = backtest.run(**strategy.prices(config, coin, fold.rows), signal=fold.signals, **strategy.rules(config))
     traded = performance.metrics(result, per_day)
@@ -234,10 +261,10 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "from_ms": int(fold.test.times[0]),
         "to_ms": int(fold.test.times[-1]),
         "n": metrics["n"],
-        **{name: metrics[name] for name in shown},
+        **_picked(metrics, shown),
         "temperature": fold.temperature,
-        "threshold": fold.choice.threshold,
-        "validation_net_return": fold.choice.net_return,
-        **{name: traded[name] for name in TRADING},
-        "thresholds_tried": list(fold.choice.table),
+        "threshold": fold.choice.best.threshold,
+        "validation_net_return": fold.choice.best.net_return,
+        **_picked(traded, TRADING),
+        "thresholds_tried": [row._asdict() for row in fold.choice.table],
     }
