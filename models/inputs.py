@@ -6,7 +6,6 @@ imported here: words are read, and refused, before it.
 
 import base64
 import binascii
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,15 +17,12 @@ from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, ROUNDINGS
 
 MOST_CUSTOMERS = 5000  # whose distances are held as a matrix, 200 MB
 LONGEST_PROMPT = 10_000  # characters
-MOST_CANDLES = 1_000_000
 MOST_IMAGES = 10_000
 NO_FILES = {"files": False}  # as context of a validation: texts are what images hold, never the names of files
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
 Point = tuple[Coordinate, Coordinate]
-Price = Annotated[tuple[float, ...], FailFast(), Field(max_length=MOST_CANDLES)]
-Time = Annotated[int, Field(ge=0, lt=2**62)]  # ms since 1970
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -136,46 +132,6 @@ class StorySettings(Sampling, defaults={"top_k": 40}):
         return self
 
 
-class Columns(Section):
-    """Candles without gaps, a column each, the newest last."""
-
-    time: Annotated[tuple[Time, ...], FailFast()] = Field(
-        max_length=MOST_CANDLES, description="when each candle opens, ms since 1970"
-    )
-    open: Price = Field(description="first price of each candle")
-    high: Price = Field(description="highest price")
-    low: Price = Field(description="lowest price")
-    close: Price = Field(description="last price")
-    volume: Price = Field(description="what was traded")
-
-
-class CandlesInput(Input):
-    """The newest candles of a coin."""
-
-    coin: str | None = Field(None, max_length=100, description="name of the coin; null where the model knows only one")
-    candles: Columns
-
-
-def _time(value: Any) -> Any:
-    """Refuse a date, as YAML reads 2025-01-16, with the number to give instead."""
-    if not isinstance(value, date):
-        return value
-    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    raise ValueError(f"now={value} is a date: give it in ms since 1970, now={moment.timestamp() * 1000:.0f}, or newest")
-
-
-class SignalSettings(Section):
-    """Reading of the probabilities."""
-
-    now: Annotated[Time | Literal["newest"] | None, BeforeValidator(_time)] = Field(
-        None,
-        description="time of the question, ms since 1970; newest: as the newest candle closes; null: the clock's. "
-        "The newest candle must be the last that has closed",
-    )
-    threshold: float | None = Field(
-        None, gt=0, le=1, description="probability from which SHORT or LONG is signalled; null: the likeliest class is"
-    )
 
 
 def _image(value: Any, info: ValidationInfo) -> Any:
