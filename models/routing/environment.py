@@ -110,7 +110,8 @@ def tour_length(locs: Tensor, actions: Tensor) -> Tensor:
     path = locs.gather(1, index).view(batch, tours, steps, 2)
     depot = locs[:, None, :1].expand(-1, tours, -1, -1)
     path = torch.cat([depot, path, depot], 2)
-    return (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1).sum(-1)
+    lengths: Tensor = (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1)
+    return lengths.sum(-1)
 
 
 def routes_of(actions: Tensor) -> Routes:

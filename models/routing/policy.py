@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models import io
-from models.inputs import RoutingInput, RoutingSettings
 from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
@@ -28,6 +27,7 @@ from models.routing.environment import (
 )
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
+from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.solve import Asked, problem_of, solve, solve_all
 
 SPACED = 20  # customers at which the mean spacing leaves distances as they are
@@ -159,7 +159,7 @@ class RoutingPolicy(io.Model):
             return native.log_prob(self.decoder, cache, instances, actions, ends, forced)
         states = replay(instances, actions, begin=int(forced))
         actions = actions[..., int(forced) :]
-        log_probs = self.decoder(cache, instances, states).log_softmax(1)
+        log_probs: Tensor = self.decoder(cache, instances, states).log_softmax(1)
         chosen = log_probs.gather(1, actions.flatten(1)[:, None]).squeeze(1)
         if ends is not None:
             open_ends = states.waiting & ends[..., None].expand(-1, -1, -1, actions.shape[2]).flatten(2)
@@ -203,8 +203,8 @@ class RoutingPolicy(io.Model):
 
     def solve(
         self,
-        locs: Any,
-        demand: Any,
+        locs: object,
+        demand: object,
         capacity: int,
         *,
         decode: str = "multistart",
@@ -236,7 +236,7 @@ class RoutingPolicy(io.Model):
 
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """Return the routes of each problem, customers numbered from 1, and their cost."""
         found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
         return [
@@ -244,7 +244,7 @@ class RoutingPolicy(io.Model):
             for (given, _), (routes, cost) in zip(prepared, found, strict=True)
         ]
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
+    def compile(self, *args: object, **kwargs: object) -> None:
         """Compile the decoder, which every step calls; the loop around it depends on the data."""
         self.decoder.compile(*args, **{"dynamic": True, **kwargs})
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.metrics import METRICS, Metric
+from models.routing.distance_metrics import METRICS, Metric
 
 if TYPE_CHECKING:
     import torch

@@ -1,6 +1,6 @@
 """Searching tours with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
 
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -30,15 +30,13 @@ class TourBuilder(Scorer, Protocol):
     ) -> Tensor: ...
 
 
-def search(
-    policy: TourBuilder, instances: Instances, decode: str = "multistart", **settings: Any
-) -> tuple[Tensor, Tensor]:
-    """Return the best tour found per instance: actions (B, T) int64, padded with the depot, and cost (B,) float32.
+class Settings(TypedDict, total=False):
+    """Settings of a search that its users choose; `shortlist` describes them."""
 
-    The settings are those of `shortlist`, less `keep`.
-    """
-    actions, cost = shortlist(policy, instances, decode, **settings)
-    return actions[:, 0], cost[:, 0]
+    decode: str
+    samples: int
+    starts: int | None
+    augment: bool
 
 
 @torch.no_grad()

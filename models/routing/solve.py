@@ -2,18 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from common.random import derive_key, random_bits
-from models.inputs import RoutingInput
 from models.routing import native
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
+from models.routing.inputs import RoutingInput
 from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
-from models.routing.search import TourBuilder, shortlist
+from models.routing.search import Settings, TourBuilder, shortlist
 
 LOCAL_SEARCH = 4  # best tours from which a local search goes on, where nothing else is asked for
 AT_ONCE = 256  # problems given to one search, which bounds its own memory
@@ -40,12 +40,14 @@ def problem_of(given: RoutingInput) -> Problem:
     return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
 
 
-def solve(policy: Solver, locs: Any, demand: Any, capacity: int, **settings: Any) -> tuple[Routes, float]:
+def solve(
+    policy: Solver, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
+) -> tuple[Routes, float]:
     """Return routes and their length; the arguments are those of `RoutingPolicy.solve`."""
     problem = _checked(locs, demand, capacity)
     if not problem.customers:
         return [], 0.0
-    return solve_all(policy, [Asked(problem)], local_search=0, **settings)[0]
+    return solve_all(policy, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
 
 
 def solve_all(
@@ -55,7 +57,7 @@ def solve_all(
     local_search: int | None = None,
     ruin_rounds: int = 0,
     seed: int = 0,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> list[tuple[Routes, float]]:
     """Return routes and their cost for each problem; `settings` are those of `search`.
 
@@ -97,7 +99,7 @@ def best_tours(
     local_search: int,
     ruin_rounds: int,
     seed: int,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Tensor:
     """Return the best tours (B, T) of a search, or of a local search from the best `local_search` ones if it is not 0.
 
@@ -160,7 +162,7 @@ def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
     return routes, cost_of(problem, routes)
 
 
-def _checked(locs: Any, demand: Any, capacity: int) -> Problem:
+def _checked(locs: object, demand: object, capacity: int) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
     locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
     if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):
@@ -184,7 +186,7 @@ def _checked(locs: Any, demand: Any, capacity: int) -> Problem:
     return Problem("given", locs.numpy(), demand.long().numpy(), int(most), "exact")
 
 
-def _numbers(values: Any, name: str) -> Tensor:
+def _numbers(values: object, name: str) -> Tensor:
     """Return a finite float64 tensor on the CPU from lists, arrays or tensors."""
     try:
         tensor = torch.as_tensor(values, dtype=torch.float64, device="cpu")

@@ -137,7 +137,8 @@ def log_prob(
     """
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
     tours = [actions.contiguous(), int(forced), None if ends is None else ends.contiguous()]
-    return _LogProb.apply(*learnt, (decoder.heads, cache, instances), tours, known)
+    found: Tensor = _LogProb.apply(*learnt, (decoder.heads, cache, instances), tours, known)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _LogProb(torch.autograd.Function):
@@ -147,7 +148,7 @@ class _LogProb(torch.autograd.Function):
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         *learnt, ctx.given, ctx.tours, known = arguments
         ctx.save_for_backward(*learnt)
-        if known is not None:
+        if isinstance(known, Tensor):
             return known
         heads, cache, instances = ctx.given
         log_prob = torch.empty(ctx.tours[0].shape[:2])

@@ -1,7 +1,7 @@
 """Capacitated vehicle routing: neural solvers trained by imitation and reinforcement learning."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,9 +12,9 @@ from models.routing.decodes import DECODES
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
-from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
-from pipelines.workloads.cvrp.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.solvers import SOLVERS
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
 Size = Annotated[int, Field(ge=2, le=10_000)]
 
@@ -187,7 +187,7 @@ class EvaluationSettings(Section):
 
     @field_validator("reference_seconds", mode="before")
     @classmethod
-    def _some(cls, given: Any) -> Any:
+    def _some(cls, given: object) -> object:
         """Take one number for a list of one, and leave out 0."""
         given = given if isinstance(given, list | tuple) else [given]
         return [seconds for seconds in given if seconds != 0]
@@ -216,9 +216,11 @@ class Config(BaseConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _heuristics_need_no_labels(cls, tree: Any) -> Any:
+    def _heuristics_need_no_labels(cls, tree: object) -> object:
         """Leave out the instances to imitate where nothing is trained, since they take a minute to solve."""
-        model = tree.get("model") if isinstance(tree, dict) else None
+        if not isinstance(tree, dict):
+            return tree
+        model = tree.get("model")
         if not isinstance(model, dict) or model.get("kind") not in list(HEURISTICS):
             return tree
         idle = {"data": "labels", "training": "imitation_steps"}
@@ -246,7 +248,7 @@ class Config(BaseConfig):
 _package = "pipelines.workloads.cvrp"
 WORKLOAD = Workload(
     config=Config,
-    prepare=lazily(f"{_package}.instances:prepare"),
+    prepare=lazily(f"{_package}.prepare:prepare"),
     task=lazily(f"{_package}.task:CvrpTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),

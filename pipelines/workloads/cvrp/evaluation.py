@@ -5,26 +5,31 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 import torch
-from torch import nn
 
 from common.errors import UserError
+from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
 from models.routing.decodes import DECODES, MOST_SAMPLES, SAMPLED, Request
+from models.routing.environment import Routes
+from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem
 from models.routing.search import SYMMETRIES
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.cvrp import instances, rivals
-from pipelines.workloads.cvrp.distributions import CAPACITY
-from pipelines.workloads.cvrp.instance_files import read
-from pipelines.workloads.cvrp.solutions import solution_text
-from pipelines.workloads.cvrp.solvers import SOLVERS, pyvrp
-from pipelines.workloads.cvrp.solving import Solved, solve_each, solve_with_model
-from pipelines.workloads.cvrp.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.files import read
+from pipelines.workloads.cvrp.instances.generated import problems_of
+from pipelines.workloads.cvrp.instances.solutions import solution_text
+from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.prepare import load
+from pipelines.workloads.cvrp.solvers import rivals
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
+from pipelines.workloads.cvrp.solvers.solving import Solved, solve_each, solve_with_model
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, EvaluationSettings
@@ -34,7 +39,7 @@ MOST_SCORES = 1e10  # of a step of a tour with a node, per problem; they take a 
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, RoutingPolicy], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Return one Evaluation per file, or one of the test set."""
     model = next(iter(models.values()), None)  # a heuristic has none
@@ -59,12 +64,12 @@ def _test_set(config: "Config", folder: Path) -> list[Problem]:
     customers = data.sizes[0]
     if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[customers] == data.vehicle_capacity:
         return standard_test_set(customers, data.test_instances)
-    return instances.problems_of(instances.load(folder, "test"), "test")
+    return problems_of(load(folder, "test"), "test")
 
 
 def _evaluate_split(
     config: "Config",
-    model: nn.Module | None,
+    model: RoutingPolicy | None,
     device: torch.device,
     map_items: MapItems,
     name: str,
@@ -107,7 +112,7 @@ def _evaluate_split(
     )
 
 
-def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Sequence[Problem]) -> "Config":
+def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems: Sequence[Problem]) -> "Config":
     """Return the config without methods that cannot solve these problems, and say so.
 
     Those that hold the distances of all pairs cannot where there are too many; nor does a local search keep to a limit
@@ -117,14 +122,14 @@ def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Seq
     if model is not None:
         _check_time(settings, name, largest)
     if largest > MOST_CUSTOMERS:
-        told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
+        why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
         lacking, less = (
             "networks and PyVRP, which compare all pairs",
             {"local_search": 0, "ruin_rounds": 0, "reference_seconds": ()},
         )
         left_out, asked = "local search, HGS and PyVRP", model is not None or settings.polish_seconds
     elif any(problem.limited for problem in problems):
-        told = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
+        why = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
         others = tuple(name for name in settings.reference if not SOLVERS[name].native)
         lacking, less = "networks", {"local_search": 0, "ruin_rounds": 0, "reference": others}
         left_out, asked = "searches of our own", model is not None
@@ -132,10 +137,10 @@ def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Seq
         return config
     if asked:
         raise UserError(
-            f"{told} {lacking}; solve it with: python pipelines/evaluate.py --workload cvrp --name savings "
+            f"{why} {lacking}; solve it with: python pipelines/evaluate.py --workload cvrp --name savings "
             "model.kind=savings evaluation.instances=..."
         )
-    print(f"{told} {left_out}: left out", file=sys.stderr)
+    print(f"{why} {left_out}: left out", file=sys.stderr)
     return config.model_copy(update={"evaluation": settings.model_copy(update=less)})
 
 
@@ -169,7 +174,7 @@ def _ways(config: "Config") -> list[tuple[str, bool, int, int]]:
 
 def _sampled_as_long(
     config: "Config",
-    model: nn.Module,
+    model: RoutingPolicy,
     problems: Sequence[Problem],
     adaptive: Solved,
     device: torch.device,
@@ -222,7 +227,7 @@ def _summary(
     improved: Solved | None,
     ruined: Solved | None,
     reference: Reference,
-) -> dict[str, Any]:
+) -> dict[str, Plain]:
     """Return the figures of the headline method, and the costs after a local search and after ruin and recreate."""
     row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
@@ -249,13 +254,13 @@ def _summary(
     return summary
 
 
-def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Any]]:
+def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Plain]]:
     """Return a row for each method; one that another beats in gap and in time is not on the front.
 
     `last` is the model's last way, by which the tours of every other method are measured, instance by instance.
     """
     rows = [_row(method, reference) for method in methods]
-    points = [(row["gap %"], row["core ms"]) for row in rows]
+    points = [(_gap(method, reference)[0], method.core_ms) for method in methods]
     for row, method, (gap, time) in zip(rows, methods, points, strict=True):
         beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
         row["front"] = "" if beaten else "yes"
@@ -268,13 +273,10 @@ def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> lis
     return rows
 
 
-def _row(solved: Solved, reference: Reference) -> dict[str, Any]:
+def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
-    few = len(reference.costs)
-    # Gaps are paired: the reference is of the same instances, so that their difficulty cancels.
-    # Rounded, since sums in another order differ in their last digits.
-    gap, width = mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 6))
+    gap, width = _gap(solved, reference)
     return {
         "method": solved.method,
         "cost": mean,
@@ -288,7 +290,17 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Any]:
     }
 
 
-def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, list[Any]]:
+def _gap(solved: Solved, reference: Reference) -> tuple[float, float | None]:
+    """Return the mean of the gaps in per cent, and half the width of its interval.
+
+    Gaps are paired: the reference is of the same instances, so that their difficulty cancels. They are rounded, since
+    sums in another order differ in their last digits.
+    """
+    few = len(reference.costs)
+    return mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 6))
+
+
+def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, Sequence[Plain]]:
     """Return the columns of the file with one line per instance."""
     known = reference.costs.tolist()
     return {
@@ -300,13 +312,24 @@ def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference)
     }
 
 
+class Drawing(TypedDict):
+    """A tour that the report draws."""
+
+    which: str  # best, median or worst
+    name: str
+    locs: list[list[float]]
+    routes: Routes
+    cost: float
+    reference: float
+
+
 def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, str]:
     """Return the tours that the report draws and, for a problem from a .vrp file, its solution in CVRPLIB's format."""
     few = len(reference.costs)
     badness = solved.costs[:few] / reference.costs
     order = np.argsort(badness)
     picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if few > 1 else {"only": 0}
-    drawings = [
+    drawings: list[Drawing] = [
         {
             "which": which,
             "name": problems[i].name,

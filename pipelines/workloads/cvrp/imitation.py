@@ -5,49 +5,24 @@ to an instance turns or mirrors it, puts its routes into another order and drive
 as a pure function of (seed, item).
 """
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from common.errors import UserError
 from common.random import derive_key, uniform
-from common.workers import in_order
 from models.routing.environment import DEPOT
 from models.routing.search import SYMMETRIES, turn
 from pipelines.engine.batches import Order
-from pipelines.workloads.cvrp.instances import Generated, generate, load, problems_of, stream_key
-from pipelines.workloads.cvrp.solvers import hgs
+from pipelines.workloads.cvrp.instances.generated import Generated, stream_key
+from pipelines.workloads.cvrp.prepare import load
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, Data
+    from pipelines.workloads.cvrp import Config
 
-INSTANCES_AT_ONCE = 500  # that one worker process labels before it is given others
 VARIANTS = 8  # tours of one solution that an update learns from
-
-
-def labelled(data: "Data") -> dict[str, Tensor]:
-    """Return the fields of `data.labels` instances and a tour of each, `tour` (B, 2 n), padded with the depot."""
-    items = torch.arange(data.labels)
-    found = in_order(
-        partial(_tours, data),
-        items.split(INSTANCES_AT_ONCE),
-        f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time",
-    )
-    fields = generate(data, stream_key(0, "labels"), items)
-    return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
-
-
-def _tours(data: "Data", items: Tensor) -> np.ndarray:
-    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations and not time."""
-    tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
-    for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
-        path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]
-        row[: len(path)] = path
-    return tours
 
 
 class Curriculum:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -17,8 +17,9 @@ from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
+    from pipelines.workloads.cvrp.evaluation import Drawing
 
-MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of more, only the figures are told
+MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
 REST = """
 <details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
 {% for split, answer in answers %}<h3>{{ split }}</h3>{{ answer }}{% endfor %}</details>
@@ -29,10 +30,11 @@ def sections(
     config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return (heading, HTML) pairs: the verdict with the tours of the first evaluation, then what costs what time."""
-    lead, *others = evaluations
-    heading, told = _verdict(lead)
-    verdicts = [(other.split, _verdict(other)[1]) for other in others]
-    parts = [(heading, told + panels(_tours(lead)) + (fragment(REST, answers=verdicts) if others else ""))]
+    lead = evaluations[0]
+    heading, verdict = _verdict(lead)
+    others = [(other.split, _verdict(other)[1]) for other in evaluations[1:]]
+    first = verdict + panels(_tours(lead)) + (fragment(REST, answers=others) if others else "")
+    parts: list[tuple[str, str]] = [(heading, first)]
     for evaluation in evaluations[:MOST_DRAWN]:
         tours = [] if evaluation is lead else _tours(evaluation)
         parts.append((f"Cost against time: {evaluation.split}", panels([_cost_against_time(evaluation.table), *tours])))
@@ -106,7 +108,7 @@ def _gap(row: Row) -> tuple[float, str]:
 
 def _time(row: Row) -> float:
     """Return milliseconds of CPU time per instance."""
-    return row["core ms"]
+    return float(row["core ms"])
 
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:
@@ -123,8 +125,8 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
     figure.legend(fontsize=8, loc="outside lower left", frameon=False)
-    told = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
-    return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {told}")
+    figures = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
+    return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {figures}")
 
 
 def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
@@ -133,7 +135,7 @@ def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
     return [_tour(json.loads(line)) for line in written]
 
 
-def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
+def _tour(drawing: "Drawing") -> tuple[Markup, str]:
     figure = Figure(figsize=(4, 4))
     axis = figure.add_axes((0, 0, 1, 1))
     locs = drawing["locs"]

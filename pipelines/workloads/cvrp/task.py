@@ -19,7 +19,8 @@ from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
 from pipelines.workloads.cvrp.imitation import Curriculum
-from pipelines.workloads.cvrp.instances import Generated, by_size, load, stream_key
+from pipelines.workloads.cvrp.instances.generated import Generated, by_size, stream_key
+from pipelines.workloads.cvrp.prepare import load
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -127,9 +128,9 @@ class CvrpTask(Task):
 
     def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
         """Replace the rollout baseline if the model beats it (one-sided paired t-test, as in Kool et al. 2019)."""
-        if self.baseline is None:
+        baseline, settings = self.baseline, self.config.training
+        if baseline is None:
             return {}
-        settings = self.config.training
         # A fresh set after each replacement, or the winner could be the one that happens to suit the set.
         key = derive_key(self.config.seed, "cvrp", "challenge", self.replacements)
         challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
@@ -137,16 +138,16 @@ class CvrpTask(Task):
             challenge,
             lambda batch: {
                 "model": self._greedy(self.model, batch, 1),
-                "baseline": self._greedy(self.baseline, batch, 1),
+                "baseline": self._greedy(baseline, batch, 1),
             },
         )
         test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")
         if test.pvalue < settings.significance:
-            self.baseline.load_state_dict(get_model_state_dict(self.model, options=WHOLE))
+            baseline.load_state_dict(get_model_state_dict(self.model, options=WHOLE))
             self.replacements += 1
         return {"baseline/replacements": self.replacements, "baseline/cost": float(costs["baseline"].mean())}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         if self.baseline is None:
             return {}
         return {"baseline": self.baseline.state_dict(), "replacements": self.replacements}

@@ -151,7 +151,7 @@ def test_under_autocast_torch_computes():
         ("c++", "~no-such-user", "Could not determine home directory"),
     ],
 )
-def test_without_a_compiler_the_reason_is_told(monkeypatch, tmp_path, compiler, folder, reason):
+def test_without_a_compiler_the_reason_is_given(monkeypatch, tmp_path, compiler, folder, reason):
     native.unavailable.cache_clear()
     native._library.cache_clear()
     monkeypatch.chdir(tmp_path)

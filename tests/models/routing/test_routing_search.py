@@ -6,8 +6,8 @@ import torch
 from models.routing import decodes
 from models.routing.decodes import DECODES
 from models.routing.environment import Instances
-from models.routing.search import search, shortlist, turn
-from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy
+from models.routing.search import shortlist, turn
+from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy, search
 
 # torch_geometric compiles classes with TorchScript when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")

@@ -9,9 +9,9 @@ from common.statistics import mean_and_half_width
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from pipelines.workloads.cvrp import Config, evaluation
-from pipelines.workloads.cvrp.solving import Solved
+from pipelines.workloads.cvrp.solvers.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
-from tests.workloads.cvrp.test_metrics import explicit
+from tests.workloads.cvrp.test_distance_metrics import explicit
 
 CPU = torch.device("cpu")
 

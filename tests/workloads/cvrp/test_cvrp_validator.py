@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.routing.problems import Problem
-from pipelines.workloads.cvrp.validator import InvalidTour, check
+from pipelines.workloads.cvrp.solvers.validator import InvalidTour, check
 
 
 def problem_of(loads: list[int], capacity: int) -> Problem:

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.errors import UserError
 from models.routing.problems import Problem, exact_problems
-from pipelines.workloads.cvrp.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 
 SIZE = 10_000
 SEED = 1234

@@ -8,9 +8,9 @@ import numpy as np
 from models.routing import native
 from models.routing.problems import Problem
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.cvrp.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.solvers import SOLVERS
-from pipelines.workloads.cvrp.solving import Solved, solve_by_local_search, solve_each
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
+from pipelines.workloads.cvrp.solvers.solving import Solved, solve_by_local_search, solve_each
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.routing.decodes import SAMPLED
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.search import TourBuilder
 from models.routing.solve import at_once, best_tours, improved, padded
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.cvrp import validator
+from pipelines.workloads.cvrp.solvers import validator
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -43,7 +44,7 @@ class Solved:
 
 def solve_with_model(
     config: "Config",
-    model: nn.Module,
+    model: TourBuilder,
     problems: Sequence[Problem],
     decode: str,
     augment: bool,

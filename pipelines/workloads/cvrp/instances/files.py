@@ -9,8 +9,8 @@ from pathlib import Path
 
 from common.errors import UserError
 from models.routing.problems import Problem, distances_from
-from pipelines.workloads.cvrp.npz_files import read_npz
-from pipelines.workloads.cvrp.vrp_files import read_vrp
+from pipelines.workloads.cvrp.instances.npz_files import read_npz
+from pipelines.workloads.cvrp.instances.vrp_files import read_vrp
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}
 ENDINGS = " or ".join(READERS)

@@ -1,10 +1,8 @@
 """Generated instances: training ones are made on the device as they are needed, the others are stored on disk."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,10 +10,10 @@ from torch import Tensor
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.problems import Problem
-from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
+from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, Data
+    from pipelines.workloads.cvrp import Data
 
 
 GROUP = 16  # consecutive instances of validation, test or labels that have one size, where there are several
@@ -90,27 +88,6 @@ class Generated:
         return {**fields, "item": items.to(self.device, non_blocking=True)}
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
-    """Write the validation and test instances as Arrow tables and return facts for the manifest."""
-    datasets.disable_progress_bars()
-    sizes = {"validation": config.data.validation_instances, "test": config.data.test_instances}
-    for split, size in sizes.items():
-        _save(folder / split, generate(config.data, stream_key(0, split), torch.arange(size)))
-    if config.data.labels:
-        from pipelines.workloads.cvrp.imitation import labelled
-
-        _save(folder / "labels", labelled(config.data))
-        sizes["labels"] = config.data.labels
-    return {"instances": sizes}
-
-
-def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
-    columns = {
-        name: tensor.flatten(1).numpy() if tensor.ndim > 1 else tensor.numpy() for name, tensor in fields.items()
-    }
-    datasets.Dataset.from_dict(columns).save_to_disk(folder)
-
-
 def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[Problem]:
     """Return instances, as `generate` returns them, as problems in the exact metric."""
     found: dict[int, Problem] = {}
@@ -120,11 +97,3 @@ def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[P
                 f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounding="exact"
             )
     return [problem for _, problem in sorted(found.items())]
-
-
-def load(folder: Path, split: str) -> dict[str, Tensor]:
-    """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
-    table = datasets.load_from_disk(folder / split).with_format("numpy")
-    fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
-    fields["locs"] = fields["locs"].unflatten(1, (-1, 2))
-    return fields

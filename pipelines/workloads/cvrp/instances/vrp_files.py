@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, usual_rounding
 
 SECTIONS = {  # title: columns of each row

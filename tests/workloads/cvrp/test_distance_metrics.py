@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import Problem, cost_of, distances, scaled
-from pipelines.workloads.cvrp import heuristics
-from pipelines.workloads.cvrp.heuristics import nearest_neighbour, savings
 from pipelines.workloads.cvrp.input_files import as_input
-from pipelines.workloads.cvrp.solvers import hgs, pyvrp
-from pipelines.workloads.cvrp.validator import InvalidTour, check
+from pipelines.workloads.cvrp.solvers import heuristics
+from pipelines.workloads.cvrp.solvers.heuristics import nearest_neighbour, savings
+from pipelines.workloads.cvrp.solvers.hgs import hgs
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
+from pipelines.workloads.cvrp.solvers.validator import InvalidTour, check
 from tests.workloads.cvrp.files import SMALL, read, refusal, vrp
 
 # The first six towns of ulysses16 (TSPLIB), latitude and longitude, and their distances as its matrix has them.

@@ -158,4 +158,4 @@ def write_npz(path: Path, problems: Sequence[Problem]) -> None:
     }
     # Given a name instead of an open file, numpy appends .npz to names that end otherwise.
     with Path(path).open("wb") as file:
-        np.savez(file, **{key: array.astype(np.float32) for key, array in arrays.items()})
+        np.savez(file, allow_pickle=False, **{key: array.astype(np.float32) for key, array in arrays.items()})
