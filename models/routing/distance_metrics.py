@@ -1,4 +1,4 @@
-"""Distances of VRPLIB: how each EDGE_WEIGHT_TYPE measures between coordinates, and how matrices are laid out in a file.
+"""Distances of VRPLIB: the EDGE_WEIGHT_TYPEs, and the layouts of matrices in files.
 
 Definitions are those of TSPLIB 95 (Reinelt 1995). A new metric is one entry of METRICS.
 """
@@ -60,12 +60,12 @@ class Metric(NamedTuple):
     """A way to measure."""
 
     lengths: Callable[[Floats, Floats], Floats]  # coordinates (..., 2), (..., 2) -> distances (...)
-    whole: Callable[[Floats], Floats] = nearest  # what published results make of these
-    planar: bool = True  # whether coordinates are places in a plane; else problems keep a matrix
+    whole: Callable[[Floats], Floats] = nearest  # rounding of published results
+    planar: bool = True  # whether coordinates lie in a plane; otherwise problems hold a matrix
 
 
 def given(one: Floats, two: Floats) -> Floats:
-    """Refuse to measure what a matrix has."""
+    """Fail: explicit distances are read from a matrix."""
     raise AssertionError("distances of EXPLICIT are given, not computed")
 
 
@@ -79,8 +79,7 @@ METRICS = {
     "EXPLICIT": Metric(given, planar=False),
 }
 
-# Of the numbers of a symmetric matrix, which stand in a file, in its order. By columns one triangle reads as the other
-# does by rows.
+# The entries of a symmetric matrix in the order of the file. One triangle by columns reads as the other by rows.
 LAYOUTS: dict[str, Callable[[int], Indices]] = {
     "FULL_MATRIX": lambda size: np.divmod(np.arange(size**2), size),
     **{name: lambda size: np.triu_indices(size, 1) for name in ("UPPER_ROW", "LOWER_COL")},
@@ -91,7 +90,7 @@ LAYOUTS: dict[str, Callable[[int], Indices]] = {
 
 
 def in_a_plane(distance: Floats) -> Floats:
-    """Return places (N, 2) whose distances come near `distance` (N, N): classical scaling (Torgerson 1952)."""
+    """Return places (N, 2) whose distances approximate `distance` (N, N): classical scaling (Torgerson 1952)."""
     from scipy.linalg import eigh
 
     square = distance**2

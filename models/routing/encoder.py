@@ -1,4 +1,4 @@
-"""The parts that all encoders share: the embedding of nodes and the residual layer around an attention."""
+"""The parts shared by all encoders: the node embedding and the residual layer around an attention."""
 
 import torch
 from torch import Tensor, nn

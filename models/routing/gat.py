@@ -7,7 +7,6 @@ sparse layer needs memory for N * k edges instead of N * N.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.routing.environment import DEPOT
 
@@ -39,7 +38,7 @@ class DenseGAT(nn.Module):
         scores = (
             target[..., None] + source[:, :, None] + slope[..., None, None] * distance.nan_to_num(posinf=0)[:, None]
         )
-        scores = F.leaky_relu(scores, 0.2).masked_fill(missing, torch.finfo(scores.dtype).min)
+        scores = nn.functional.leaky_relu(scores, 0.2).masked_fill(missing, torch.finfo(scores.dtype).min)
         mixed = scores.softmax(-1).to(value.dtype) @ value.transpose(1, 2)
         return mixed.transpose(1, 2).reshape(batch, num_nodes, width) + self.bias
 

@@ -20,7 +20,7 @@ Size = Annotated[int, Field(ge=2, le=10_000)]
 
 
 class Data(DataSection):
-    """The distribution of instances; a policy can be evaluated on others than it was trained on."""
+    """The distribution of instances; a policy can be evaluated on another one than it was trained on."""
 
     settled: ClassVar[bool] = False
 
@@ -64,14 +64,14 @@ class Data(DataSection):
 
     @property
     def vehicle_capacity(self) -> int | None:
-        """The capacity that is given, else the usual one for the number of customers; None: each instance's own."""
+        """The capacity given, else the usual one for the number of customers; None: each instance's own."""
         if self.capacity is not None or DISTRIBUTIONS[self.distribution].own_capacity:
             return self.capacity
         return CAPACITY[self.customers]  # type: ignore[index]
 
     @property
     def sizes(self) -> range:
-        """The numbers of customers that instances have."""
+        """The possible numbers of customers."""
         low, high = self.customers if isinstance(self.customers, tuple) else (self.customers, self.customers)
         return range(low, high + 1)
 
@@ -118,7 +118,7 @@ class Model(Section):
 
 
 class CvrpTraining(Training):
-    """Reinforcement learning: REINFORCE with one of two baselines."""
+    """Imitation, then REINFORCE with one of two baselines."""
 
     baseline: Literal["multistart", "rollout"] = Field(
         "multistart",
@@ -146,7 +146,7 @@ class CvrpTraining(Training):
 
 
 class EvaluationSettings(Section):
-    """The instances to solve, the way to solve them, and the solvers to compare with."""
+    """The instances to solve, how to solve them, and the solvers to compare with."""
 
     instances: str = Field("test", description="test (the test set), or a .npz or .vrp file, or a folder of such files")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
@@ -188,7 +188,7 @@ class EvaluationSettings(Section):
     @field_validator("reference_seconds", mode="before")
     @classmethod
     def _some(cls, given: object) -> object:
-        """Take one number for a list of one, and leave out 0."""
+        """Accept a single number as a list, and drop zeros."""
         given = given if isinstance(given, list | tuple) else [given]
         return [seconds for seconds in given if seconds != 0]
 
@@ -211,13 +211,13 @@ class Config(BaseConfig):
 
     @property
     def trains(self) -> bool:
-        """Whether model.kind is a network; heuristics have nothing to learn."""
+        """Whether model.kind is a network: heuristics have nothing to learn."""
         return self.model.kind not in HEURISTICS
 
     @model_validator(mode="before")
     @classmethod
     def _heuristics_need_no_labels(cls, tree: object) -> object:
-        """Leave out the instances to imitate where nothing is trained, since they take a minute to solve."""
+        """Drop the instances to imitate if nothing is trained, since they take a minute to solve."""
         if not isinstance(tree, dict):
             return tree
         model = tree.get("model")

@@ -1,8 +1,7 @@
-"""Learning from the tours of a classical solver before learning from one's own.
+"""Imitation: the first updates learn from the tours of a classical solver, found by `prepare`.
 
-The first updates imitate tours that `prepare` has found by HGS. A solution is a set of closed routes, so each visit
-to an instance turns or mirrors it, puts its routes into another order and drives some of them the other way round,
-as a pure function of (seed, item).
+A solution is a set of closed routes, so each visit to an instance turns or mirrors it, reorders its routes and
+reverses some of them, as a pure function of (seed, item).
 """
 
 from pathlib import Path
@@ -22,13 +21,13 @@ from pipelines.workloads.cvrp.prepare import load
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
-VARIANTS = 8  # tours of one solution that an update learns from
+VARIANTS = 8  # of each tour, from which an update learns
 
 
 class Curriculum:
-    """A source: labelled instances, one permutation after another, for the first items, then generated ones.
+    """A source: labelled instances for the first items, one permutation after another, then generated ones.
 
-    Where data have several sizes, each batch of an update has one, and the sizes of labelled instances come in turn.
+    If data have several sizes, each update's batch has one, and the sizes of labelled instances come in turn.
     """
 
     workers, size = 0, None
@@ -44,7 +43,7 @@ class Curriculum:
         self.imitated = config.training.imitation_steps * self.batch_size
         labelled = load(folder, "labels")
         customers = labelled.pop("customers", torch.full((config.data.labels,), float(config.data.sizes[0])))
-        sizes = list(dict.fromkeys(customers.long().tolist()))  # in the order in which they come
+        sizes = list(dict.fromkeys(customers.long().tolist()))  # in order of appearance
         self.classes = [(size, (customers == size).nonzero()[:, 0]) for size in sizes]
         self.orders = [Order(len(members), 1, config.seed) for _, members in self.classes]
         self.steps = steps_of(labelled["tour"])  # on the CPU, as the size of a batch must not wait for the device
@@ -73,7 +72,7 @@ class Curriculum:
 
 
 def steps_of(tour: Tensor) -> Tensor:
-    """Return the number of steps (B,) of tours (B, T) without padding: all visits, and the depot between routes."""
+    """Return the steps (B,) of tours (B, T) without padding: all visits, and the depot between routes."""
     customer = tour != DEPOT
     return customer.sum(1) + (customer[:, :-1] & ~customer[:, 1:]).sum(1) + customer[:, -1].long() - 1
 

@@ -33,7 +33,7 @@ def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
-    """Return a problem as an input of the models. Raises UserError for one that inputs cannot describe."""
+    """Return a problem as an input of the models; raise UserError for one that inputs cannot describe."""
     faults = [f"distances of type {problem.metric} (EUC_2D can be used here)"] * (problem.metric != "EUC_2D")
     if faults := faults + ["a limit on routes (DISTANCE)"] * problem.limited:
         which = "savings model.kind=savings" if problem.limited else "cvrp-20"  # networks keep to no limit
@@ -54,7 +54,7 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
 
 
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
-    """Write the routes for a `.vrp` file as NAME.RUN.sol; NAME.sol is where its best known solution stands."""
+    """Write the routes for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() != ".vrp":
         return None
     written = path.with_suffix(f".{run}.sol")
@@ -65,7 +65,7 @@ def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
 def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, object]]:
     """Return the routes of savings and of solvers, within `seconds` of CPU time each, with their costs and times.
 
-    Ruin and recreate is native code, and left out where there is none.
+    Without native code there is no ruin and recreate.
     """
     from models.routing import native
     from models.routing.solve import problem_of

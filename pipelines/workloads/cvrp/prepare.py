@@ -1,4 +1,4 @@
-"""Validation, test and labelled instances, written to disk once: training instances are made as they are needed."""
+"""Validation, test and labelled instances, written to disk once. Training instances are generated when needed."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -19,11 +19,11 @@ from pipelines.workloads.cvrp.solvers.hgs import hgs
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data
 
-INSTANCES_AT_ONCE = 500  # that one worker process labels before it is given others
+INSTANCES_AT_ONCE = 500  # labelled by a worker process at a time
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Plain]:
-    """Write the validation and test instances as Arrow tables and return facts for the manifest."""
+    """Write the instances as Arrow tables and return facts for the manifest."""
     datasets.disable_progress_bars()
     sizes = {"validation": config.data.validation_instances, "test": config.data.test_instances}
     for split, size in sizes.items():
@@ -42,7 +42,7 @@ def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
 
 
 def labelled(data: "Data") -> dict[str, Tensor]:
-    """Return the fields of `data.labels` instances and a tour of each, `tour` (B, 2 n), padded with the depot."""
+    """Return the fields of `data.labels` instances with their tours, `tour` (B, 2 n), padded with the depot."""
     items = torch.arange(data.labels)
     found = in_order(
         partial(_tours, data),
@@ -54,7 +54,7 @@ def labelled(data: "Data") -> dict[str, Tensor]:
 
 
 def _tours(data: "Data", items: Tensor) -> np.ndarray:
-    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations and not time."""
+    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations, not time."""
     tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
     for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
         path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]

@@ -1,4 +1,4 @@
-"""The workload's part of report.html: the verdict on its tours with pictures of them, and cost against time."""
+"""The workload's part of report.html: the verdict with pictures of tours, and cost against time."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ REST = """
 def sections(
     config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """Return (heading, HTML) pairs: the verdict with the tours of the first evaluation, then what costs what time."""
+    """Return (heading, HTML) pairs: the verdict with tours of the first evaluation, then cost against time."""
     lead = evaluations[0]
     heading, verdict = _verdict(lead)
     others = [(other.split, _verdict(other)[1]) for other in evaluations[1:]]
@@ -81,7 +81,7 @@ def _sentences(evaluation: Evaluation, found: Comparison, quicker: Sequence[Row]
 def _compared(evaluation: Evaluation) -> Comparison:
     """Compare the model with the strongest alternative, as a percentage of the latter's cost.
 
-    By gaps to the reference where there is one: it solves some of the instances only, on which all gaps are measured.
+    By gaps to the reference, if any: it solves only some of the instances, and gaps are measured on those.
     """
     (own, *_), others = _divided(evaluation)
     if "gap %" in own:
@@ -90,12 +90,12 @@ def _compared(evaluation: Evaluation) -> Comparison:
     else:
         found = compare(own, others, "cost", "± 95 %")
         found = found.in_percent(found.rival["cost"])
-    # The tour of a single instance is better, or it is not.
+    # A single instance leaves no doubt.
     return replace(found, interval=[found.gain] * 2) if own["n"] == 1 else found
 
 
 def _divided(evaluation: Evaluation) -> tuple[list[Row], list[Row]]:
-    """Return the model's rows, of which the headline comes first, and those of other methods."""
+    """Return the model's rows, the headline first, and those of other methods."""
     headline = evaluation.summary["decode"]
     own, others = divide(evaluation.table, headline)
     return sorted(own, key=lambda row: row["method"] != headline), others

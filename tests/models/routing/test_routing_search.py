@@ -72,6 +72,33 @@ def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
     assert (turned <= cost).all()
 
 
+def _guidance(monkeypatch, policy, *arguments, **settings) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
+    """The noise (tours, T) of all tours that a search builds, and the first customers of each call."""
+    uniforms, firsts, build = [], [], policy.build
+
+    def recorded(cache, instances, num_tours, uniform=None, first=None):
+        uniforms.append(uniform)
+        firsts.append(first)
+        return build(cache, instances, num_tours, uniform, first)
+
+    monkeypatch.setattr(policy, "build", recorded)
+    shortlist(policy, *arguments, **settings)
+    return torch.cat([uniform.flatten(0, 1) for uniform in uniforms]), firsts
+
+
+def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(monkeypatch):
+    noise, _ = _guidance(monkeypatch, make_policy("gt"), make_instances(2, 5), "sampling", samples=3)
+    assert len(noise) == len(noise.unique(dim=0)) == 2 * 8 * 3
+
+
+def test_adaptive_rounds_begin_with_every_customer_in_turn(monkeypatch):
+    noise, firsts = _guidance(
+        monkeypatch, make_policy("gt"), make_instances(1, 5), "adaptive", samples=7, augment=False
+    )
+    assert [first.tolist() for first in firsts] == [[1, 2, 3, 4, 5], [1, 2]]
+    assert len(noise) == len(noise.unique(dim=0)) == 7
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -96,6 +123,7 @@ def test_a_shortlist_holds_the_best_different_tours_in_their_order():
         different = sorted({round(one, 5): one for one in costs}.values())[:5]
         assert found == pytest.approx([*different, *[different[0]] * (5 - len(different))], rel=1e-5)
     assert torch.equal(cost[:, 0], search(policy, instances, augment=False)[1])
+    assert_valid(instances, *shortlist(policy, instances, keep=3, augment=False, starts=2))  # more than are built
 
 
 def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):

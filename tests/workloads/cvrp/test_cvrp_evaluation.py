@@ -90,7 +90,9 @@ def test_the_model_stands_beside_every_method_instance_by_instance():
         return Solved(method, [[[1]]] * len(costs), np.array(costs), 1.0, 1.0, "cpu x 1")
 
     last, other, few = solved("model", 1, 2, 4), solved("other", 1.2, 2, 3), solved("few", 1.1, 2.2)
-    rows = evaluation._table([other, last, few], last, evaluation.Reference("best known", np.array([1.0, 2.0])))
+    rows = evaluation.comparison_table(
+        [other, last, few], last, evaluation.Reference("best known", np.array([1.0, 2.0]))
+    )
     mean, half = mean_and_half_width(np.array([20, 0, -25.0]))
     assert rows[0]["model saves %, 95 %"] == pytest.approx([mean - half, mean + half])
     assert rows[0]["on % of instances"] == pytest.approx(100 / 3)

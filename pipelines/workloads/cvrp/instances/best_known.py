@@ -2,8 +2,8 @@
 
     python -m pipelines.workloads.cvrp.instances.best_known CUSTOMERS INSTANCES    # writes best_known/CUSTOMERS.json
 
-Each is the least cost that several runs of HGS found. Their means agree with those that are known: 6.1299 and 6.1599 of
-the first 100 and 1,000 instances of 20 customers, 10.508 of the first 200 of 50. Found are 10.5226 for the first 100
+Each is the least cost found by several runs of HGS. Their means agree with published ones: 6.1299 and 6.1599 for the
+first 100 and 1,000 instances of 20 customers, 10.508 for the first 200 of 50. Our own are 10.5226 for the first 100
 of 50 and 15.4344 for the first 40 of 100. Over all 10,000 instances HGS reaches 10.366 and 15.563 with 50 and 100
 customers (Kwon et al. 2020; Luo et al. 2023).
 """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Population(NamedTuple):
-    """Sizes of the genetic algorithm: individuals kept and made per generation, of which 4 * `size` are made first."""
+    """Individuals kept and made per generation; the first generation has 4 * `size`."""
 
     size: int = 25
     offspring: int = 40
@@ -34,8 +34,8 @@ def hgs(
     """Return routes after `iterations` without improvement, or after `seconds` of CPU time with restarts in between."""
     distance, demand = distances(problem), problem.demand.astype(float)
     if problem.customers < 3 or not distance.any() or not demand.any():
-        return savings(problem)  # HGS ends the process over these, and there is little to find
-    locs = problem.locs - problem.locs.min(0)  # negative coordinates are refused; only angles are read from them
+        return savings(problem)  # HGS would end the process, and there is little to find
+    locs = problem.locs - problem.locs.min(0)  # HGS refuses negative coordinates, and reads only angles from them
     scale, unit = _into_range(distance.max()), _into_range(demand.max())
     data = {
         "x_coordinates": locs[:, 0],
@@ -46,16 +46,16 @@ def hgs(
         "num_vehicles": problem.customers,
     }
     if problem.limited:
-        # HGS lets a route be too long by HGS_SLACK.
+        # HGS lets routes exceed the limit by HGS_SLACK.
         data["duration_limit"] = problem.limit * scale - 0.999 * HGS_SLACK
         data["service_times"] = np.where(np.arange(len(demand)) > 0, problem.service * scale, 0.0)
     while not (routes := _solver(iterations, seconds, seed, population).solve_cvrp(data).routes):
-        iterations, seconds = 2 * iterations, 2 * seconds  # every tour so far has a route beyond its limits
+        iterations, seconds = 2 * iterations, 2 * seconds  # no feasible tour so far
     return [route for route in routes if route]
 
 
 def _into_range(most: float) -> float:
-    """Return the power of two that brings a largest value into the range that HGS accepts; 1 where it lies there."""
+    """Return the power of two that brings a largest value into HGS's range, or 1 if it is there."""
     return 1.0 if 1 <= most <= 2**16 else 2.0 ** (10 - math.ceil(math.log2(most)))
 
 

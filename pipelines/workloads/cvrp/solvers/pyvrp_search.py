@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 
 def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
-    """Return routes from PyVRP within `seconds` of this thread's CPU time, never costlier than `start`, to be improved.
+    """Return routes from PyVRP within `seconds` of this thread's CPU time, never costlier than `start`.
 
-    The clock starts at the call and is blind to the load of the machine. Only its first local search cannot be
-    interrupted, which takes about half a second at 1,000 customers and less with `start`. Small problems stop early,
-    after many iterations without improvement. Large ones without `start` may end behind savings: 0.5 % after half a
-    second at 400 customers.
+    Only the first local search cannot be interrupted; it takes about half a second at 1,000 customers, and less with
+    `start`. Small problems stop early, after many iterations without improvement. Large ones without `start` may end
+    behind savings: 0.5 % after half a second at 400 customers.
     """
     import pyvrp as solver
     from pyvrp.stop import MultipleCriteria, NoImprovement
@@ -36,7 +35,7 @@ def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = No
     initial = solver.Solution(data, [[node - 1 for node in route] for route in start]) if start else None
     patience = max(500, 3 * problem.customers**2)
     with warnings.catch_warnings():
-        # The warning says that feasible routes are rare for a while; whether the result is feasible is checked below.
+        # It warns that feasible routes are rare for a while; the result is checked below.
         warnings.simplefilter("ignore", solver.exceptions.PenaltyBoundWarning)
         result = solver.solve(
             data,
@@ -52,12 +51,12 @@ def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = No
         best = result.best.routes()
         # Activities count clients from 0.
         candidates.append([[activity.idx + 1 for activity in route if activity.is_client()] for route in best])
-    # The solver compares whole numbers; our own metric decides which routes are shorter, and `start` wins ties.
+    # The solver compares whole numbers; our own metric decides, and `start` wins ties.
     return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
 
 
 def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
-    """Return the factor from distances (n + 1, n + 1) to the whole numbers, held in int64, that PyVRP counts in.
+    """Return the factor from distances (n + 1, n + 1) to PyVRP's whole numbers in int64.
 
     In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
     """
@@ -73,7 +72,7 @@ def _pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     scale = pyvrp_scale(problem, exact)
     dist = np.rint(exact * scale).astype(np.int64)
     duration, service, longest = np.zeros_like(dist), 0, np.iinfo(np.int64).max
-    if problem.limited:  # rounded so that no route is too long in truth
+    if problem.limited:  # rounded so that no route exceeds the exact limit
         duration, service = np.ceil(exact * scale).astype(np.int64), math.ceil(problem.service * scale)
         longest = math.floor(problem.limit * scale)
     demand = problem.demand.tolist()

@@ -1,4 +1,4 @@
-"""Classical solvers of the state of the art, which a trained policy learns from and is measured against.
+"""The solvers of `evaluation.reference`: a trained policy learns from them and is measured against them.
 
 Budgets are CPU time, so that a busy machine changes no figure, or iterations, which give the same tours everywhere. A
 new solver is one entry of SOLVERS, by which configs name it.
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Solver(NamedTuple):
-    """A solver that uses up the time it is given."""
+    """A solver with a time budget."""
 
     label: Callable[[], str]
     solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
-    native: bool = False  # whether it is native code of ours, which keeps to no limit on the length of routes
+    native: bool = False  # our own native code, which ignores limits on the length of routes
 
 
 def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
-    """Return routes from ruin and recreate by native code, after so many rounds or so many seconds of CPU time."""
+    """Return routes from native ruin and recreate, after `rounds` or `seconds` of CPU time."""
     import torch
 
     from models.routing.environment import routes_of
