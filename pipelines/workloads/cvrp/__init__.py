@@ -76,9 +76,9 @@ class Data(DataSection):
         return range(low, high + 1)
 
     def size_of(self, group: int) -> int:
-        """Return the number of customers of a group of instances, such as a batch; all come in turn, well mixed.
+        """Return the number of customers of a group of instances, such as a batch.
 
-        Steps near the golden section of the range spread any few groups over it.
+        All sizes come in turn; steps near the golden section of the range spread any few groups over it.
         """
         count = len(self.sizes)
         stride = next(step for step in range(round(0.618 * count), count + 2) if math.gcd(step, count) == 1)

@@ -65,7 +65,8 @@ def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
     _, cost_of_part = search(policy, part, "sampling", items=torch.tensor([13, 11]), **options)
     torch.testing.assert_close(cost[[3, 1]], cost_of_part)
     assert not torch.allclose(search(policy, instances, "sampling", **options)[1], cost)
-    assert not torch.allclose(search(policy, instances, "sampling", **options, seed=1)[1], cost)
+    other = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), **options, seed=1)
+    assert not torch.allclose(other[1], cost)
     _, more = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), samples=30, augment=False)
     assert (more <= cost).all()
     _, turned = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), samples=3)
@@ -89,6 +90,11 @@ def _guidance(monkeypatch, policy, *arguments, **settings) -> tuple[torch.Tensor
 def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(monkeypatch):
     noise, _ = _guidance(monkeypatch, make_policy("gt"), make_instances(2, 5), "sampling", samples=3)
     assert len(noise) == len(noise.unique(dim=0)) == 2 * 8 * 3
+
+
+def test_without_a_number_of_starts_there_is_one_for_each_customer_up_to_two_hundred():
+    tours = [decodes.multistart(decodes.Request(customers, 1, None, 0)).num_tours for customers in (20, 200, 1000)]
+    assert tours == [20, 200, 200]
 
 
 def test_adaptive_rounds_begin_with_every_customer_in_turn(monkeypatch):

@@ -80,7 +80,7 @@ def test_very_many_customers_are_for_the_heuristics_alone(tmp_path, monkeypatch,
 def test_tours_that_would_take_very_long_are_refused_with_what_to_ask_for(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST_SCORES", 100)
     path = vrp(tmp_path, SMALL)
-    with pytest.raises(UserError, match=r"5 customers, of which 5 tours .*; give evaluation.starts=20"):
+    with pytest.raises(UserError, match=r"5 customers, and 5 tours .*; give evaluation.starts=20"):
         evaluated(path, model=True)
     assert evaluated(path, model=True, starts=2).summary["n"] == 1
 
