@@ -96,7 +96,7 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     )
     together = summary["together"]
     gained = (
-        f"All coins together gain {_gain(together['log_loss']['gain'], together['log_loss']['interval_95'])} nats on the prior. "
+        f"All coins together gain {_gain(together['log_loss']['gain'], together['log_loss']['interval_95'])} nats. "
         if together
         else ""
     )

@@ -1,4 +1,4 @@
-"""Constructions that a trained policy is measured against: nearest neighbour and savings.
+"""Constructive heuristics to measure a trained policy against: nearest neighbour and savings.
 
 Each takes a problem and returns its routes: lists of customers 1..n without the depot. A new heuristic is a function
 here and its entry in HEURISTICS, by which configs name it.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from models.routing.environment import Routes
 
 
-ALL_PAIRS = 3000  # customers up to which the savings of all pairs are compared: at 30,000 they would take 13 GB
-NEAR = 100  # others whose saving with a customer counts, where there are more
+ALL_PAIRS = 3000  # customers up to which all pairs are compared: at 30,000 they would take 13 GB
+NEAR = 100  # nearest others compared with each customer, above that
 
 
 def nearest_neighbour(problem: Problem) -> Routes:
-    """Go on to the nearest customer that still fits, and back to the depot when none does."""
+    """Visit the nearest customer that still fits; return to the depot when none does."""
     demand, back = problem.demand, distances_from(problem, 0)
     waiting = np.ones(len(demand), bool)
     waiting[0] = False
@@ -48,18 +48,18 @@ def savings(problem: Problem) -> Routes:
 
     Clarke and Wright 1964 (Scheduling of Vehicles from a Central Depot to a Number of Delivery Points): every customer
     begins on a route of its own. Pairs of customers are taken in the order of the saving of driving straight from one
-    to the other instead of through the depot; two routes are joined where the pair are ends of them and load and length
+    to the other instead of through the depot; two routes are joined if the pair are ends of them and load and length
     fit.
     """
     first, second = _pairs(problem)
     to_depot = distances_from(problem, 0)
     saving = to_depot[first] + to_depot[second] - distances_between(problem, first, second)
-    # A stable sort breaks ties, which are common in the rounded metric, in the same way on every machine.
+    # A stable sort breaks ties, common in the rounded metric, alike on every machine.
     order = np.argsort(-saving, kind="stable")
     order = order[: np.count_nonzero(saving > 0)]
 
     route_of: Routes = [[node] for node in range(len(to_depot))]
-    # Both are valid at the customers at both ends of a route.
+    # Both are kept at the two ends of a route.
     load_of, duration_of = problem.demand.tolist(), (2 * to_depot + problem.service).tolist()
     capacity, limit = problem.capacity, problem.limit
     for i, j, saved in zip(first[order].tolist(), second[order].tolist(), saving[order].tolist(), strict=True):
@@ -85,7 +85,7 @@ def savings(problem: Problem) -> Routes:
 
 
 def _pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs (P,), (P,) of customers whose savings count: all, of very many customers those that are near."""
+    """Return the pairs (P,), (P,) of customers to compare: all, or the near ones of very many customers."""
     if problem.customers <= ALL_PAIRS:
         first, second = np.triu_indices(problem.customers, 1)
         return first + 1, second + 1

@@ -1,7 +1,7 @@
 """Independent check of finished solutions.
 
-It shares no code with the models, their environment or the heuristics, and counts loads in Python's whole numbers, so
-that a mistake in any of them cannot hide itself here. Lengths are those of problems.py, as costs are.
+It shares no code with the models, their environment or the heuristics, so that their mistakes cannot hide here, and
+counts loads in Python's whole numbers. Lengths, like costs, are those of problems.py.
 """
 
 import operator
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from models.routing.problems import Problem, cost_of
 
 
-class InvalidTour(Exception):
+class InvalidTourError(Exception):
     """The routes are not a solution of the problem; the message names the instance and the first fault."""
 
 
 def check(problem: Problem, routes: Sequence[Sequence[int]]) -> None:
-    """Raise InvalidTour unless each customer 1..n is on exactly one route and no route is beyond capacity or limit.
+    """Raise InvalidTourError unless each customer 1..n is on one route and all routes keep to capacity and limit.
 
     Routes list customers only: the depot, where each of them begins and ends, must not appear, and no route may be
     empty.
     """
 
     def refuse(what: str) -> None:
-        raise InvalidTour(f"{problem.name}: {what}")
+        raise InvalidTourError(f"{problem.name}: {what}")
 
     demand = [int(load) for load in problem.demand]
     served_by: dict[int, int] = {}  # customer -> route

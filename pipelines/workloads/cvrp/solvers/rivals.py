@@ -8,9 +8,9 @@ import numpy as np
 from models.routing import native
 from models.routing.problems import Problem
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.cvrp.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.solvers import SOLVERS
-from pipelines.workloads.cvrp.solving import Solved, solve_by_local_search, solve_each
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
+from pipelines.workloads.cvrp.solvers.solving import Solved, solve_by_local_search, solve_each
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -20,14 +20,14 @@ MORE_TOURS = (2, 8, 64)  # times evaluation.local_search: random tours of the fu
 
 
 def constructions(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> dict[str, Solved]:
-    """Return the tours of each heuristic, by its name in configs."""
+    """Return the tours of each heuristic, by name."""
     return {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
 
 
 def local_searches(
     config: "Config", problems: Sequence[Problem], built: Solved, few: int, map_items: MapItems
 ) -> list[Solved]:
-    """Return what the local search makes of the tours `built` and of random ones; of many, on `few` problems."""
+    """Return tours after a local search from `built` and from random ones; from many, on `few` problems."""
     count = config.evaluation.local_search
     if not count or native.unavailable():
         return []
@@ -39,7 +39,7 @@ def local_searches(
 
 
 def solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
-    """Return the tours of each solver that the config names, and this machine has, within each of its budgets."""
+    """Return the tours of each configured solver that runs on this machine, for each time budget."""
     settings = config.evaluation
     return [
         solve_for(name, seconds, config, problems, map_items)
@@ -50,8 +50,8 @@ def solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) 
 
 
 def solve_for(name: str, seconds: float, config: "Config", problems: Sequence[Problem], map_items: MapItems) -> Solved:
-    """Return the tours that the solver `name` finds in so many seconds of CPU time for each problem."""
+    """Return the tours of the solver `name` after `seconds` of CPU time per problem."""
     solver = SOLVERS[name]
     label = f"{solver.label()}, {1000 * seconds:.3g} ms"
-    solver.solve(TRIFLE, 1e-4, config.seed)  # what a first call takes, such as imports, is not the method's time
+    solver.solve(TRIFLE, 1e-4, config.seed)  # imports and the like are not the method's time
     return solve_each(label, problems, lambda problem: solver.solve(problem, seconds, config.seed), map_items)

@@ -1,10 +1,8 @@
-"""Generated instances: training ones are made on the device as they are needed, the others are stored on disk."""
+"""Instances generated on the device from a stream of random numbers."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,17 +10,17 @@ from torch import Tensor
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.problems import Problem
-from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
+from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, Data
+    from pipelines.workloads.cvrp import Data
 
 
-GROUP = 16  # consecutive instances of validation, test or labels that have one size, where there are several
+GROUP = 16  # consecutive instances of equal size in validation, test and labels
 
 
 def stream_key(seed: int, split: str) -> int:
-    """Return the key of a split's random stream; validation and test are the same whatever the run's seed."""
+    """Return the key of a split's random stream; only training depends on the run's seed."""
     return derive_key(seed if split == "train" else 0, "cvrp", split)
 
 
@@ -31,8 +29,8 @@ def generate(
 ) -> dict[str, Tensor]:
     """Return the fields of Instances for `items` (B,) of the stream `key`, each a pure function of (key, item).
 
-    Where data have several sizes, each `group` of items has one. Then `customers` (B,) is returned beside the fields,
-    which are padded with zeros where they differ. Items are on the CPU, as sizes of batches must not wait for a device.
+    If data have several sizes, each `group` of items has one; the fields are padded with zeros, and `customers` (B,) is
+    returned beside them. Items are on the CPU, as the size of a batch must not wait for a device.
     """
     if len(data.sizes) == 1:
         return _of_one_size(data, key, items.to(device, non_blocking=True), data.sizes[0])
@@ -63,7 +61,7 @@ def _of_one_size(data: "Data", key: int, items: Tensor, customers: int) -> dict[
 
 
 def by_size(batch: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Instances]]:
-    """Yield the row numbers and the instances of each size in a batch, which was padded where there are several."""
+    """Yield the row numbers and the instances of each size in a batch, without padding."""
     locs, demand, capacity = (batch[name] for name in Instances._fields)
     if "customers" not in batch:
         yield torch.arange(len(capacity), device=capacity.device), Instances(locs, demand, capacity)
@@ -76,7 +74,7 @@ def by_size(batch: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Instances]]:
 class Generated:
     """A source of generated instances: endless for training, of a given size for challenges.
 
-    Where data have several sizes, each `group` of items has one; in training that is the batch of an update.
+    If data have several sizes, each `group` of items has one; in training that is the batch of an update.
     """
 
     workers = 0
@@ -90,29 +88,8 @@ class Generated:
         return {**fields, "item": items.to(self.device, non_blocking=True)}
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
-    """Write the validation and test instances as Arrow tables and return facts for the manifest."""
-    datasets.disable_progress_bars()
-    sizes = {"validation": config.data.validation_instances, "test": config.data.test_instances}
-    for split, size in sizes.items():
-        _save(folder / split, generate(config.data, stream_key(0, split), torch.arange(size)))
-    if config.data.labels:
-        from pipelines.workloads.cvrp.imitation import labelled
-
-        _save(folder / "labels", labelled(config.data))
-        sizes["labels"] = config.data.labels
-    return {"instances": sizes}
-
-
-def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
-    columns = {
-        name: tensor.flatten(1).numpy() if tensor.ndim > 1 else tensor.numpy() for name, tensor in fields.items()
-    }
-    datasets.Dataset.from_dict(columns).save_to_disk(folder)
-
-
 def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[Problem]:
-    """Return instances, as `generate` returns them, as problems in the exact metric."""
+    """Return generated fields as problems in the exact metric."""
     found: dict[int, Problem] = {}
     for rows, instances in by_size(fields):
         for i, locs, demand, capacity in zip(rows.tolist(), *(part.numpy() for part in instances), strict=True):
@@ -120,11 +97,3 @@ def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[P
                 f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounding="exact"
             )
     return [problem for _, problem in sorted(found.items())]
-
-
-def load(folder: Path, split: str) -> dict[str, Tensor]:
-    """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
-    table = datasets.load_from_disk(folder / split).with_format("numpy")
-    fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
-    fields["locs"] = fields["locs"].unflatten(1, (-1, 2))
-    return fields

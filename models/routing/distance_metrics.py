@@ -1,4 +1,4 @@
-"""Distances of VRPLIB: how each EDGE_WEIGHT_TYPE measures between coordinates, and how matrices are laid out in a file.
+"""Distances of VRPLIB: the EDGE_WEIGHT_TYPEs, and the layouts of matrices in files.
 
 Definitions are those of TSPLIB 95 (Reinelt 1995). A new metric is one entry of METRICS.
 """
@@ -7,58 +7,65 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-Indices = tuple[np.ndarray, np.ndarray]
+Floats = NDArray[np.float64]
+Indices = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-def nearest(lengths: np.ndarray) -> np.ndarray:
+def nearest(lengths: Floats) -> Floats:
     """Return the nearest whole numbers, halves rounded up."""
     return np.floor(lengths + 0.5)
 
 
-def euclidean(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def euclidean(one: Floats, two: Floats) -> Floats:
     """Return the Euclidean distances (...) between places (..., 2)."""
-    return np.sqrt(((one - two) ** 2).sum(-1))
+    lengths: Floats = np.sqrt(((one - two) ** 2).sum(-1))
+    return lengths
 
 
-def pseudo_euclidean(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def pseudo_euclidean(one: Floats, two: Floats) -> Floats:
     """Return the distances of ATT."""
-    return np.sqrt(((one - two) ** 2).sum(-1) / 10)
+    lengths: Floats = np.sqrt(((one - two) ** 2).sum(-1) / 10)
+    return lengths
 
 
-def manhattan(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def manhattan(one: Floats, two: Floats) -> Floats:
     """Return the sums over both axes."""
-    return np.abs(one - two).sum(-1)
+    lengths: Floats = np.abs(one - two).sum(-1)
+    return lengths
 
 
-def maximum(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def maximum(one: Floats, two: Floats) -> Floats:
     """Return the larger of both axes."""
-    return np.abs(one - two).max(-1)
+    lengths: Floats = np.abs(one - two).max(-1)
+    return lengths
 
 
-def geographic(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def geographic(one: Floats, two: Floats) -> Floats:
     """Return kilometres on the sphere between places of latitude and longitude, degrees and minutes as DDD.MM."""
     (latitude, longitude), (other, away) = (np.moveaxis(_radians(place), -1, 0) for place in (one, two))
     turned = np.cos(longitude - away)
     cosine = ((1 + turned) * np.cos(latitude - other) - (1 - turned) * np.cos(latitude + other)) / 2
-    return 6378.388 * np.arccos(np.clip(cosine, -1, 1))
+    lengths: Floats = 6378.388 * np.arccos(np.clip(cosine, -1, 1))
+    return lengths
 
 
-def _radians(places: np.ndarray) -> np.ndarray:
+def _radians(places: Floats) -> Floats:
     degrees = np.trunc(places)
     return 3.141592 * (degrees + 5 * (places - degrees) / 3) / 180  # this pi is TSPLIB's
 
 
 class Metric(NamedTuple):
-    """One way to measure."""
+    """A way to measure."""
 
-    lengths: Callable[[np.ndarray, np.ndarray], np.ndarray]  # coordinates (..., 2), (..., 2) -> distances (...)
-    whole: Callable[[np.ndarray], np.ndarray] = nearest  # what published results make of these
-    planar: bool = True  # whether coordinates are places in a plane; else problems keep a matrix
+    lengths: Callable[[Floats, Floats], Floats]  # coordinates (..., 2), (..., 2) -> distances (...)
+    whole: Callable[[Floats], Floats] = nearest  # rounding of published results
+    planar: bool = True  # whether coordinates lie in a plane; otherwise problems hold a matrix
 
 
-def given(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Refuse to measure what a matrix has."""
+def given(one: Floats, two: Floats) -> Floats:
+    """Fail: explicit distances are read from a matrix."""
     raise AssertionError("distances of EXPLICIT are given, not computed")
 
 
@@ -72,8 +79,7 @@ METRICS = {
     "EXPLICIT": Metric(given, planar=False),
 }
 
-# Of the numbers of a symmetric matrix, which stand in a file, in its order. By columns one triangle reads as the other
-# does by rows.
+# The entries of a symmetric matrix in the order of the file. One triangle by columns reads as the other by rows.
 LAYOUTS: dict[str, Callable[[int], Indices]] = {
     "FULL_MATRIX": lambda size: np.divmod(np.arange(size**2), size),
     **{name: lambda size: np.triu_indices(size, 1) for name in ("UPPER_ROW", "LOWER_COL")},
@@ -83,8 +89,8 @@ LAYOUTS: dict[str, Callable[[int], Indices]] = {
 }
 
 
-def in_a_plane(distance: np.ndarray) -> np.ndarray:
-    """Return places (N, 2) whose distances come near `distance` (N, N): classical scaling (Torgerson 1952)."""
+def in_a_plane(distance: Floats) -> Floats:
+    """Return places (N, 2) whose distances approximate `distance` (N, N): classical scaling (Torgerson 1952)."""
     from scipy.linalg import eigh
 
     square = distance**2
@@ -93,4 +99,6 @@ def in_a_plane(distance: np.ndarray) -> np.ndarray:
     values, vectors = eigh((mean + mean[:, None] - square - square.mean()) / 2, subset_by_index=[last - 1, last])
     places = vectors * np.sqrt(values.clip(0))
     largest = np.abs(places).argmax(0)
-    return places * np.where(places[largest, [0, 1]] < 0, -1, 1)  # either sign will do: the same one everywhere
+    # Either sign would do; this one is the same on every machine.
+    signed: Floats = places * np.where(places[largest, [0, 1]] < 0, -1, 1)
+    return signed

@@ -1,9 +1,9 @@
 """Best known costs of the first instances of the standard test sets, against which gaps are measured.
 
-    python -m pipelines.workloads.cvrp.best_known 20 1000      # customers, instances: writes best_known/20.json
+    python -m pipelines.workloads.cvrp.instances.best_known CUSTOMERS INSTANCES    # writes best_known/CUSTOMERS.json
 
-Each is the least cost that several runs of HGS found. Their means agree with those that are known: 6.1299 and 6.1599 of
-the first 100 and 1,000 instances of 20 customers, 10.508 of the first 200 of 50. Found are 10.5226 for the first 100
+Each is the least cost found by several runs of HGS. Their means agree with published ones: 6.1299 and 6.1599 for the
+first 100 and 1,000 instances of 20 customers, 10.508 for the first 200 of 50. Our own are 10.5226 for the first 100
 of 50 and 15.4344 for the first 40 of 100. Over all 10,000 instances HGS reaches 10.366 and 15.563 with 50 and 100
 customers (Kwon et al. 2020; Luo et al. 2023).
 """
@@ -16,10 +16,10 @@ import numpy as np
 
 from common.workers import in_order
 from models.routing.problems import cost_of
-from pipelines.workloads.cvrp.distributions import CAPACITY
-from pipelines.workloads.cvrp.solvers import Population, hgs
-from pipelines.workloads.cvrp.standard_sets import BEST_KNOWN, standard_test_set
-from pipelines.workloads.cvrp.validator import check
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.standard_sets import BEST_KNOWN, standard_test_set
+from pipelines.workloads.cvrp.solvers.hgs import Population, hgs
+from pipelines.workloads.cvrp.solvers.validator import check
 
 ITERATIONS, SEEDS = 500, (1, 2)
 

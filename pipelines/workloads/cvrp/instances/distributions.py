@@ -1,7 +1,7 @@
 """Distributions of instances: how locations and demands are made from uniform numbers.
 
-A new distribution is one entry of DISTRIBUTIONS; configs take their choices, limits and help from that table, before
-torch is imported.
+A new distribution is one entry of DISTRIBUTIONS, from which configs take their choices, limits and help. torch is
+imported only when needed.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # of a vehicle, by number of customers (Kool et al. 2019)
-AVERAGE_ROUTE = (3, 6, 25)  # customers on it: least, likeliest and most, where capacities are drawn (Uchoa et al. 2017)
+AVERAGE_ROUTE = (3, 6, 25)  # customers on it, least, likeliest and most, for drawn capacities (Uchoa et al. 2017)
 MOST_CLUSTERS = 7
 CLUSTER_SPREAD = 0.07  # standard deviation around the seed of a cluster, as a share of the side of the square
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """One distribution of instances in the unit square; demands are uniform whole numbers from 1, unless said."""
+    """A distribution of instances in the unit square; by default demands are uniform whole numbers from 1."""
 
     description: str
     largest_demand: int
     locations: Callable[[Tensor, Tensor], Tensor]  # uniform numbers (B, N, 2) and further ones (B, F) -> (B, N, 2)
     further_numbers: Callable[[int], int] = lambda num_nodes: 0  # N -> F
     demands: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # locations, (B, N) and (B, F) numbers -> (B, N)
-    own_capacity: bool = False  # drawn so that an average route has as many customers as AVERAGE_ROUTE says
+    own_capacity: bool = False  # drawn so that average routes have the length of AVERAGE_ROUTE
 
     def numbers(self, num_nodes: int) -> int:
-        """Return how many uniform numbers an instance is made from."""
+        """Return the number of uniform numbers for an instance."""
         return 3 * num_nodes + self.further_numbers(num_nodes)
 
     def instances(self, numbers: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return locations (B, N, 2), demands (B, N) and capacities (B,), depot first, from uniform numbers in [0, 1).
 
-        Capacities have a meaning where they are the distribution's own.
+        Capacities count only if they are the distribution's own.
         """
         places, shares, further = numbers.tensor_split((2 * num_nodes, 3 * num_nodes), 1)
         locs = self.locations(places.reshape(-1, num_nodes, 2), further)
@@ -82,7 +82,7 @@ def clustered_locations(places: Tensor, further: Tensor) -> Tensor:
 
 
 def _around_seeds(seeds: Tensor, choice: Tensor, radius: Tensor, turn: Tensor) -> Tensor:
-    """Return points (B, N, 2) around 3 or more seeds, whose places and number the rows of `seeds` (B, 2 S + 1) draw.
+    """Return points (B, N, 2) around 3 or more seeds, drawn by the rows of `seeds` (B, 2 S + 1): places and number.
 
     `choice` (B, N) draws the seed of each point, `radius` (B, N) is its distance and `turn` (B, N) its direction.
     """
@@ -94,7 +94,7 @@ def _around_seeds(seeds: Tensor, choice: Tensor, radius: Tensor, turn: Tensor) -
     centre = seeds[:, :-1].reshape(-1, most, 2).gather(1, which[..., None].expand(-1, -1, 2))
     angle = 2 * torch.pi * turn
     point = (centre + radius[..., None] * torch.stack([angle.cos(), angle.sin()], -1)).abs()
-    # What falls far outside, as the tails of a distribution do, ends on the border.
+    # Points far outside, from the tails of a distribution, end on the border.
     return torch.where(point > 1, 2 - point, point).clamp(0, 1)
 
 
@@ -105,7 +105,7 @@ DECAY = 0.04  # of the density around a seed of X, as a share of the side of the
 def x_locations(places: Tensor, further: Tensor) -> Tensor:
     """Return a depot in the centre, in a corner or anywhere, and customers anywhere, around seeds, or half of each.
 
-    The density around a seed falls exponentially, as that of Uchoa et al. 2017.
+    The density falls exponentially around a seed, as in Uchoa et al. 2017.
     """
     import torch
 
@@ -120,7 +120,7 @@ def x_locations(places: Tensor, further: Tensor) -> Tensor:
     return points
 
 
-RANGES = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # of demands in an instance of X; two further kinds are mixed
+RANGES = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # of demands in X; two further kinds are mixtures
 
 
 def x_demands(locs: Tensor, shares: Tensor, further: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ DISTRIBUTIONS = {
         "customers around 3 to 7 seeds",
         9,
         clustered_locations,
-        # The seeds, their number, and 2 N numbers of which only the last N are used: fewer would change the instances.
+        # The seeds, their number, and 2 N numbers. Only the last N are used, but fewer would change the instances.
         further_numbers=lambda num_nodes: 2 * MOST_CLUSTERS + 1 + 2 * num_nodes,
     ),
     "x": Distribution(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from common.errors import UserError
 from models.routing.problems import Problem, distances_from
-from pipelines.workloads.cvrp.npz_files import read_npz
-from pipelines.workloads.cvrp.vrp_files import read_vrp
+from pipelines.workloads.cvrp.instances.npz_files import read_npz
+from pipelines.workloads.cvrp.instances.vrp_files import read_vrp
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}
 ENDINGS = " or ".join(READERS)
@@ -19,16 +19,14 @@ ENDINGS = " or ".join(READERS)
 def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
     """Return {file stem: problems} of one instance file, or of all instance files that lie directly in a folder.
 
-    `rounding`, a key of ROUNDINGS, takes the place of the usual one of each file.
-
-    Raises UserError, in one line, for anything that is missing, damaged or contradictory, or that asks for more than
-    a CVRP.
+    `rounding`, a key of ROUNDINGS, replaces each file's usual one. Raises UserError, in one line, for anything missing,
+    damaged or contradictory, and for problems beyond the CVRP.
     """
     path = Path(path)
     found: dict[str, list[Problem]] = {}
     try:
         for file in _instance_files(path):
-            # Results are named after the stem, so the results of one file would overwrite those of the other.
+            # Results are named after the stem: those of one file would overwrite the other's.
             if file.stem in found:
                 raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
             found[file.stem] = READERS[file.suffix.lower()](file)
@@ -49,7 +47,7 @@ def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
 
 
 def _check_reach(path: Path, problem: Problem) -> None:
-    """Raise UserError for a customer that no route within the limit can serve."""
+    """Raise UserError for a customer out of reach of every route within the limit."""
     there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
     if (far := there_and_back > problem.limit).any():
         raise UserError(
@@ -59,7 +57,7 @@ def _check_reach(path: Path, problem: Problem) -> None:
 
 
 def _instance_files(path: Path) -> list[Path]:
-    """Return `path` itself or the instance files in the folder that it is."""
+    """Return `path` itself or, for a folder, the instance files in it."""
     if not path.is_dir():
         if path.suffix.lower() not in READERS:
             raise UserError(f"{path}: not an instance file; give a file ending in {ENDINGS}, or a folder")

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.errors import UserError
 from models.routing.problems import Problem, exact_problems
-from pipelines.workloads.cvrp.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 
 SIZE = 10_000
 SEED = 1234
@@ -21,9 +21,9 @@ BEST_KNOWN = Path(__file__).with_name("best_known")  # written by best_known.py
 def standard_test_set(customers: int, num: int) -> list[Problem]:
     """Return the first `num` of the 10,000 instances of Kool et al. 2019 (Attention, Learn to Solve Routing Problems!).
 
-    Most published figures are measured on them. The numbers are those of `vrp<customers>_test_seed1234.pkl`, drawn
-    again instead of downloaded: coordinates uniform in the unit square, demands uniform in 1..9, exact metric. Raises
-    UserError for a size that the set does not have.
+    Most published figures are measured on them. They equal those of `vrp<customers>_test_seed1234.pkl`, drawn again
+    instead of downloaded: coordinates uniform in the unit square, demands uniform in 1..9, exact metric. Raises
+    UserError for an unknown size.
     """
     if customers not in CAPACITY:
         raise UserError(
@@ -47,6 +47,6 @@ def standard_test_set(customers: int, num: int) -> list[Problem]:
 
 
 def best_known(customers: int, num: int) -> list[float]:
-    """Return the best known costs of the first `num` instances, or of as many as there are."""
+    """Return the best known costs of up to the first `num` instances."""
     path = BEST_KNOWN / f"{customers}.json"
     return json.loads(path.read_text())[:num] if path.is_file() else []

@@ -1,4 +1,4 @@
-"""Solving many problems with one method: spread over the processes, timed, and every tour validated."""
+"""Solving many problems with one method: spread over the processes, timed and validated."""
 
 import time
 from collections import defaultdict
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.routing.decodes import SAMPLED
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.search import TourBuilder
 from models.routing.solve import at_once, best_tours, improved, padded
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.cvrp import validator
+from pipelines.workloads.cvrp.solvers import validator
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -26,7 +27,7 @@ Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with th
 
 @dataclass(frozen=True)
 class Solved:
-    """One method's tours on the problems it was given."""
+    """One method's tours of the problems."""
 
     method: str
     routes: list[Routes]
@@ -43,7 +44,7 @@ class Solved:
 
 def solve_with_model(
     config: "Config",
-    model: nn.Module,
+    model: TourBuilder,
     problems: Sequence[Problem],
     decode: str,
     augment: bool,
@@ -53,9 +54,9 @@ def solve_with_model(
     ruin_rounds: int = 0,
     samples: int | None = None,
 ) -> Solved:
-    """Return the model's tours, after a local search from each of the best `local_search` ones if it is not 0.
+    """Return the model's tours, improved by a local search of the best `local_search` and by `ruin_rounds` of ruins.
 
-    `ruin_rounds` of ruin and recreate go on from them. `samples` takes the place of evaluation.samples.
+    `samples` overrides evaluation.samples.
     """
     settings = config.evaluation
     samples = samples or settings.samples
@@ -106,12 +107,12 @@ def solve_by_local_search(
 def _solve_batches(
     label: str, problems: Sequence[Problem], solve: Solve, device: torch.device, map_items: MapItems
 ) -> Solved:
-    """Return the tours of a method that takes many problems of one size at a time."""
+    """Return the tours of a method for batches of problems of one size."""
     by_size: dict[int, list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         by_size[problem.customers].append(i)
     routes: list[Routes] = [[] for _ in problems]
-    # What a first call takes, such as starting threads, is not the method's time.
+    # Starting threads and the like is not the method's time.
     solve({**to_instances(problems[:1], device)._asdict(), "item": torch.zeros(1, dtype=torch.long, device=device)})
     began, core = time.perf_counter(), 0.0
     for customers, members in by_size.items():
@@ -135,7 +136,7 @@ def _solve_batches(
 def solve_each(
     label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], map_items: MapItems
 ) -> Solved:
-    """Return the tours of a method that takes one problem at a time, on one thread."""
+    """Return the tours of a method for single problems, on one thread."""
     longest = 2 * max(problem.customers for problem in problems)
 
     def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -158,7 +159,7 @@ def solve_each(
 def _validated(
     method: str, problems: Sequence[Problem], routes: list[Routes], seconds: float, core_seconds: float, on: str
 ) -> Solved:
-    """Return tours with their costs; raises InvalidTour for one that the independent validator refuses."""
+    """Return tours with their costs; the independent validator raises InvalidTourError for a wrong one."""
     for problem, tour in zip(problems, routes, strict=True):
         validator.check(problem, tour)
     costs = np.array([cost_of(problem, tour) for problem, tour in zip(problems, routes, strict=True)])

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import Problem, cost_of, distances, scaled
-from pipelines.workloads.cvrp import heuristics
-from pipelines.workloads.cvrp.heuristics import nearest_neighbour, savings
 from pipelines.workloads.cvrp.input_files import as_input
-from pipelines.workloads.cvrp.solvers import hgs, pyvrp
-from pipelines.workloads.cvrp.validator import InvalidTour, check
+from pipelines.workloads.cvrp.solvers import heuristics
+from pipelines.workloads.cvrp.solvers.heuristics import nearest_neighbour, savings
+from pipelines.workloads.cvrp.solvers.hgs import hgs
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
+from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 from tests.workloads.cvrp.files import SMALL, read, refusal, vrp
 
 # The first six towns of ulysses16 (TSPLIB), latitude and longitude, and their distances as its matrix has them.
@@ -134,7 +135,7 @@ def test_every_solver_keeps_to_a_matrix_and_to_a_limit_on_the_length_of_routes(s
     best = cost_of(problem, SOLVERS["HGS"](problem))
     assert cost_of(problem, free) < (1.3 if solver == "nearest neighbour" else 1.08) * best
     limited = without_coordinates(limit=3000, service=100.0)
-    with pytest.raises(InvalidTour, match="the limit is 3000"):  # so that the limit matters
+    with pytest.raises(InvalidTourError, match="the limit is 3000"):  # so that the limit matters
         check(limited, free)
     check(limited, SOLVERS[solver](limited))
 
@@ -156,7 +157,7 @@ def test_limits_are_kept_to_in_the_exact_metric_too():
 def test_a_route_that_is_too_long_is_found_out(tmp_path):
     (problem,) = read(vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nSERVICE_TIME : 3\nCAPACITY")))
     check(problem, [[1, 2], [3], [4], [5]])  # the last takes 50 + 50 + 3
-    with pytest.raises(InvalidTour, match="route 3 takes 117; the limit is 107"):
+    with pytest.raises(InvalidTourError, match="route 3 takes 117; the limit is 107"):
         check(problem, [[1, 2], [3], [4, 5]])
 
 

@@ -1,8 +1,8 @@
 """Instance files of operations research: VRPLIB's `.vrp` with TYPE CVRP and one depot, in any metric of METRICS.
 
-Node numbers may be any distinct whole numbers; nodes are taken in their order, the depot moved to the front; so are the
-rows of an explicit matrix. DISTANCE limits the length of a route and the SERVICE_TIME of its customers together. A
-file is complete when it ends with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
+Node numbers may be any distinct whole numbers; nodes, and the rows of an explicit matrix, are taken in their order with
+the depot moved to the front. DISTANCE limits a route's length and its customers' SERVICE_TIME together. A file must end
+with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, usual_rounding
 
 SECTIONS = {  # title: columns of each row
@@ -22,8 +22,8 @@ SECTIONS = {  # title: columns of each row
 }
 WEIGHTS = "EDGE_WEIGHT_SECTION"
 UNREAD_SECTIONS = ("DISPLAY_DATA_SECTION",)
-TYPES = ("CVRP", "DCVRP")  # the second where the length of routes is limited
-# Keys that are read, or do not restrict which routes are allowed. Any other key (VEHICLES, ...) might.
+TYPES = ("CVRP", "DCVRP")  # the second has limited routes
+# Keys that are read or restrict nothing. Any other key (VEHICLES, ...) might restrict the routes.
 HEADER_KEYS = (
     *("NAME", "COMMENT", "TYPE", "DIMENSION", "CAPACITY", "DISTANCE", "SERVICE_TIME"),
     *("EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE"),
@@ -35,8 +35,8 @@ Rows = list[tuple[int, list[str]]]  # (line number, words) of each row of a sect
 
 
 def read_vrp(path: Path) -> list[Problem]:
-    """Return the one problem of a `.vrp` file; raise UserError, in one line, for a file that does not hold one."""
-    # Text that is not ASCII can only belong to a comment; elsewhere it is not a number and is refused as such.
+    """Return the one problem of a `.vrp` file; raise UserError, in one line, for an unusable file."""
+    # Only comments may hold text beyond ASCII; elsewhere it is refused as no number.
     header, sections, complete = _split(path, path.read_bytes().decode("utf-8-sig", errors="replace"))
     metric = _check_kind(path, header, sections)
     _check_complete(path, sections, metric, complete)
@@ -56,7 +56,7 @@ def read_vrp(path: Path) -> list[Problem]:
     demand = _demands(path, nodes, demands, capacity)
     locs, matrix = _layout(path, header, sections, metric, nodes, coords)
     limit = _number(path, "DISTANCE", header["DISTANCE"]) if "DISTANCE" in header else np.inf
-    # The name is that of the file: NAME inside it is free text, which must not decide where a solution is written.
+    # Named after the file: NAME inside it is free text, which must not decide where a solution is written.
     return [
         Problem(
             path.stem,
@@ -67,14 +67,14 @@ def read_vrp(path: Path) -> list[Problem]:
             _best_known(path),
             metric,
             matrix,
-            limit * (1 + 1e-9),  # sums of distances are exact to far less
+            limit * (1 + 1e-9),  # sums of distances err by far less
             _number(path, "SERVICE_TIME", header.get("SERVICE_TIME", "0")),
         )
     ]
 
 
 def _best_known(path: Path) -> float | None:
-    """Return the cost in the `.sol` file beside an instance, None without such a file."""
+    """Return the cost in the `.sol` file beside an instance; None without one."""
     solution = path.with_suffix(".sol")
     if not solution.is_file():
         return None
@@ -85,7 +85,7 @@ def _best_known(path: Path) -> float | None:
 
 
 def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:
-    """Return the `KEY : VALUE` lines, the rows of each section, and whether the end of the file is there."""
+    """Return the `KEY : VALUE` lines, the rows of each section, and whether the file is complete."""
     header: Header = {}
     sections: dict[str, Rows] = {}
     rows: Rows | None = None
@@ -113,14 +113,14 @@ def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:
                 f"{path}: line {number}: {line[:40]!r} is neither 'KEY : VALUE' nor the title of a section; "
                 "correct or remove it"
             )
-    # Without a mark at the end, a last row cut in the middle ("22 700" to "22 70") would look like a whole one.
+    # Without an end mark, a last row cut in the middle ("22 700" to "22 70") would look whole.
     closed = bool(rows and rows is sections.get("DEPOT_SECTION") and rows[-1][1] == ["-1"])
     return header, sections, closed
 
 
 def _check_kind(path: Path, header: Header, sections: dict[str, Rows]) -> str:
     """Return the metric, a key of METRICS; raise UserError for a problem of another kind than a CVRP in one of them."""
-    # TYPE comes first: files of other kinds have other sections and keys, which are not faults of theirs.
+    # TYPE comes first: in files of other kinds, other sections and keys are no faults.
     kind = _header(path, header, "TYPE")
     if kind.upper() not in TYPES:
         raise UserError(
@@ -140,7 +140,7 @@ def _check_kind(path: Path, header: Header, sections: dict[str, Rows]) -> str:
 
 
 def _check_complete(path: Path, sections: dict[str, Rows], metric: str, complete: bool) -> None:
-    """Raise UserError for a file without one of its sections or without its end."""
+    """Raise UserError for a missing section or a missing end."""
     places, *others = SECTIONS
     missing = [title for title in (WEIGHTS if metric == "EXPLICIT" else places, *others) if title not in sections]
     if missing or not complete:
@@ -198,7 +198,7 @@ def _nodes(path: Path, sections: dict[str, Rows], title: str, dimension: int) ->
 def _layout(
     path: Path, header: Header, sections: dict[str, Rows], metric: str, nodes: list[int], coords: dict[int, list[str]]
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return places of `nodes` in a plane (N, 2), and the matrix (N, N) of their distances where places lack them."""
+    """Return places of `nodes` in a plane (N, 2), and their distances (N, N) unless the places define them."""
     if metric == "EXPLICIT":
         row = np.argsort(np.argsort(nodes))
         matrix = _matrix(path, header, sections, len(nodes))[np.ix_(row, row)]
@@ -211,7 +211,7 @@ def _layout(
 
 
 def _matrix(path: Path, header: Header, sections: dict[str, Rows], size: int) -> np.ndarray:
-    """Return the matrix (N, N) of EDGE_WEIGHT_SECTION, with 0 on its diagonal."""
+    """Return the matrix (N, N) of EDGE_WEIGHT_SECTION, with a zero diagonal."""
     layout = _header(path, header, "EDGE_WEIGHT_FORMAT").upper()
     if layout not in LAYOUTS:
         raise UserError(f"{path}: EDGE_WEIGHT_FORMAT is {layout[:40]!r}; only {', '.join(LAYOUTS)} are supported")
@@ -252,7 +252,7 @@ def _depot(path: Path, sections: dict[str, Rows], nodes: Collection[int]) -> int
 
 
 def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capacity: int) -> list[int]:
-    """Return the demands of `nodes`, of which the first is the depot."""
+    """Return the demands of `nodes`, depot first."""
     demand = [_whole(path, f"the demand of node {node}", demands[node][0]) for node in nodes]
     for node, load in zip(nodes, demand, strict=True):
         if load < 0:
@@ -268,14 +268,14 @@ def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capaci
 
 
 def _header(path: Path, header: Header, key: str) -> str:
-    """Return the value of a key that must be given."""
+    """Return the value of a required key."""
     if not header.get(key):
         raise UserError(f"{path}: {key} is missing; add a line '{key} : ...'")
     return header[key]
 
 
 def _coordinate(path: Path, node: int, word: str) -> float:
-    """Return a coordinate; raise UserError for a word that is not one."""
+    """Parse a coordinate, or raise UserError."""
     value = float(word) if NUMBER.fullmatch(word) else np.nan
     # The comparison is also false for nan.
     if not abs(value) <= MAX_COORDINATE:
@@ -287,7 +287,7 @@ def _coordinate(path: Path, node: int, word: str) -> float:
 
 
 def _number(path: Path, what: str, word: str) -> float:
-    """Return a length or a time; raise UserError for a word that is not one."""
+    """Parse a length or a time, or raise UserError."""
     value = float(word) if NUMBER.fullmatch(word) else np.nan
     if not 0 <= value <= MAX_COORDINATE:
         raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a number from 0 to {MAX_COORDINATE:.0e}")
@@ -295,7 +295,7 @@ def _number(path: Path, what: str, word: str) -> float:
 
 
 def _whole(path: Path, what: str, word: str) -> int:
-    """Return a whole number; raise UserError for a word that is not one."""
+    """Parse a whole number, or raise UserError."""
     value = float(word) if NUMBER.fullmatch(word) else np.nan
     # Above 2**53 float64 skips whole numbers, and no value here may be near that. Also false for nan and inf.
     if not abs(value) < 2**53 or value != int(value):

@@ -1,9 +1,9 @@
 """Instance files of machine learning: NumPy archives with the keys that RL4CO uses.
 
 The keys are depot (K, 2), locs (K, n, 2), demand (K, n) and capacity (K,) or (K, 1) or a single number. RL4CO writes
-whole demands into its data files, but its generators divide them by the capacity. One rule for the whole file tells
-the two apart: if every demand is a whole number, they are demands; otherwise, if none is above 1, they are shares of
-the capacity and must become whole numbers when multiplied by it; anything else is refused.
+whole demands into its data files, but its generators divide them by the capacity. One rule for the whole file decides:
+if every demand is a whole number, they are demands; otherwise, if none is above 1, they are shares of the capacity and
+must become whole numbers when multiplied by it; anything else is refused.
 """
 
 import io
@@ -23,7 +23,7 @@ DIVIDED_DEMAND_TOLERANCE = 0.01
 
 
 def read_npz(path: Path) -> list[Problem]:
-    """Return the problems of an `.npz` file; raise UserError, in one line, for a file that does not hold any."""
+    """Return the problems of an `.npz` file; raise UserError, in one line, for an unusable file."""
     arrays = _load(path)
     for key, array in arrays.items():
         if array.dtype.kind not in "iuf":
@@ -55,7 +55,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
     file = io.BytesIO(path.read_bytes())
     damaged, names, arrays = None, [], {}
     try:
-        # Checksums come first: numpy verifies them only after it has trusted the header of an array.
+        # Checksums come first: numpy checks them only after trusting the header of an array.
         with zipfile.ZipFile(file) as archive:
             damaged = archive.testzip()
         if damaged is None:
@@ -65,7 +65,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
                 # A member that is not an array is returned as bytes.
                 arrays = {key: np.asarray(archive[key]) for key in KEYS if key in names}
     except (
-        # All that zipfile, zlib and numpy's header parser raise over bytes that are not what they claim to be.
+        # All errors of zipfile, zlib and numpy's header parser on corrupt bytes.
         *(OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError),
         *(RuntimeError, zipfile.BadZipFile, zlib.error),
     ) as error:
@@ -106,7 +106,7 @@ def _check_values(path: Path, depot: np.ndarray, locs: np.ndarray, capacity: np.
 
 
 def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.ndarray:
-    """Return demands (K, n) as whole numbers by the rule of this module's docstring."""
+    """Return demands (K, n) as whole numbers, by the rule in this module's docstring."""
 
     def refuse(bad: np.ndarray, text: str) -> None:
         if bad.any():
@@ -139,7 +139,7 @@ def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.n
 def write_npz(path: Path, problems: Sequence[Problem]) -> None:
     """Write problems of one size as RL4CO does: coordinates and whole demands in float32.
 
-    The format cannot name a metric, and readers assume the exact one without limits, so UserError is raised for others.
+    The format cannot name a metric, and readers assume the exact one without limits; others raise UserError.
     """
     sizes = sorted({problem.customers for problem in problems})
     if len(sizes) != 1:
@@ -158,4 +158,4 @@ def write_npz(path: Path, problems: Sequence[Problem]) -> None:
     }
     # Given a name instead of an open file, numpy appends .npz to names that end otherwise.
     with Path(path).open("wb") as file:
-        np.savez(file, **{key: array.astype(np.float32) for key, array in arrays.items()})
+        np.savez(file, allow_pickle=False, **{key: array.astype(np.float32) for key, array in arrays.items()})
