@@ -4,13 +4,10 @@ Commands and servers check what users give against them, and their help and sche
 imported here: words are read, and refused, before it.
 """
 
-import base64
-import binascii
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, FailFast, Field, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, FailFast, Field, model_validator
 
 from common.config import Choice, Section
 from models.routing.decodes import DECODES, MOST_SAMPLES
@@ -19,8 +16,6 @@ from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, ROUNDINGS
 MOST_CUSTOMERS = 5000  # whose distances are held as a matrix, 200 MB
 LONGEST_PROMPT, LONGEST_DOCUMENT = 10_000, 1_000_000  # characters
 MOST_CANDLES = 1_000_000
-MOST_IMAGES = 10_000
-NO_FILES = {"files": False}  # as context of a validation: texts are what images hold, never the names of files
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
@@ -193,46 +188,3 @@ class SignalSettings(Section):
     threshold: float | None = Field(
         None, gt=0, le=1, description="probability from which SHORT or LONG is signalled; null: the likeliest class is"
     )
-
-
-def _image(value: Any, info: ValidationInfo) -> Any:
-    """Read an image's text: a data: URL, or else the name of a file, or base64 where no files are to be read."""
-    if not isinstance(value, str):
-        return value
-    if value.startswith("data:") or not (info.context or {}).get("files", True):
-        try:
-            return base64.b64decode(value.partition(",")[2] if value.startswith("data:") else value, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise ValueError(f"an image is a data: URL or base64 ({error})") from error
-    return Path(value)
-
-
-Image = Annotated[
-    bytes | Path, BeforeValidator(_image), WithJsonSchema({"type": "string", "description": "a data: URL or base64"})
-]
-
-
-class ImagesInput(Input):
-    """Images to rank, or two to compare."""
-
-    images: tuple[Image, ...] | None = Field(
-        None, min_length=1, max_length=MOST_IMAGES, description="images to rank: files, data: URLs or base64"
-    )
-    first: Image | None = Field(None, description="one of two images to compare")
-    second: Image | None = Field(None, description="the other one")
-
-    @model_validator(mode="after")
-    def _one_question(self) -> "ImagesInput":
-        pair = [each is not None for each in (self.first, self.second)]
-        if self.images is None and any(pair) != all(pair):
-            given, missing, other = ("first", "second", "b.png") if pair[0] else ("second", "first", "a.png")
-            raise ValueError(f"{missing} is missing, to compare {given} with; give it too, as in {missing}={other}")
-        if any(pair) != all(pair) or all(pair) == (self.images is not None):
-            raise ValueError("give images, which are ranked, or first and second, which are compared")
-        return self
-
-
-class ComparisonSettings(Section):
-    """The work that goes into a ranking."""
-
-    comparisons: int = Field(32, ge=2, le=1000, description="largest number of references an image is compared with")

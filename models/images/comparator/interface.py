@@ -14,9 +14,9 @@ from common.statistics import Z95
 from models import io
 from models.images import ranking
 from models.images.comparator.config import Question
+from models.images.inputs import ComparisonSettings, ImagesInput
 from models.images.ranking import SWAPPED
 from models.images.reliability import QUANTILES, Reliability
-from models.inputs import ComparisonSettings, ImagesInput
 from models.io import write_whole
 
 ENDINGS = (

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +21,13 @@ from torch import Tensor
 
 from common.disk.files import write_json
 from common.errors import UserError
-from models.images import image_files as image_files
+from models.images import image_files
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
+from pipelines.workloads.lmol.config import Config, Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.preferred import preferred
+from pipelines.workloads.lmol.people.preferred import preferred
 from pipelines.workloads.lmol.sources.image_set import ImageSet
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config, Data
 
 IMAGES = "images.npy"
 CLASSES = ("First", "Second", "Similar")
@@ -87,7 +85,7 @@ class Images:
         return {"image": self[items]}
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path) -> Mapping[str, Any]:
     """Write images and pairs; returns facts for the manifest.
 
     All cores decode the images, which are written as they come: memory holds some hundred bytes for each.
@@ -153,7 +151,7 @@ def load(folder: Path) -> Comparisons:
     )
 
 
-def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> dict[str, np.ndarray]:
+def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict[str, np.ndarray]:
     """Return the pairs (P, 3) of each part, labelled by scores; those that people labelled are trained on as given."""
     drawn = {
         "train": pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
@@ -185,7 +183,7 @@ def _grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     return [first[each] for each in component], merged
 
 
-def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> None:
+def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None:
     """Raise UserError if a part has no pair, or if one of the answers never occurs in training."""
     small = next((part for part in PARTS if len(parts[part]) < 2), None)
     if small:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +15,12 @@ from models.images.comparator.scorer import Scorer
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
-from pipelines.workloads.lmol.answers import ModelAnswers
-from pipelines.workloads.lmol.baselines import SHARPNESS, Baseline, baselines, of_scores
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.one_image import CONSTANTS, network_scores
-from pipelines.workloads.lmol.pair_figures import (
+from pipelines.workloads.lmol.judging.answers import ModelAnswers
+from pipelines.workloads.lmol.judging.baselines import SHARPNESS, Baseline, baselines, of_scores
+from pipelines.workloads.lmol.judging.one_image import CONSTANTS, network_scores
+from pipelines.workloads.lmol.judging.pair_figures import (
     accuracy_over_images,
     by_family,
     by_margin,
@@ -28,11 +29,8 @@ from pipelines.workloads.lmol.pair_figures import (
     swap_consistency,
     transitivity,
 )
-from pipelines.workloads.lmol.pictures import mistakes, strip
-from pipelines.workloads.lmol.score_figures import Placed, agreement, place, score_figures, scores_csv
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.judging.pictures import mistakes, strip
+from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
 
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
@@ -56,7 +54,7 @@ class Findings:
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Evaluate on the test part, which was used neither to train nor to choose a model."""
     (model,) = models.values()
@@ -87,7 +85,7 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def _network(config: "Config", comparisons: Comparisons, device: torch.device) -> list[Baseline]:
+def _network(config: Config, comparisons: Comparisons, device: torch.device) -> list[Baseline]:
     """Return the baseline of a network that sees one image, if it is wanted."""
     if config.evaluation.network_steps == 0:
         return []
@@ -101,7 +99,7 @@ def _needed(comparisons: Comparisons, workers: int) -> data.Images:
     return data.Images(comparisons.images, needed, workers)
 
 
-def _ask(answers: ModelAnswers, comparisons: Comparisons, config: "Config") -> Findings:
+def _ask(answers: ModelAnswers, comparisons: Comparisons, config: Config) -> Findings:
     """Ask about the test pairs in both orders, about scores, and about triples."""
     first, second, labels = comparisons.pairs["test"].T
     orders = answers(first, second), answers(second, first)[:, SWAPPED]

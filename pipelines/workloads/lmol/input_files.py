@@ -6,7 +6,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, files_in
-from models.inputs import ComparisonSettings, ImagesInput
+from models.images.inputs import ComparisonSettings, ImagesInput
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -18,10 +18,8 @@ from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.tables import matrix
 from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
 STYLE = """<style>
@@ -64,7 +62,7 @@ labelled <b>{{ mistake.label }}</b></div>{% endfor %}
 
 
 def sections(
-    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return (heading, HTML) for each section."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")

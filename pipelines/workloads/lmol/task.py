@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -15,13 +14,11 @@ from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
 from models.images.ranking import SWAPPED
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.lmol import data, memory
-from pipelines.workloads.lmol.batches import Pairs
-from pipelines.workloads.lmol.gate import check_trains
+from pipelines.workloads.lmol import data
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import explained, make_model
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.training.batches import Pairs
+from pipelines.workloads.lmol.training.checks import check_trains, memory_note
 
 COMPARED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)  # tried shares of images that a scorer leaves to comparisons
 PEARSON_LOST = 0.003  # at most, on validation images, against comparing all of them; the least such share is taken
@@ -35,7 +32,7 @@ class ComparisonTask(Task):
     The model learns the answers' frequencies among unselected pairs, though each is a third of the training pairs.
     """
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, self.comparisons = config, data.load(folder)
         began = time.perf_counter()
         self.model = make_model(config, self.comparisons).to(device)
@@ -72,8 +69,8 @@ class ComparisonTask(Task):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
         if config.hardware.gradient_checkpointing and hasattr(self.model, "gradient_checkpointing"):
             self.model.gradient_checkpointing = True  # before the gate, whose trial steps have to fit in memory too
-        self.notes += memory.note(self, device)
-        self.notes.append(check_trains(self.model, self))
+        self.notes += memory_note(self.model, config, self.train.encoded, device)
+        self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _prior(self, labels: Tensor) -> Tensor:
         """Return logarithms (3,) of the answers' frequencies among `labels` over those among all pairs.

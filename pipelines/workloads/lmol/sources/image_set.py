@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from models.images import image_files as image_files
+from models.images import image_files
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageFilter
 
 from common.errors import UserError
 from common.workers import in_order
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.units import in_units
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
 FAMILIES = ("jpeg", "blur", "noise", "downscale")
 # Four degrees of each, chosen so that all families lose about as much structure: SSIM .88, .74, .60 and .47.
@@ -111,7 +108,7 @@ PHOTOS = {
 Kind = tuple[str, int]  # family, degree
 
 
-def read_photos(data: "Data", path: Path) -> ImageSet:
+def read_photos(data: Data, path: Path) -> ImageSet:
     """Return crops of photos, each unchanged and degraded to four degrees in four ways; a photo is a group.
 
     The score of a way and degree is the median, over all crops, of the structural similarity to the original crop (Wang

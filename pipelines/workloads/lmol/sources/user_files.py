@@ -6,20 +6,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
 from common.workers import in_order
-from models.images import image_files as image_files
+from models.images import image_files
 from pipelines.workloads.lmol import pairs
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, home, read_table, within
 from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
@@ -36,7 +34,7 @@ class Usable:
     animated: list[str] = field(default_factory=list)
 
 
-def read_user_files(data: "Data", path: Path) -> ImageSet:
+def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source)
     listed = read_table(table, data.columns.given())
@@ -86,7 +84,7 @@ def read_user_files(data: "Data", path: Path) -> ImageSet:
     )
 
 
-def _decoded(listed: Listed, folder: Path, data: "Data", found: Usable) -> Iterator[Squares]:
+def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterator[Squares]:
     """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
     names = list(listed.scores)
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]

@@ -10,8 +10,8 @@ from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_
 
 from common import statistics
 from models.images.ranking import SWAPPED
-from pipelines.workloads.lmol.baselines import Answer
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
+from pipelines.workloads.lmol.judging.baselines import Answer
 from pipelines.workloads.lmol.pairs import label
 
 BINS = 10  # of confidence, equally wide, and of margin, equally full

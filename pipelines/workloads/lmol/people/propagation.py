@@ -11,7 +11,7 @@ from scipy import linalg
 from scipy.special import softmax
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.preferences import TIE_VARIANCE, Posterior, Prior, laplacian, of_differences
+from pipelines.workloads.lmol.people.preferences import TIE_VARIANCE, Posterior, Prior, laplacian, of_differences
 
 ITERATIONS = 400  # some ten do, if every pair is asked once
 SMALLEST_STEP = 0.1  # of a full one

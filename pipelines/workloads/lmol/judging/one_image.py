@@ -6,7 +6,7 @@ on the validation images.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,12 +21,10 @@ from sklearn.svm import SVC, SVR
 from common.random import derive_key
 from common.workers import progress
 from models.images.comparator.scorer import Scorer
-from pipelines.workloads.lmol.batches import Pairs
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import Comparisons, Images
 from pipelines.workloads.lmol.model import scorer_for
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.training.batches import Pairs
 
 SIDE = 8  # pixels a side, to which images are averaged down
 FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
@@ -118,7 +116,7 @@ def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
     return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
 
 
-def network_scores(config: "Config", comparisons: Comparisons, device: torch.device) -> np.ndarray:
+def network_scores(config: Config, comparisons: Comparisons, device: torch.device) -> np.ndarray:
     """Return the scores (N,) of a network that sees one image, on the user's scale.
 
     It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.one_image import FEW_SCORES, SIDE, shallow_scores
+from pipelines.workloads.lmol.judging.one_image import FEW_SCORES, SIDE, shallow_scores
 from pipelines.workloads.lmol.pairs import label
 
 SHARPNESS = "sharpness rule"

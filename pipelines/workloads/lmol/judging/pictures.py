@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.score_figures import Placed
+from pipelines.workloads.lmol.judging.score_figures import Placed
 
 STRIP, MISTAKES = 36, 12  # at most, of each
 

@@ -13,11 +13,11 @@ from common.errors import UserError
 from common.foreign_text import to_csv
 from common.statistics import Z95
 from models import io
-from models.images import image_files as image_files
+from models.images import image_files
 from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
-from pipelines.workloads.lmol.one_image import texture_features
-from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
-from pipelines.workloads.lmol.propagation import averaged
+from pipelines.workloads.lmol.judging.one_image import texture_features
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.people.propagation import averaged
 from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair
 

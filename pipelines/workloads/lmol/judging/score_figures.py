@@ -12,8 +12,8 @@ from common import statistics
 from common.foreign_text import to_csv
 from models.images import ranking
 from models.images.reliability import Reliability, quantiles
-from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.data import Comparisons
+from pipelines.workloads.lmol.judging.answers import ModelAnswers
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from common.flops import counted
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.lmol import data
-from pipelines.workloads.lmol.baselines import Answer
+from pipelines.workloads.lmol.judging.baselines import Answer
 
 IMAGES_AT_ONCE = 64
 PAIRS_AT_ONCE = 512
