@@ -21,6 +21,7 @@ from torch import Tensor
 
 from common.disk.files import write_json
 from common.errors import UserError
+from common.plain import Plain
 from models.images import image_files
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
@@ -64,7 +65,7 @@ class Comparisons:
             return pairs.natural_shares(self.scores[self.parts["train"]], self.theta)
         counts = np.bincount(self.pairs["train"][:, 2], minlength=len(CLASSES)) + 1.0
         counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()
-        return (counts / counts.sum()).tolist()
+        return list(map(float, counts / counts.sum()))
 
 
 class Images:
@@ -85,7 +86,7 @@ class Images:
         return {"image": self[items]}
 
 
-def prepare(config: Config, folder: Path) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     """Write images and pairs; returns facts for the manifest.
 
     All cores decode the images, which are written as they come: memory holds some hundred bytes for each.
@@ -158,8 +159,8 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict
     }
     if found.labels is not None:
         given = found.labels[np.isin(found.labels[:, :2], parts["train"]).all(1)]
-        number = [np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given)]
-        drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(*number)]])
+        made, asked = (np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given))
+        drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(made, asked)]])
     if not len(drawn["train"]):
         raise UserError(
             f"data.degree={data.degree}: of {len(parts['train'])} training images, none in more pairs, no two pairs of "
@@ -208,9 +209,9 @@ def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None
         )
 
 
-def _counts(found: Comparisons) -> dict[str, Any]:
+def _counts(found: Comparisons) -> dict[str, Plain]:
     """Return counts of images and pairs, overall and by part."""
-    facts: dict[str, Any] = {
+    facts: dict[str, Plain] = {
         "images": len(found.images),
         "size": found.images.shape[1],
         "channels": found.images.shape[3],
@@ -241,7 +242,7 @@ def _histogram(values: np.ndarray) -> dict[str, list[float]]:
     return {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
 
 
-def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
+def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:
     import datasets
 
     datasets.disable_progress_bars()

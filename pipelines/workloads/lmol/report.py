@@ -63,7 +63,7 @@ labelled <b>{{ mistake.label }}</b></div>{% endfor %}
 
 def sections(
     config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, str]]:
+) -> list[tuple[str, Markup]]:
     """Return (heading, HTML) for each section."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     found = json.loads(test.files["test.details.jsonl"])
@@ -142,8 +142,8 @@ def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
     axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
     confidence, accuracy = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
     axis.plot(confidence, accuracy, "o-", label="share of right answers", markersize=4)
-    for each, *place in zip(bins, confidence, accuracy, strict=True):
-        axis.annotate(f"{each['n']}", place, (4, -9), textcoords="offset points", fontsize=8)
+    for each, x, y in zip(bins, confidence, accuracy, strict=True):
+        axis.annotate(f"{each['n']}", (x, y), (4, -9), textcoords="offset points", fontsize=8)
     axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
     axis.set_ylim(0, 1.02)
     return figure

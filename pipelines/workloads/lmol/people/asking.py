@@ -177,4 +177,4 @@ def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
-    return (features - features.mean(0)) / (features.std(0) + 1e-9)
+    return np.divide(features - features.mean(0), features.std(0) + 1e-9)

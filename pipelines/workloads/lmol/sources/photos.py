@@ -122,7 +122,8 @@ def read_photos(data: Data, path: Path) -> ImageSet:
         )
     crops = [(name, number) for name in PHOTOS for number in range(data.photos_crops)]
     made = in_order(partial(_photo_crops, data.size, data.seed), crops, "degrading photos, crops")
-    names, kinds = [], []
+    names: list[str] = []
+    kinds: list[Kind] = []
     similarity: dict[Kind, list[float]] = {}
 
     def squares() -> Iterator[Squares]:
@@ -215,7 +216,7 @@ def structural_similarity(one: Image.Image, other: Image.Image) -> float:
     """Return the SSIM of luminance with the window and constants of Wang et al. (2004); it is 1 for equal images."""
     from skimage.metrics import structural_similarity
 
-    return structural_similarity(
+    found: float = structural_similarity(
         np.asarray(one.convert("L")),
         np.asarray(other.convert("L")),
         data_range=255,
@@ -223,3 +224,4 @@ def structural_similarity(one: Image.Image, other: Image.Image) -> float:
         sigma=1.5,
         use_sample_covariance=False,
     )
+    return found

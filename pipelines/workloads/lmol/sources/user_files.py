@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
+from common.plain import Plain
 from common.workers import in_order
 from models.images import image_files
 from pipelines.workloads.lmol import pairs
@@ -49,7 +49,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         )
     rows = {name: row for row, name in enumerate(found.names)}
     labelled = [each for each in listed.pairs if each[1] in rows and each[2] in rows]
-    facts = {
+    facts: dict[str, Plain] = {
         "source": f"images of {table}",
         "listed": count,
         "listed_again": listed.repeated,
@@ -133,13 +133,13 @@ def _check_labels(
     unit: Fraction,
     table: Path,
     all_pairs: int,
-) -> dict[str, Any]:
+) -> dict[str, Plain]:
     """Return counts of the CSV's labels that agree with its scores; UserError if most contradict them.
 
     Training takes the labels as they are given, and further pairs by their scores.
     """
     names = {value: name.capitalize() for name, value in LABELS.items()}
-    expected = [int(pairs.label(np.int64(score[a]), np.int64(score[b]), theta)) for _, a, b, _ in labelled]
+    expected = [int(pairs.label(score[a], score[b], theta)) for _, a, b, _ in labelled]
     contradictory = [
         f"line {line}: {a} ({float(score[a] * unit):g}), {b} ({float(score[b] * unit):g}) is labelled {names[given]}, "
         f"but its scores say {names[right]}"

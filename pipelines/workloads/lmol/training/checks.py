@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from common.errors import UserError
 from models import io
 from models.images.comparator.interface import Comparator
+from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import explained
@@ -109,7 +110,7 @@ def memory_note(model: Comparator, config: Config, encoded: Tensor | None, devic
     """
     training = config.training
     weights = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
-    if not model.large_base or encoded is None or weights < NOTED_FROM:
+    if not isinstance(model, VlmComparator) or not model.large_base or encoded is None or weights < NOTED_FROM:
         return []
     trained = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
     states = trained * (MOMENTS.get(training.optimizer, 2) + (training.ema is not None))
