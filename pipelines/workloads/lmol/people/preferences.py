@@ -64,7 +64,7 @@ class Prior:
             square = np.square(features).sum(1)
             distance = (square[:, None] + square - 2 * features @ features.T).clip(min=0) / (2 * features.shape[1])
             correlation = (1 - self.share) * correlation + self.share * np.exp(-distance / (2 * self.length**2))
-        return deviation[:, None] * correlation * deviation
+        return np.multiply(deviation[:, None] * correlation, deviation)
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Posterior:
     def centred(self) -> np.ndarray:
         """Covariance (N, N) of the scores less their mean, since no answer about a pair tells the level of all."""
         covariance = self.covariance - self.covariance.mean(0)
-        return covariance - covariance.mean(1, keepdims=True)
+        return np.subtract(covariance, covariance.mean(1, keepdims=True))
 
     @property
     def errors(self) -> np.ndarray:
         """Standard errors (N,) of the scores less their mean."""
-        return np.sqrt(np.diag(self.centred).clip(min=0))
+        return np.asarray(np.sqrt(np.diag(self.centred).clip(min=0)))
 
 
 def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None)) -> Posterior:
@@ -127,6 +127,7 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None))
 
 
 def logits(difference: np.ndarray, tie: float) -> np.ndarray:
+    """Return logits (P, 3) of the answers to pairs whose scores differ by `difference` (P,)."""
     return np.stack([difference / 2, -difference / 2, np.full_like(difference, tie)], axis=1)
 
 
@@ -167,8 +168,8 @@ def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndar
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
     grids = (SPREADS, SHARES, LENGTHS, UNITS)
     typical = tuple(grid.index(value) for grid, value in zip(grids, TYPICAL, strict=True))
-    mean, told = prior.mean - prior.mean.mean(), np.ptp(prior.mean) > 0
-    begin = typical if prior.features is not None and not told else (typical[0], 0, *typical[2:])
+    mean, informed = prior.mean - prior.mean.mean(), np.ptp(prior.mean) > 0
+    begin = typical if prior.features is not None and not informed else (typical[0], 0, *typical[2:])
     logit = UNKNOWN / math.sqrt(np.square(mean).mean() + np.square(prior.deviation).mean())
 
     def scaled(place: Place) -> Prior:
@@ -182,7 +183,7 @@ def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndar
             new = tuple(max(0, min(i + by, len(grid) - 1)) for i, by, grid in zip(place, step, grids, strict=True))
             share = new[1] if prior.features is not None else 0
             # Without a share, no length counts; without a mean, another unit is another spread.
-            found.append((new[0], share, new[2] if share else typical[2], new[3] if told else typical[3]))
+            found.append((new[0], share, new[2] if share else typical[2], new[3] if informed else typical[3]))
         return found
 
     def beforehand(place: Place) -> float:
@@ -237,7 +238,7 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
 def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
     diagonal = np.diag(matrix)
-    return (diagonal[first] + diagonal[second] - 2 * matrix[first, second]).clip(min=0)
+    return np.maximum(diagonal[first] + diagonal[second] - 2 * matrix[first, second], 0)
 
 
 def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,6 @@
 """Scores of the test images, made from the model's answers, and their agreement with the known ones."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,10 +9,11 @@ from torch import Tensor
 
 from common import statistics
 from common.foreign_text import to_csv
+from common.plain import Plain
 from models.images import ranking
 from models.images.reliability import Reliability, quantiles
-from pipelines.workloads.lmol.answers import ModelAnswers
 from pipelines.workloads.lmol.data import Comparisons
+from pipelines.workloads.lmol.judging.answers import ModelAnswers
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,15 @@ def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: in
     def log_odds(first: Tensor, second: Tensor) -> Tensor:
         return answers.logits(numbers[first], numbers[second])
 
-    how: dict[str, Any] = {"theta": comparisons.theta * comparisons.unit, "budget": budget}
+    theta = comparisons.theta * comparisons.unit
     prior = quantiles(torch.from_numpy(comparisons.scores[comparisons.parts["train"]]).double() * comparisons.unit)
-    told = answers.estimates(numbers[:count])
-    if told is not None:
+    estimated = answers.estimates(numbers[:count])
+    if estimated is not None:
         scale = ranking.Scale(ranking.Davidson(1.0, 0.0), prior, Reliability(0.0, 1.0, 0.0, 1.0))
-        return _placed(comparisons, scale, *told, known)
-    scale = ranking.fit_scale(log_odds, torch.arange(len(measured)) + count, measured, **how, seed=seed, prior=prior)
-    estimates, information = ranking.place(scale, log_odds, count, torch.arange(count, len(numbers)), measured, **how)
+        return _placed(comparisons, scale, *estimated, known)
+    rows = torch.arange(count, len(numbers))
+    scale = ranking.fit_scale(log_odds, rows, measured, theta=theta, budget=budget, seed=seed, prior=prior)
+    estimates, information = ranking.place(scale, log_odds, count, rows, measured, theta=theta, budget=budget)
     return _placed(comparisons, scale, estimates, information, known)
 
 
@@ -70,7 +71,7 @@ def _placed(
     return Placed(test, scores.numpy(), errors.numpy(), known[mine].numpy(), scale.reliability)
 
 
-def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Any]:
+def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Plain]:
     """Return the agreement of scores (N,) with known ones (N,), and 95 % intervals bootstrapped over images.
 
     Images of one group, such as crops of one photo, are resampled as if they were independent. A correlation of
@@ -78,7 +79,7 @@ def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, 
     """
     drawn = np.stack(list(statistics.resampled_indices(len(found), statistics.RESAMPLES, seed)))
     spread = agreement(found[drawn], known[drawn])
-    figures: dict[str, Any] = {}
+    figures: dict[str, Plain] = {}
     for name, value in agreement(found, known).items():
         values = spread[name][np.isfinite(spread[name])]
         figures[name] = float(value) if np.isfinite(value) else None
@@ -103,7 +104,7 @@ def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return Pearson's correlation (...) of x, y (..., N)."""
     x, y = (each - each.mean(axis=-1, keepdims=True) for each in (x, y))
     with np.errstate(invalid="ignore"):
-        return (x * y).sum(axis=-1) / np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
+        return np.divide((x * y).sum(axis=-1), np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1)))
 
 
 def scores_csv(comparisons: Comparisons, placed: Placed) -> str:

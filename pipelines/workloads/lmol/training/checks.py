@@ -1,33 +1,36 @@
-"""The gate before the first step: trial steps that show whether training and saving would work.
-
-Without it, a parameter that no gradient reaches or that is not saved would show after hours of training, or never.
-"""
+"""Checks before the first step: whether training and saving would work, and how much memory a step needs."""
 
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import torch
+from torch import Tensor, nn
 
 from common.errors import UserError
 from models import io
 from models.images.comparator.interface import Comparator
+from models.images.vlm_comparator.model import VlmComparator
+from pipelines.engine.workload import Loss
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import explained
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol.task import ComparisonTask
+from pipelines.workloads.lmol.training.batches import Pairs
 
 TRIAL_PAIRS, TRIAL_STEPS = 4, 3
+NOTED_FROM = 2**30  # bytes of weights; less fits anywhere, and planning takes a second or two
+MOMENTS = {"adamw": 2, "sgd": 1, "muon": 1}  # numbers that an optimizer keeps for each parameter
+GB = 1e9
 
 
-def check_trains(model: Comparator, task: "ComparisonTask") -> str:
+def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Mapping[str, Tensor]], Loss]) -> str:
     """Check the model in trial steps and return a line about the result; the model is left unchanged.
 
     Every parameter that is meant to train must get a gradient and move, everything that trains must be saved, and the
-    model, saved and loaded again, must give the same logits. Raises UserError if not.
+    model, saved and loaded again, must give the same logits. Raises UserError if not. Without this, such a fault would
+    show after hours of training, or never.
     """
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in trained.items()}
-    batch = task.train.batch(torch.arange(min(TRIAL_PAIRS, task.train.size)))
+    batch = pairs.batch(torch.arange(min(TRIAL_PAIRS, pairs.size)))
     device = model.reference_images.device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}  # workers' batches are on the CPU
     optimizer = torch.optim.AdamW(trained.values(), lr=1e-3, weight_decay=0.0)
@@ -37,7 +40,7 @@ def check_trains(model: Comparator, task: "ComparisonTask") -> str:
     try:
         with torch.random.fork_rng(devices=[]):
             for _ in range(TRIAL_STEPS):  # an adapter's first matrix gets no gradient until its second leaves zero
-                task.loss(model, batch).value.backward()
+                loss(model, batch).value.backward()
                 reached |= {name for name, p in trained.items() if p.grad is not None and p.grad.any()}
                 optimizer.step()
                 optimizer.zero_grad()
@@ -97,3 +100,43 @@ def _check_reload(model: Comparator) -> None:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def memory_note(model: Comparator, config: Config, encoded: Tensor | None, device: torch.device) -> list[str]:
+    """Return a line about the memory of a training step on one process, for a large base; else none.
+
+    A pass is planned from shapes alone, with one pair and with two; each further pair adds the same. Workspace of the
+    kernels and the driver's share, about 1 GB on a GPU, come on top.
+    """
+    training = config.training
+    weights = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
+    if not isinstance(model, VlmComparator) or not model.large_base or encoded is None or weights < NOTED_FROM:
+        return []
+    trained = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    states = trained * (MOMENTS.get(training.optimizer, 2) + (training.ema is not None))
+    parts = {"weights": weights, "optimizer": states, "features": encoded.nbytes if encoded.device == device else 0}
+    fixed, total = sum(parts.values()), total_bytes(device)
+    if config.model.four_bit:  # whose layers have no shapes without values
+        return [f"memory: needs at least {fixed / GB:.1f} of {total / GB:.0f} GB, before any pass ({_listed(parts)})"]
+    one, two = (model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2))
+    asked = training.micro_batch_size
+    pairs = asked if isinstance(asked, int) else training.batch_size
+    parts["a pass"] = one + (pairs - 1) * (two - one)
+    most = max(0, 1 + (total - fixed - one) // (two - one))
+    return [
+        f"memory: needs {sum(parts.values()) / GB:.1f} of {total / GB:.0f} GB with {pairs} pairs at once "
+        f"({_listed(parts)}); {most} would fit"
+    ]
+
+
+def total_bytes(device: torch.device) -> int:
+    """Return the device's memory."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    import psutil
+
+    return psutil.virtual_memory().total
+
+
+def _listed(parts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {size / GB:.1f}" for name, size in parts.items())

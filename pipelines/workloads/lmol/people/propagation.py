@@ -11,7 +11,7 @@ from scipy import linalg
 from scipy.special import softmax
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.preferences import TIE_VARIANCE, Posterior, Prior, laplacian, of_differences
+from pipelines.workloads.lmol.people.preferences import TIE_VARIANCE, Posterior, Prior, laplacian, of_differences
 
 ITERATIONS = 400  # some ten do, if every pair is asked once
 SMALLEST_STEP = 0.1  # of a full one
@@ -51,13 +51,13 @@ def propagated(pairs: np.ndarray, prior: Prior) -> Posterior:
     """
     first, second, counts = _counted(pairs)
     rows, ends = np.unique(np.concatenate([first, second]), return_inverse=True)
-    local = *ends.reshape(2, -1), prior.mean[rows], prior.covariance(rows)
+    (one, other), within = ends.reshape(2, -1), prior.covariance(rows)
     precision, pull, tie, evidence = np.zeros(len(first)), np.zeros(len(first)), 0.0, 0.0
     size, moved = 1.0, math.inf
     for _ in range(ITERATIONS if len(pairs) else 0):
-        scores, covariance, integral = _normal(*local[:2], precision, pull, *local[2:])
-        difference = scores[local[0]] - scores[local[1]]
-        variance = of_differences(covariance, *local[:2])
+        scores, covariance, integral = _normal(one, other, precision, pull, prior.mean[rows], within)
+        difference = scores[one] - scores[other]
+        variance = of_differences(covariance, one, other)
         rest = 1 / variance - precision  # the precision of d by all else
         place = (difference / variance - pull) / rest
         nats, mean, spread, similar = _moments(counts, place, 1 / rest, tie)
@@ -94,7 +94,7 @@ def _counted(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     unique, place = np.unique(np.sort(pairs[:, :2], axis=1), axis=0, return_inverse=True)
     counts = np.zeros((len(unique), 3))
     np.add.at(counts, (place.reshape(-1), label), 1)
-    return *unique.T, counts
+    return unique[:, 0], unique[:, 1], counts
 
 
 def _normal(
@@ -147,10 +147,10 @@ def _moments(
 
 def _total(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the logarithm of the sum to which the chances of the three answers are proportional."""
-    return np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie)
+    return np.asarray(np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie))
 
 
 def _lean(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the chance of First less that of Second."""
     total = _total(difference, tie)
-    return np.exp(difference / 2 - total) - np.exp(-difference / 2 - total)
+    return np.subtract(np.exp(difference / 2 - total), np.exp(-difference / 2 - total))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pipelines.engine.batches import stream
-from pipelines.workloads.lmol.batches import Pairs
+from pipelines.workloads.lmol.training.batches import Pairs
 from tests.workloads.lmol.small import CPU, make
 
 PAIRS = torch.tensor([[0, 1, 0], [1, 0, 1], [2, 1, 2], [0, 5, 0]])

@@ -9,18 +9,17 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.ndimage import laplace
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.one_image import FEW_SCORES, SIDE, shallow_scores
+from pipelines.workloads.lmol.judging.one_image import FEW_SCORES, SIDE, shallow_scores
 from pipelines.workloads.lmol.pairs import label
 
 SHARPNESS = "sharpness rule"
@@ -54,7 +53,7 @@ def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
     shuffled = np.random.default_rng(seed).permutation(labels)
     found = [
         Baseline("majority class", lambda first, _: np.tile(shares, (len(first), 1))),
-        Baseline(SHARPNESS, threshold_rule(sharpness, comparisons), slope and slope(sharpness), soft=False),
+        Baseline(SHARPNESS, threshold_rule(sharpness, comparisons), slope(sharpness) if slope else None, soft=False),
         Baseline("linear siamese", _linear_siamese(pixels, comparisons, labels, seed)),
         Baseline("linear siamese, shuffled labels", _linear_siamese(pixels, comparisons, shuffled, seed)),
     ]
@@ -75,7 +74,7 @@ def _pixels(image: np.ndarray) -> np.ndarray:
     block = math.ceil(len(image) / SIDE)
     side = len(image) // block
     cut = image[: side * block, : side * block].astype(np.float64)
-    return cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)).ravel()
+    return np.ravel(cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)))
 
 
 def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
@@ -95,7 +94,8 @@ def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
 def _weights(comparisons: Comparisons, labels: np.ndarray) -> np.ndarray:
     """Return weights (P,) of training pairs that make labels as frequent as among all pairs of training images."""
     natural = np.array(comparisons.shares)
-    return (natural * len(labels) / np.maximum(np.bincount(labels, minlength=len(CLASSES)), 1))[labels]
+    weights: np.ndarray = natural * len(labels) / np.maximum(np.bincount(labels, minlength=len(CLASSES)), 1)
+    return weights[labels]
 
 
 def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.ndarray, seed: int) -> Answer:
@@ -125,19 +125,19 @@ def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Base
     answer = np.eye(len(CLASSES))[label(values[:, None], values, comparisons.theta)]
 
     def answers(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return np.einsum("pi,ijk,pj->pk", chances[first], answer, chances[second], optimize=True)
+        return np.asarray(np.einsum("pi,ijk,pj->pk", chances[first], answer, chances[second], optimize=True))
 
     return Baseline("classify (logistic regression), then compare", answers, chances @ values * comparisons.unit)
 
 
-def _logistic_regression(features: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Any:
+def _logistic_regression(features: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Pipeline:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # so many rounds show what a linear model can do
         return model.fit(features, labels, logisticregression__sample_weight=weights)
 
 
-def _all_classes(model: Any, features: np.ndarray, num: int) -> np.ndarray:
+def _all_classes(model: Pipeline, features: np.ndarray, num: int) -> np.ndarray:
     """Return probabilities (N, num), 0 for classes that do not occur in training."""
     found = np.zeros((len(features), num))
     found[:, model.classes_] = model.predict_proba(features)

@@ -6,7 +6,7 @@ on the validation images.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,12 +21,10 @@ from sklearn.svm import SVC, SVR
 from common.random import derive_key
 from common.workers import progress
 from models.images.comparator.scorer import Scorer
-from pipelines.workloads.lmol.batches import Pairs
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import Comparisons, Images
 from pipelines.workloads.lmol.model import scorer_for
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.training.batches import Pairs
 
 SIDE = 8  # pixels a side, to which images are averaged down
 FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
@@ -35,6 +33,7 @@ SCALES = 2  # at which texture is described, each half as fine as the one before
 BANDS = 6  # of spatial frequency
 AT_ONCE = 512  # images encoded by the network
 
+Maker = Callable[[], object]  # makes an untrained model of scikit-learn
 Scores = Mapping[str, np.ndarray]  # by the predictor's name, (N,) of all images on the user's scale
 
 
@@ -44,13 +43,13 @@ def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> S
     known = comparisons.scores * comparisons.unit
     texture = np.stack([texture_features(image) for image in progress(comparisons.images, len(known), "describing")])
     features = {"pixels": pixels, "texture": texture, "both": np.concatenate([pixels, texture], axis=1)}
-    nearest: list[Callable[[], Any]] = [lambda k=k: KNeighborsRegressor(k) for k in (1, 5, 15)]
-    support: list[Callable[[], Any]] = [lambda c=c: SVR(C=c) for c in (1.0, 10.0)]
+    nearest: list[Maker] = [partial(KNeighborsRegressor, k) for k in (1, 5, 15)]
+    support: list[Maker] = [partial(SVR, C=c) for c in (1.0, 10.0)]
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
-        nearest += [lambda k=k: KNeighborsClassifier(k) for k in (1, 5)]
-        support += [lambda: SVC(C=10.0)]
-    ways: dict[str, list[Callable[[], Any]]] = {
-        "ridge": [lambda: RidgeCV(np.logspace(-1, 5, 13))],
+        nearest += [partial(KNeighborsClassifier, k) for k in (1, 5)]
+        support.append(partial(SVC, C=10.0))
+    ways: dict[str, list[Maker]] = {
+        "ridge": [partial(RidgeCV, np.logspace(-1, 5, 13))],
         "nearest neighbours": nearest,
         "SVM": support,
     }
@@ -65,7 +64,7 @@ def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> S
 CONSTANTS = {"constant, the mean": np.mean, "constant, the median": np.median}
 
 
-def _fitted(model: Any, features: np.ndarray, comparisons: Comparisons, train: np.ndarray) -> np.ndarray:
+def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train: np.ndarray) -> np.ndarray:
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
     scores, unit = comparisons.scores, comparisons.unit
     if is_classifier(model):
@@ -74,7 +73,7 @@ def _fitted(model: Any, features: np.ndarray, comparisons: Comparisons, train: n
         mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
         targets = (scores[train] - mean) / spread
     fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
-    return (fitted.predict(features) * spread + mean) * unit
+    return np.multiply(fitted.predict(features) * spread + mean, unit)
 
 
 def _error(found: np.ndarray, comparisons: Comparisons) -> float:
@@ -118,24 +117,26 @@ def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
     return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
 
 
-def network_scores(config: "Config", comparisons: Comparisons, device: torch.device) -> np.ndarray:
+def network_scores(config: Config, comparisons: Comparisons, device: torch.device) -> np.ndarray:
     """Return the scores (N,) of a network that sees one image, on the user's scale.
 
     It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
-    as the comparator does; but it is told their scores. The weights are those of the step that was best on validation.
+    as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
     """
     training, seed = config.training, config.seed
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = scorer_for(config, comparisons).to(device).train()
     images = Images(comparisons.images, np.arange(len(comparisons.images)))
-    moved = {
-        "shift": 3 if config.frozen else config.shift,
-        "turn": config.fine,
-        "key": derive_key(seed, "lmol", "moves"),
-    }
     pairs = torch.as_tensor(comparisons.pairs["train"]).long()
-    source = Pairs(images, pairs, known=torch.from_numpy(comparisons.scores * comparisons.unit), **moved)
+    source = Pairs(
+        images,
+        pairs,
+        known=torch.from_numpy(comparisons.scores * comparisons.unit),
+        shift=3 if config.frozen else config.shift,
+        turn=config.fine,
+        key=derive_key(seed, "lmol", "moves"),
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
     batches = math.ceil(len(pairs) / training.batch_size)
     steps = config.evaluation.network_steps or training.steps or math.ceil((training.epochs or 1) * batches)
@@ -154,16 +155,16 @@ def network_scores(config: "Config", comparisons: Comparisons, device: torch.dev
         optimizer.step()
         schedule.step()
         if step + 1 == steps or (step + 1) % max(1, steps // 8) == 0:
-            found = _told(model, images, validation, device)
+            found = _scores_of(model, images, validation, device)
             error = np.square(found - comparisons.scores[validation] * comparisons.unit).mean()
             if error < best:
                 best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
     model.load_state_dict(kept)
-    return _told(model, images, np.arange(len(images)), device)
+    return _scores_of(model, images, np.arange(len(images)), device)
 
 
 @torch.no_grad()
-def _told(model: Scorer, images: Images, numbers: np.ndarray, device: torch.device) -> np.ndarray:
+def _scores_of(model: Scorer, images: Images, numbers: np.ndarray, device: torch.device) -> np.ndarray:
     """Return the scores (M,) of the images `numbers` (M,)."""
     model.eval()
     parts = torch.from_numpy(numbers).split(AT_ONCE)

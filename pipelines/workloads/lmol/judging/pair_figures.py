@@ -2,16 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 import numpy as np
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 
 from common import statistics
 from models.images.ranking import SWAPPED
-from pipelines.workloads.lmol.baselines import Answer
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
+from pipelines.workloads.lmol.judging.baselines import Answer
 from pipelines.workloads.lmol.pairs import label
 
 BINS = 10  # of confidence, equally wide, and of margin, equally full
@@ -19,12 +19,22 @@ TRIPLES = 1000
 PRISTINE = "pristine"  # the family of photos that are not degraded
 
 
-def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Return figures of probabilities (P, 3) for labels (P,).
+class PairFigures(TypedDict):
+    """Figures of answers about pairs; `interval` is Wilson's, as if pairs that share images were independent."""
 
-    `interval` is Wilson's for the accuracy, which treats pairs as independent although they share images. The
-    calibration error is that of the answer given, over ten bins of its probability (Guo et al. 2017). NLL is in nats.
-    """
+    n: int
+    accuracy: float
+    interval: Sequence[float]
+    macro_f1: float
+    nll: float  # nats
+    calibration_error: float  # of the answer given, over ten bins of its probability (Guo et al. 2017)
+    reliability: list[dict[str, float]]  # those bins, as far as they are not empty
+    confusion: list[list[int]]
+    classes: dict[str, dict[str, float]]
+
+
+def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
+    """Return figures of probabilities (P, 3) for labels (P,)."""
     probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # exact, which those of float32 are not
     answers = probabilities.argmax(axis=1)
     right = answers == labels
@@ -147,7 +157,7 @@ def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> di
     }
 
 
-def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict[str, Any]:
+def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict[str, float]:
     """Return the share of sampled triples whose three answers fit no scores at all, and that of random answers.
 
     With theta above 0 similarity need not be transitive; with theta 0 it must be.

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.flops import counted
+from models.images.comparator.interface import Comparator
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.lmol import data
-from pipelines.workloads.lmol.baselines import Answer
+from pipelines.workloads.lmol.judging.baselines import Answer
 
 IMAGES_AT_ONCE = 64
 PAIRS_AT_ONCE = 512
@@ -20,7 +21,7 @@ PAIRS_AT_ONCE = 512
 class ModelAnswers:
     """Answers of a comparator about the images of `source`, which are encoded when this is made."""
 
-    def __init__(self, model: nn.Module, source: data.Images, device: torch.device, map_items: MapItems):
+    def __init__(self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems):
         self.model, self.device, self.map_items = model, device, map_items
         self.comparisons, self.seconds = 0, 0.0
         began = time.perf_counter()

@@ -2,23 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.errors import UserError
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, likeliest
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, likeliest
 from pipelines.workloads.lmol.sources.image_set import ImageSet
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
 Parts = Mapping[str, np.ndarray]
 
 
 def preferred(
-    found: ImageSet, parts: Parts, data: "Data"
+    found: ImageSet, parts: Parts, data: Data
 ) -> tuple[ImageSet, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the images with scores, the images of each part, and its pairs (P, 3), labelled as people did.
 

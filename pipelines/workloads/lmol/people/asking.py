@@ -13,11 +13,11 @@ from common.errors import UserError
 from common.foreign_text import to_csv
 from common.statistics import Z95
 from models import io
-from models.images import image_files as image_files
+from models.images import image_files
 from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
-from pipelines.workloads.lmol.one_image import texture_features
-from pipelines.workloads.lmol.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
-from pipelines.workloads.lmol.propagation import averaged
+from pipelines.workloads.lmol.judging.one_image import texture_features
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.people.propagation import averaged
 from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair
 
@@ -177,4 +177,4 @@ def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
-    return (features - features.mean(0)) / (features.std(0) + 1e-9)
+    return np.divide(features - features.mean(0), features.std(0) + 1e-9)

@@ -2,18 +2,18 @@
 
 import base64
 import io
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from common.plain import Plain
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.score_figures import Placed
+from pipelines.workloads.lmol.judging.score_figures import Placed
 
 STRIP, MISTAKES = 36, 12  # at most, of each
 
 
-def strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Any]]:
+def strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Plain]]:
     """Return test images spread over the estimated ranking, highest score first."""
     order = np.argsort(-placed.scores, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(STRIP, len(order))).round().astype(int))]
@@ -29,7 +29,7 @@ def strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Any]]:
     ]
 
 
-def mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, Any]]:
+def mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, Plain]]:
     """Return wrong answers, the surest first, with no image in two of them."""
     pairs, answers = comparisons.pairs["test"], probabilities.argmax(axis=1)
     wrong = np.flatnonzero(answers != pairs[:, 2])

@@ -10,8 +10,8 @@ from scipy.stats import spearmanr
 from common.errors import UserError
 from common.foreign_text import from_csv
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol import asking
-from pipelines.workloads.lmol.preferences import (
+from pipelines.workloads.lmol.people import asking
+from pipelines.workloads.lmol.people.preferences import (
     DOUBT,
     LENGTHS,
     SHARES,
@@ -25,7 +25,7 @@ from pipelines.workloads.lmol.preferences import (
     likely_priors,
     next_pairs,
 )
-from pipelines.workloads.lmol.propagation import averaged, propagated
+from pipelines.workloads.lmol.people.propagation import averaged, propagated
 from tests import stages
 
 
