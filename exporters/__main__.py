@@ -20,9 +20,8 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from common.config.arguments import Parser, nearest
 from common.packages import import_folder, recorded_folder
@@ -31,6 +30,7 @@ PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 
 
 def main() -> None:
+    """Run the command."""
     try:
         args = parser().parse_args()
         for word in args.family:
@@ -100,7 +100,7 @@ def add_workload(run: Path) -> None:
     import_folder(folder)
 
 
-def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> str:
+def export(name: str, run: Path, which: str, out: Path | None, **extra: object) -> str:
     """Check what was asked for and call the format's exporter, with the options that not every format has."""
     if name not in formats():
         near = nearest(name, formats())
@@ -113,7 +113,7 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> 
         hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
         raise ValueError(f"no run at {run}; {hint}")
     module = importlib.import_module(f"exporters.to_{name}")
-    exporter = module.export
+    exporter: Callable[..., str] = module.export
     for option in extra:
         if option not in inspect.signature(exporter).parameters:
             raise ValueError(f"the format {name} has no --{option}; leave it out")
@@ -140,7 +140,7 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> 
     return "\n".join(lines)
 
 
-def _of_member(member: Path, extra: Mapping[str, Any]) -> dict[str, Any]:
+def _of_member(member: Path, extra: Mapping[str, object]) -> dict[str, object]:
     """Return the options for a member, which has a repository of its own on the hub: OWNER/NAME-MEMBER."""
     return {**extra, **({"push": f"{extra['push']}-{member.name}"} if "push" in extra else {})}
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporters.onnx import Artifact, Program
+from exporters.onnx import Artifact, Program, examples
 from models.plans.char_lstm import CharLSTM
 from models.plans.characters import END
 
@@ -31,6 +31,7 @@ class Network(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities and the next state."""
         logits, (hidden, cell) = CharLSTM.forward(self.model, tokens, (hidden, cell))
         return F.log_softmax(logits, -1), hidden, cell
 
@@ -39,7 +40,7 @@ def describe(model: CharLSTM) -> Artifact:
     """Return the program, with the vocabulary beside it."""
     return Artifact(
         programs=[network(model)],
-        example="char_lstm.py",
+        example=examples.script("char_lstm"),
         check=lambda example: compare_texts(model, example),
         files={"settings.json": json.dumps(settings(model)).encode()},
     )
