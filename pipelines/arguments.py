@@ -17,7 +17,7 @@ from common import config as configs
 from common.config import keys
 from common.config.arguments import Parser, nearest
 from common.errors import UserError
-from pipelines import cli, workloads
+from pipelines import cli, completions, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
 from pipelines.run.folder import Run
@@ -39,6 +39,7 @@ def parse(
     here, as is the config that `configure` returns, by which the entry point finds its own; both end the program.
     """
     known = parser(description, resume, steps)
+    completions.offer(known)
     args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:
         show(_help(known, args))

@@ -9,18 +9,18 @@ else
     _pipelines_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 fi
 
+# Call argcomplete by its own protocol; unlike its registration, this sees through `accelerate launch`.
 _pipelines() {
-    local line=${COMP_LINE:0:$COMP_POINT} word
+    local IFS=$'\013' line=${COMP_LINE:0:$COMP_POINT} script words
     case $line in
-        *pipelines/*.py\ * | *-m\ exporters\ *) ;;
+        *pipelines/*.py\ *) script=${line#*pipelines/} script=$_pipelines_root/pipelines/${script%%.py *}.py words=${line#*.py } ;;
+        *-m\ exporters\ *) script=$_pipelines_root/exporters/__main__.py words=${line#*-m exporters } ;;
         *) return ;;
     esac
-    COMPREPLY=($(PYTHONPATH=$_pipelines_root "$_pipelines_root/.venv/bin/python" -m pipelines.completions "$line" 2> /dev/null))
-    word=${line##* }
-    # bash takes what stands behind = for a word of its own
-    case $COMP_WORDBREAKS$word in
-        *=*=*) COMPREPLY=("${COMPREPLY[@]#*=}") ;;
-    esac
+    [ -f "$script" ] || return
+    COMPREPLY=($(PYTHONPATH=$_pipelines_root COMP_LINE="command $words" COMP_POINT=$((8 + ${#words})) _ARGCOMPLETE=1 \
+        _ARGCOMPLETE_SUPPRESS_SPACE=1 _ARGCOMPLETE_COMP_WORDBREAKS=$COMP_WORDBREAKS \
+        "$_pipelines_root/.venv/bin/python" "$script" 8>&1 9> /dev/null 1> /dev/null 2>&1))
     case "${COMPREPLY[*]}" in
         *=) compopt -o nospace 2> /dev/null ;;
     esac

@@ -29,12 +29,14 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common.config.arguments import Parser
 from common.errors import UserError
 from common.input_files import Given
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, cli, completions, workloads
 from pipelines.answers import trained, words
 
 
 def main() -> None:
-    args = parser().parse_intermixed_args()
+    known = parser()
+    completions.offer(known)
+    args = known.parse_intermixed_args()
     if args.help or not args.workload:
         _help(args)
     inputs = workloads.inputs(args.workload)

@@ -18,11 +18,13 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config.arguments import Parser
 from common.errors import UserError
-from pipelines import cli
+from pipelines import cli, completions
 
 
 def main() -> None:
-    args = parser().parse_args()
+    known = parser()
+    completions.offer(known)
+    args = known.parse_args()
     if not args.runs:
         raise UserError("give one run or more to answer with, as in cvrp/default; pipelines/runs.py lists them")
     cli.announce(f"loading {', '.join(args.runs)}")

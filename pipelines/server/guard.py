@@ -5,6 +5,7 @@ Refusals and errors become short answers in JSON.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import ipaddress
@@ -47,18 +48,19 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS.items()]
+                retry = [(b"retry-after", b"1")] if status == 429 else []
+                message["headers"] = [*message["headers"], *HEADERS.items(), *retry]
             await send(message)
 
         try:
             headers = dict(scope["headers"])
             self._check_site(headers)
             self._check_token(scope, headers)
+            self._check_kind(scope, headers)
             held = self._hold(headers)
-            await self.app(scope, receive, sent)
+            await self.app(scope, self._bounded(receive), sent)
         except Refused as refused:
-            retry = {"retry-after": "1"} if refused.status == 429 else {}
-            await Answer({"error": str(refused)}, refused.status, retry)(scope, receive, sent)
+            await Answer({"error": refused.detail}, refused.status_code)(scope, receive, sent)
         except Exception:
             traceback.print_exc(file=sys.stderr)
             if status:  # the answer has begun
@@ -94,6 +96,32 @@ class Guard:
             return
         if not hmac.compare_digest(headers.get(b"authorization", b""), f"Bearer {self.limits.token}".encode()):
             raise Refused(401, "this server asks for a token: authorization: Bearer TOKEN")
+
+    def _check_kind(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Raise Refused for a body of another kind than JSON, which pages of other sites may send without asking."""
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if scope["method"] == "POST" and kind != b"application/json":
+            raise Refused(415, f"the body must be application/json (given {_shown(kind)})")
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """Return `receive` that raises Refused for a body that is too long or does not arrive in time."""
+        end, size, whole = time.monotonic() + self.limits.seconds, 0, False
+
+        async def received() -> Message:
+            nonlocal size, whole
+            if whole:  # what else comes is that the client is gone
+                return await receive()
+            try:
+                async with asyncio.timeout(end - time.monotonic()):
+                    message = await receive()
+            except TimeoutError:
+                raise Refused(408, f"the body did not arrive within {self.limits.seconds:g} s") from None
+            size, whole = size + len(message.get("body", b"")), not message.get("more_body", False)
+            if size > self.limits.body_bytes:
+                raise Refused(413, f"the body has more than {self.limits.body_bytes} bytes")
+            return message
+
+        return received
 
     def _hold(self, headers: Mapping[bytes, bytes]) -> int:
         """Return the bytes of a body, which are held from now on. Raises Refused where that is too much.

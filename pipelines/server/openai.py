@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from pipelines.server import bodies
 from pipelines.server.answering import Answering
@@ -19,28 +17,16 @@ from pipelines.server.sent import Answer, Events
 SUGGESTED = 3  # continuations of a field, beside the completion
 
 
-def routes(runs: Mapping[str, Answering], limits: Limits) -> list[Route]:
-    """Return the routes, which take the first run that completes forms, or the run that a request names."""
-    ours = Completions(runs, limits)
-    return [
-        Route("/suggest", ours.suggest, methods=["POST"]),
-        Route("/generate", ours.generate, methods=["POST"]),
-        Route("/v1/completions", ours.complete, methods=["POST"]),
-        Route("/v1/models", ours.models),
-    ]
-
-
 class Completions:
-    """The endpoints."""
+    """The endpoints; forms are completed by the first run that can, prompts by the run that a request names."""
 
-    def __init__(self, runs: Mapping[str, Answering], limits: Limits):
+    def __init__(self, runs: Sequence[Answering], limits: Limits):
         self.limits = limits
-        self.runs = {name: run for name, run in runs.items() if run.streams}
+        self.runs = {run.name: run for run in runs if run.streams}
         self.form = next((run for run in self.runs.values() if "field" in run.trained.inputs.input.model_fields), None)
 
-    async def suggest(self, request: Request) -> Response:
+    async def suggest(self, body: bodies.Suggest) -> Response:
         """Complete a field of a form, and suggest continuations with where they stand in documents."""
-        body = await bodies.read(request, bodies.Suggest, self.limits)
         given = {"field": body.field_type, "prompt": body.partial_text}
         found = await self._for_the_form(given, {"length": body.max_length})
         suggest = getattr(next(iter(self.form.trained.models.values())), "suggest", None)
@@ -49,9 +35,8 @@ class Completions:
             found["suggestions"] = [vars(way) for way in ways]
         return Answer(found)
 
-    async def generate(self, request: Request) -> Response:
+    async def generate(self, body: bodies.Generate) -> Response:
         """Go on with a text."""
-        body = await bodies.read(request, bodies.Generate, self.limits)
         given = {"field": body.field_type, "prompt": body.prompt}
         return Answer(await self._for_the_form(given, {"length": body.max_length, "temperature": body.temperature}))
 
@@ -63,13 +48,12 @@ class Completions:
             raise Refused(422, answer["error"])
         return {"text": answer["text"], "prompt_used": answer["prompt"]}
 
-    async def models(self, request: Request) -> Response:
+    async def models(self) -> Response:
         """List the runs of text, as OpenAI lists models."""
         return Answer({"object": "list", "data": [{"id": name, "object": "model"} for name in self.runs]})
 
-    async def complete(self, request: Request) -> Response:
+    async def complete(self, body: bodies.Completion) -> Response:
         """Complete one prompt or several."""
-        body = await bodies.read(request, bodies.Completion, self.limits)
         run = self.runs.get(body.model)
         if run is None:
             raise Refused(404, f"no run of text {body.model!r} is served; there are {', '.join(self.runs)}")

@@ -149,6 +149,7 @@ def test_the_form_is_completed_as_it_asks(port):
     status, found = ask(port, "/generate", {"prompt": "abc", "max_length": 5, "temperature": 0.5})
     assert (status, len(found["text"])) == (200, 5)
     assert ask(port, "/health")[1]["status"] == "healthy"
+    assert ask(port, "/health", method="HEAD")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,11 @@ def test_the_description_is_whole_and_the_page_of_it_needs_nothing_else(port):
     assert "/runs/tinystories/small/stream" in found["paths"]
     assert "/runs/crypto/small/stream" not in found["paths"]
     body = found["paths"]["/runs/cvrp/small/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert body["required"] == ["inputs"]
+    schemas = found["components"]["schemas"]
+    predict = schemas[body["$ref"].rpartition("/")[2]]
+    assert predict["required"] == ["inputs"]
+    assert {"customers", "demands", "capacity"} <= set(predict["properties"]["inputs"]["items"]["properties"])
+    assert "decode" in predict["properties"]["settings"]["properties"]
     status, page = ask(port, "/docs")
     assert "POST /runs/lmol/small/predict" in page
     assert not re.search("(src|href)=.?https?:", page)
