@@ -27,7 +27,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
             ["adaptive", "greedy", "multistart", "sampling"],
         ),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
-        ("python pipelines/train.py seed=1 --workload lmol --resume data.fol", ["data.folds="]),
+        (
+            "python pipelines/train.py --workload cvrp x='a b' --resume data.cap",
+            ["data.capacity="],
+        ),
         ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),
         ("python pipelines/runs.py cl", ["clean"]),
         ("python pipelines/predict.py --workload bep pro", ["prompt="]),
