@@ -33,6 +33,11 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ),
         ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),
         ("python pipelines/runs.py cl", ["clean"]),
+        ("python pipelines/ask.py --ra", ["--ranking"]),
+        ("python pipelines/doctor.py --", [""]),
+        ("accelerate launch -m pipelines evaluate --workload cv", ["cvrp"]),
+        ("five-workloads predict --workload lmol --st", ["--stream"]),
+        ("five-workloads export o", ["onnx"]),
         ("python pipelines/predict.py --workload bep pro", ["prompt="]),
         (
             "python -m exporters ",
