@@ -20,6 +20,7 @@ from pipelines import cli, completions
 
 
 def main() -> None:
+    """Run the command."""
     parser = Parser(prog="python pipelines/ask.py", description=__doc__)
     parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers beside them")
     parser.add_argument(

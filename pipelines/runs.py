@@ -38,6 +38,7 @@ def parser() -> Parser:
 
 
 def main() -> None:
+    """Run the command."""
     known = parser()
     completions.offer(known)
     args = known.parse_args()

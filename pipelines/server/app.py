@@ -27,7 +27,7 @@ from common.plain import Plain
 from pipelines.answers.words import described as described_fields
 from pipelines.report.markup import fragment
 from pipelines.server import bodies
-from pipelines.server.answering import Answering
+from pipelines.server.answering import Answering, usable
 from pipelines.server.guard import Guard
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.metrics import Metrics
@@ -51,7 +51,7 @@ DOCS = """<!doctype html>
 
 
 def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None = None) -> FastAPI:
-    """Return the application that answers for `runs`; requests name one of the `hosts`, if given, or an address."""
+    """Return the application that answers for `runs`; requests address one of the `hosts`, if given, or an IP."""
     metrics = Metrics()
     app = FastAPI(
         title="Trained models",
@@ -100,7 +100,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
     async def unknown(name: str, action: str) -> Response:
         raise Refused(404, f"no run {name[:200]!r} is served; there are {', '.join(names)}")
 
-    for route in [each for each in app.routes if isinstance(each, APIRoute) and "GET" in each.methods]:
+    for route in [each for each in app.routes if isinstance(each, APIRoute) and "GET" in (each.methods or ())]:
         app.head(route.path, include_in_schema=False)(route.endpoint)
     shared = StaticFiles(directory=browser.FOLDER)
     app.router.routes += [Route(f"/{path.name}", shared) for path in browser.FOLDER.glob("*.[cj]s*")]
@@ -120,36 +120,36 @@ async def _alive(runs: Sequence[Answering], app: FastAPI) -> AsyncIterator[None]
             run.close()
 
 
-def _failed(request: Request, error: Exception) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     broken = isinstance(error.__cause__, RecursionError | UnicodeDecodeError)
     message = f"the body is not JSON: {error.__cause__}" if broken else error.detail
     return Answer({"error": message}, error.status_code, error.headers)
 
 
-def _misfit(request: Request, error: Exception) -> Response:
-    """Say what is wrong with a body in the words that configs have, with the nearest key."""
+async def _misfit(request: Request, error: Exception) -> Response:
+    """Say what is wrong with a body as configs do, with the nearest key."""
     assert isinstance(error, RequestValidationError)
     (first, *_) = error.errors()
     if first["type"] == "json_invalid":
         return Answer({"error": f"the body is not JSON: {first['ctx']['error']} at {first['loc'][-1]}"}, 400)
     try:
         checked(request.scope["route"].body_field.field_info.annotation, error.body, "the body")
-    except UserError as told:
-        return Answer({"error": str(told)}, 422)
+    except UserError as misfit:
+        return Answer({"error": str(misfit)}, 422)
     raise error
 
 
 def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
-    """Add the routes of a run; what its models cannot do is refused, and not described."""
+    """Add the routes of a run; requests its models cannot answer are refused, and left out of the schema."""
     inputs = run.trained.inputs
 
     async def predict(body: bodies.Predict) -> Response:
         if len(body.inputs) > limits.inputs:
             raise Refused(413, f"{len(body.inputs)} inputs are more than the {limits.inputs} of a request")
         outputs = await run.answers(body.inputs, body.settings)
-        usable = any("error" not in output for output in outputs)
-        return Answer({"outputs": outputs, "verdict": run.verdict}, 200 if usable else 422)
+        status = 200 if any("error" not in output for output in outputs) else 422
+        return Answer({"outputs": outputs, "verdict": run.verdict}, status)
 
     async def stream(body: bodies.Stream) -> Response:
         pieces = await run.pieces(body.input, body.settings)
@@ -158,14 +158,12 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
     async def rivals(body: bodies.Rivals) -> Response:
         solve = inputs.rivals
         if solve is None:
-            raise Refused(404, f"{run.name} has no rivals here")
+            raise Refused(404, f"there are no rivals of {run.name}")
         asked, _ = await asyncio.to_thread(run.usable, body.input, body.settings)
 
         def solved() -> dict[str, Plain]:
-            began = time.perf_counter()  # in the model's turn, so that its waiting does not lengthen the others' time
-            (own,) = run.trained.together([asked], body.settings)
-            if "error" in own:
-                raise Refused(422, own["error"])
+            began = time.perf_counter()  # in the model's turn: waiting for it must not lengthen the others' time
+            own = usable(*run.trained.together([asked], body.settings))
             taken = 1000 * (time.perf_counter() - began)
             others = solve(asked, min(body.milliseconds or taken, bodies.MAX_MILLISECONDS) / 1000)
             return {**others, "model": {**own, "milliseconds": taken}}

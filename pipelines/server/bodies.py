@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from types import GenericAlias
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SkipValidation, create_model
 
@@ -17,14 +18,14 @@ class Predict(Section):
     """Inputs to answer, all with the same settings."""
 
     inputs: tuple[object, ...] = Field(min_length=1)
-    settings: object = {}
+    settings: dict[str, object] = Field({})
 
 
 class Stream(Section):
     """An input whose answer is text, to be sent as it is written."""
 
     input: object
-    settings: object = {}
+    settings: dict[str, object] = Field({})
 
 
 class Rivals(Stream):
@@ -38,15 +39,12 @@ class Rivals(Stream):
 def for_inputs(body: type[Body], inputs: Inputs) -> type[Body]:
     """Return `body` with a workload's inputs and settings in its schema.
 
-    They are only described here: one that does not fit must leave the others of its request their answers.
+    They are validated later, so that a misfit among several inputs leaves the others their answers.
     """
-    fields = {
-        "input": SkipValidation[inputs.input],  # type: ignore[name-defined]
-        "inputs": tuple[SkipValidation[inputs.input], ...],  # type: ignore[name-defined]
-        "settings": SkipValidation[inputs.settings],  # type: ignore[name-defined]
-    }
-    own = {name: (fields[name], field) for name, field in body.model_fields.items() if name in fields}
-    return create_model(f"{inputs.input.__name__}{body.__name__}", __base__=body, **own)  # type: ignore[call-overload,no-any-return]
+    own, settings = (Annotated.__class_getitem__((cls, SkipValidation())) for cls in (inputs.input, inputs.settings))
+    types = {"input": own, "inputs": GenericAlias(tuple, (own, ...)), "settings": settings}
+    fields: dict[str, Any] = {name: (types[name], field) for name, field in body.model_fields.items() if name in types}
+    return create_model(f"{inputs.input.__name__}{body.__name__}", __base__=body, **fields)
 
 
 class Suggest(Section):
