@@ -20,6 +20,7 @@ import importlib
 import inspect
 import os
 import sys
+from argparse import Action
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -32,7 +33,12 @@ PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 def main() -> None:
     """Run the command."""
     try:
-        args = parser().parse_args()
+        known = parser()
+        if "_ARGCOMPLETE" in os.environ:
+            import argcomplete
+
+            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)
+        args = known.parse_args()
         for word in args.family:
             add_family(word)
         if not args.family:
@@ -76,6 +82,12 @@ def parser() -> Parser:
 def formats() -> list[str]:
     """Names of the formats, by the modules beside this file."""
     return sorted(path.stem.removeprefix("to_") for path in Path(__file__).parent.glob("to_*.py"))
+
+
+def completed(prefix: str, action: Action, **_: object) -> list[str]:
+    """Return the values of an argument for argcomplete."""
+    runs = [str(path.parent) for path in Path("runs").glob("*/*/config.yaml")]
+    return {"format": formats(), "run": runs}.get(action.dest, [])
 
 
 def add_family(word: str) -> None:

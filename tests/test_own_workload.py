@@ -249,7 +249,7 @@ def test_a_workload_that_has_moved_is_named_and_one_that_a_run_brings_is_not_run
     record(copy_to(tmp_path / "a"))
     shutil.copytree(run, run.with_name("other"))
     record(copy_to(tmp_path / "b"))
-    with pytest.raises(UserError, match="trained from .*a/waves and .*b/waves; give the folder"):
+    with pytest.raises(UserError, match=r"trained from .*a/waves and .*b/waves; give the folder"):
         workloads.own_folder("waves")
 
 

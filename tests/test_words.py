@@ -81,7 +81,7 @@ def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_pat
     )
     refused(
         stage(tmp_path, "train.py", "--keys", "evaluatoin", fresh=True),
-        "no key begins so; did you mean evaluation?",
+        "no key starts with it; did you mean evaluation?",
     )
 
 
