@@ -20,10 +20,12 @@ import importlib
 import inspect
 import os
 import sys
+from argparse import Action
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.config.arguments import Parser, nearest
+from common.packages import import_folder, recorded_folder
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 
@@ -31,9 +33,16 @@ PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 def main() -> None:
     """Run the command."""
     try:
-        args = parser().parse_args()
+        known = parser()
+        if "_ARGCOMPLETE" in os.environ:
+            import argcomplete
+
+            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)
+        args = known.parse_args()
         for word in args.family:
             add_family(word)
+        if not args.family:
+            add_workload(args.run)
         extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
         given = {name: value for name, value in extra.items() if value is not None}
         print(export(args.format, args.run, args.which, args.out, **given))
@@ -75,6 +84,12 @@ def formats() -> list[str]:
     return sorted(path.stem.removeprefix("to_") for path in Path(__file__).parent.glob("to_*.py"))
 
 
+def completed(prefix: str, action: Action, **_: object) -> list[str]:
+    """Return the values of an argument for argcomplete."""
+    runs = [str(path.parent) for path in Path("runs").glob("*/*/config.yaml")]
+    return {"format": formats(), "run": runs}.get(action.dest, [])
+
+
 def add_family(word: str) -> None:
     """Make the family of models NAME known, where `word` is NAME=FILE."""
     from models import io
@@ -85,6 +100,16 @@ def add_family(word: str) -> None:
     if name in io.OWN:
         raise ValueError(f"--family {word}: {name} is one of the project's own families; leave it out")
     io.FAMILIES[name] = file
+
+
+def add_workload(run: Path) -> None:
+    """Make the families of a workload of the user's own known: import its package, as the run records it."""
+    folder = recorded_folder(run)
+    if folder is None:
+        return
+    if not (folder / "__init__.py").is_file():
+        raise ValueError(f"{run} was trained from {folder}, which is gone; give --family NAME=FILE, the model's file")
+    import_folder(folder)
 
 
 def export(name: str, run: Path, which: str, out: Path | None, **extra: object) -> str:

@@ -34,9 +34,9 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     require_finite(model, model_folder)
     packed = pack(model, run)
     files = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in packed.files.items()}
-    about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels)]}
+    about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels) if name]}
     carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
-    scripts = [browser.FOLDER / "elements.js", browser.FOLDER / f"{packed.panel}.js"]
+    scripts = [browser.FOLDER / f"{name}.js" for name in ("elements", packed.panel) if name]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
     script = "\n".join(path.read_text() for path in scripts)
     page = _filled(

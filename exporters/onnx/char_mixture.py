@@ -21,7 +21,8 @@ from exporters import portable
 from exporters.onnx import Artifact, Program, examples
 from exporters.onnx.char_lstm import compare_texts, network, settings
 from models.plans import chains
-from models.plans.char_mixture import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS, CharMixture
+from models.plans.char_mixture import CharMixture
+from models.plans.mixture_weights import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS
 
 TOLERANCE = 1e-4  # of log-probabilities
 READ = 60  # characters of texts that are compared

@@ -18,7 +18,8 @@ from exporters import portable
 from exporters.onnx import FRESH, Artifact, Program, examples
 from models.market import candle_features
 from models.market.candles import Candles
-from models.market.signal_model import CLASSES, SignalModel
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalModel
 
 TOLERANCE = 1e-4  # of probabilities
 

@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 from common.errors import UserError
+from common.packages import neighbour
 from exporters import to_rp2040
 from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
@@ -18,7 +19,7 @@ from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
-from models.plans import chains, char_mixture, mixture_reader
+from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.routing.policy import RoutingPolicy
@@ -28,6 +29,7 @@ from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
+OWN = "web_page"  # the module with `pack` beside that of a family of the user's own
 MOST_TOKENS = 64  # of a story that is compared
 BUDGET = 32  # references that an image is compared with
 
@@ -38,8 +40,8 @@ class Packed:
 
     heading: str
     said: str  # a sentence for readers
-    panel: str  # of common/browser
-    kernels: Sequence[str]  # files of this folder
+    panel: str  # of common/browser; empty: one of the kernels has it
+    kernels: Sequence[str | Path]  # files of this folder, or from elsewhere
     config: Mapping[str, object]  # for the kernel
     about: Mapping[str, object]  # for the panel
     files: Mapping[str, bytes]
@@ -50,8 +52,15 @@ class Packed:
 
 def pack(model: Model, run: Path) -> Packed:
     """Return what the page of a run's model carries. Raises UserError, with the kind's name, where there is no page."""
+    own = neighbour(type(model).__module__, OWN)
+    if own is not None:
+        packed: Packed = own.pack(model, run)
+        return packed
     if model.family not in PACKERS:
-        raise UserError(f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one")
+        raise UserError(
+            f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one, and those "
+            f"with {OWN}.py and its pack(model, run) beside the model's module"
+        )
     return PACKERS[model.family](model, run)
 
 
@@ -185,7 +194,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
 
 
 def _constants() -> dict[str, object]:
-    """Return the constants of models/plans/chains.py and models/plans/char_mixture.py by which its kernel computes."""
+    """Return the constants of models/plans (chains.py, mixture_weights.py) that its kernel needs."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
     return {
@@ -205,9 +214,9 @@ def _constants() -> dict[str, object]:
         "least": chains.LEAST,
         "reach": chains.REACH,
         "at_once": mixture_reader.AT_ONCE,
-        "entropies": char_mixture.ENTROPIES,
-        "fine_entropies": char_mixture.FINE_ENTROPIES,
-        "lengths": char_mixture.LENGTHS,
+        "entropies": mixture_weights.ENTROPIES,
+        "fine_entropies": mixture_weights.FINE_ENTROPIES,
+        "lengths": mixture_weights.LENGTHS,
     }
 
 

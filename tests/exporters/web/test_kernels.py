@@ -12,7 +12,7 @@ from exporters import __main__ as exporters
 from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.images import image_files
-from models.plans.char_lstm import END
+from models.plans.characters import END
 from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
 from tests.exporters.web.models import MODELS, TEXT, asked, run_of
