@@ -125,6 +125,12 @@ def test_a_heading_is_a_short_line_that_is_no_sentence():
     assert sections[6] == sections[-6] != sections[-1]
 
 
+@pytest.mark.parametrize(("size", "heading"), [(chains.LONGEST_HEADING, True), (chains.LONGEST_HEADING + 1, False)])
+def test_a_heading_has_at_most_eighty_characters(size, heading):
+    sections = chains.headings(tokens_of(f"b\n{'a' * size}\nc"), CLASSES)
+    assert (sections[-1] != sections[3]) == heading
+
+
 @pytest.mark.parametrize("adapting", [False, True])
 def test_a_text_read_at_once_in_pieces_or_token_by_token_is_predicted_alike(adapting, monkeypatch):
     model, tokens = mixture(wording(0)), tokens_of(wording(1, 60))[1:]
@@ -198,6 +204,23 @@ def test_examples_in_pieces_are_fitted_as_at_once():
     rows = np.arange(len(keys))
     whole = model.fit(FROZEN, [examples(rows)])
     assert model.fit(FROZEN, [examples(part) for part in np.array_split(rows, 3)]) == pytest.approx(whole, abs=1e-3)
+
+
+class Seen:
+    """Counts of four tokens, 1, 2, 3 and 5, after any context."""
+
+    def add_to(self, dense, keys):
+        dense[:, :4] += np.array([1, 2, 3, 5], np.float32)
+
+
+def test_counts_are_discounted_by_their_size_and_the_rest_goes_to_shorter_contexts():
+    found = chains.layers(np.zeros((1, chains.CONTEXTS), np.int64), np.zeros(1, int), 6, [Seen()], None)
+    for level, discounts in ((0, (0.88, 1.1, 1.3)), (chains.STORED, (0.8, 1.0, 1.2))):
+        once, twice, more = discounts
+        own = [1 - once, 2 - twice, 3 - more, 5 - more, 0, 0]
+        assert found.own[0, level].tolist() == pytest.approx([value / 11 for value in own], abs=1e-6)
+        assert found.share[0, level] == pytest.approx((once + twice + 2 * more) / 11)
+    assert found.states[0].tolist() == [1 + 4 * (len(chains.KINDS) + 1) + 2] * chains.CONTEXTS
 
 
 def test_bounded_counts_keep_what_was_seen_most():
