@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import io
-from models.plans import chains, text_ends
+from models.plans import chains, mixture_weights, text_ends
 from models.plans.char_lstm import PRESETS
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.characters import END
@@ -190,6 +190,33 @@ def test_fitted_weights_predict_better_than_the_network_alone():
     assert nats < 0.7 * float(alone)
     assert model.fit(FROZEN, examples) == nats
     assert all(torch.equal(own[ADAPTING], old[ADAPTING]) for own, old in zip(model.weights(), before, strict=True))
+
+
+def test_weights_are_looked_up_by_entropy_longest_contexts_and_states():
+    generator, size = np.random.default_rng(0), (30, chains.CONTEXTS)
+    network = torch.log_softmax(torch.from_numpy(generator.normal(0, 2, (30, len(TEXTS))).astype(np.float32)), -1)
+    states = generator.integers(1, chains.STATES, size) * (generator.random(size) < 0.2)
+    own, share = generator.random((*size, len(TEXTS))), generator.random(size)
+    found = chains.Layers(own.astype(np.float32), share.astype(np.float32), states)
+    tables = [table[0].numpy().copy() for table in mixture("abc").weights()]
+    for table in tables:
+        table[:] = generator.normal(0, 0.1, table.shape)
+    common, by_length, by_lengths, by_state = tables
+    features = np.concatenate([network.numpy()[:, None], chains.sharpened(found, network.numpy())], 1)
+    mixed = mixture_weights.mixture(network, found, tables)
+    for row, expected in enumerate(network):
+        entropy = float(-(expected.exp() * expected).sum())
+        seen = [[place for place, level in enumerate(levels, 1) if states[row, level]] for levels in chains.CHAINS]
+        first, *others = [max(places, default=0) for places in seen]
+        place, fine = (
+            sum(entropy > border for border in borders)
+            for borders in (mixture_weights.ENTROPIES, mixture_weights.FINE_ENTROPIES)
+        )
+        weights = common + by_length[first * (len(mixture_weights.ENTROPIES) + 1) + place]
+        weights = weights + by_lengths[np.ravel_multi_index(others, mixture_weights.LENGTHS[1:])]
+        weights = weights + by_state[np.arange(len(weights)), [fine, *states[row]]]
+        wanted = torch.log_softmax(torch.from_numpy(weights @ features[row]), -1)
+        torch.testing.assert_close(mixed[row].float(), wanted.float(), atol=1e-4, rtol=1e-4)
 
 
 def test_examples_in_pieces_are_fitted_as_at_once():
