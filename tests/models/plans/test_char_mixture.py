@@ -261,9 +261,13 @@ def test_bounded_counts_keep_what_was_seen_most():
     assert np.array_equal(twice.counts, 2 * counts.counts)
 
 
-def test_damaged_counts_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "place", "value"), [("tokens", 3, 99), ("tokens", 3, -1), ("counts", 3, 0), ("keys", 1, None)]
+)
+def test_damaged_counts_are_refused(tmp_path, name, place, value):
     model = mixture(wording(0))
-    model.tokens[3] = 99
+    damaged = getattr(model, name)
+    damaged[place] = damaged[place - 1] if value is None else value  # the keys ascend
     io.save(model, tmp_path)
     with pytest.raises(ValueError, match="counts are damaged"):
         io.load(tmp_path)
