@@ -145,3 +145,11 @@ def test_held_out_text_that_training_has_is_said_with_the_documents(copied, tmp_
 def test_a_part_with_too_little_is_refused_with_the_keys(tmp_path, texts, fields):
     with pytest.raises(UserError, match=r"characters for \w+ are too few, 500 are needed; .*data\.guard="):
         data.prepare(config(written(tmp_path / "in", texts), **fields), tmp_path / "out")
+
+
+def test_a_part_of_just_enough_characters_will_do():
+    section = config(None).data
+    enough = {part: [("a", "x" * parts.FEWEST_PER_PART)] for part in parts.PARTS}
+    parts.check_sizes(enough, True, section, "here")
+    with pytest.raises(UserError, match="here: 499 characters for test are too few"):
+        parts.check_sizes({**enough, "test": [("a", "x" * (parts.FEWEST_PER_PART - 1))]}, True, section, "here")
