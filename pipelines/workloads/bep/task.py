@@ -19,7 +19,7 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.distributed import ranks
 from pipelines.engine.batches import Order, is_out_of_memory
-from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
+from pipelines.engine.optim import set_rates
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.config import Config
@@ -147,7 +147,7 @@ class CharTask(Task):
         order, given = Order(source.size, training.batch_size, self.config.seed), training.micro_batch_size
         at_once = training.batch_size // ranks.world() if given == "auto" else given
         noise.by_item(network)
-        optimizers = OPTIMIZERS[training.optimizer](network, training)
+        optimizers = training.optimizers(network)
         network.train()
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             for step in progress(range(steps), steps, said):
@@ -157,7 +157,7 @@ class CharTask(Task):
                     at_once //= 2
                     network.zero_grad()
                 nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
-                set_rates(optimizers, learning_rate(training, step, steps))
+                set_rates(optimizers, training.rate(step, steps))
                 for optimizer in optimizers:
                     optimizer.step()
                     optimizer.zero_grad()
@@ -191,4 +191,4 @@ class CharTask(Task):
             self.mixer.fitted = dict(state["fitted"])
 
     def _learning_steps(self) -> int:
-        return math.ceil(LEARNING_SHARE * total_steps(self.config.training, self.train.size))
+        return math.ceil(LEARNING_SHARE * self.config.training.num_steps(self.train.size))
