@@ -228,7 +228,8 @@ class Network(nn.Module):
             signal, gate = gated(x).chunk(2, 1)
             x = x[:, :, 2 * dilation :] + mixed(self.dropout(torch.tanh(signal) * torch.sigmoid(gate)))
         x = self.head(x[:, :, x.shape[2] - rows :])  # an even lookback leaves one candle more than is seen
-        return self.out(self.dropout(F.gelu(x))).transpose(1, 2)
+        found: Tensor = self.out(self.dropout(F.gelu(x)))
+        return found.transpose(1, 2)
 
 
 class Trees(nn.Module):

@@ -33,7 +33,7 @@ def over(source: Windows, function: Callable[[Tensor, Tensor], tuple[Tensor, ...
     """Return each of what `function` gives for windows and coins, at the rows (M, ...) where they end."""
     found = []
     with torch.no_grad():
-        for items in torch.arange(source.size).split(AT_ONCE):
+        for items in torch.split(torch.arange(source.size), AT_ONCE):
             batch = source.batch(items)
             known = batch["labels"] != IGNORED
             found.append([each[known] for each in function(batch["windows"], batch["coins"])])
@@ -124,7 +124,8 @@ def fit_linear(
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
     fitted, judged = (
         _Rows(
-            *((each - mean) / std for each, (mean, std) in zip(found[:2], moments, strict=True)),
+            (found[0] - moments[0][0]) / moments[0][1],
+            (found[1] - moments[1][0]) / moments[1][1],
             found[2],
             source.labels[rows_of(source)],
         )
@@ -180,7 +181,7 @@ def fit_trees(model: PooledExperts, train: Windows, validation: Windows, base: P
     labels = [source.labels[rows_of(source)] for source in (train, validation)]
     seen = [over(source, lambda *given: (model.tree_inputs(*given),))[0] for source in (train, validation)]
     model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0].numpy()))))
-    if len(labels[0].unique()) == len(CLASSES):
+    if len(np.unique(labels[0].numpy())) == len(CLASSES):
         set_trees(model.trees, _boosted(model, *(each.numpy() for each in (*seen, *labels))))
     if base is not None:
         own, others = (F.cross_entropy(trees(seen[1]), labels[1]) for trees in (model.trees, base.trees))
@@ -245,4 +246,5 @@ def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarra
         value = float((np.log(total[:, 0]) - logits[rows, labels]).mean() + EQUALITY * (apart**2).sum())
         return value, slope + 2 * EQUALITY * apart
 
-    return minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x
+    found: np.ndarray = minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x
+    return found

@@ -139,7 +139,8 @@ class SignalTask(Task):
         return {"log_loss": nats.sum(1), "accuracy": right.sum(1), "count": (labels != IGNORED).sum(1).float()}
 
     def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        return model(batch["windows"], batch["coins"])
+        logits: Tensor = model(batch["windows"], batch["coins"])
+        return logits
 
 
 class ExpertsTask(SignalTask):
@@ -173,7 +174,8 @@ class ExpertsTask(SignalTask):
         return self._loss(logits.float(), batch["labels"])
 
     def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        return model(batch["windows"], batch["coins"], batch["fixed"])
+        logits: Tensor = model(batch["windows"], batch["coins"], batch["fixed"])
+        return logits
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the weights of the pool on the validation windows."""

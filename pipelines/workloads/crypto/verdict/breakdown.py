@@ -100,14 +100,15 @@ def importance(
         ("candles back", str(start) if stop == start + 1 else f"{start} to {stop - 1}", _lags(length, start, stop))
         for start, stop in pairwise(edges)
     ]
-    rows = []
+    found = []
     for kind, name, place in parts:
         mixed = windows.copy()
         mixed[:, place[0], place[1]] = windows[order][:, place[0], place[1]]
         risen = _log_losses(logits(mixed), labels) - own
         error = float(risen.std(ddof=1) / len(risen) ** 0.5)
-        rows.append({"part": kind, "of": name, "nats": float(risen.mean()), "error": error})
-    return sorted(rows, key=lambda row: -row["nats"])
+        found.append((float(risen.mean()), error, kind, name))
+    ranked = sorted(found, key=lambda each: -each[0])
+    return [{"part": kind, "of": name, "nats": nats, "error": error} for nats, error, kind, name in ranked]
 
 
 def _lags(length: int, start: int, stop: int) -> tuple[slice, slice]:
@@ -115,4 +116,5 @@ def _lags(length: int, start: int, stop: int) -> tuple[slice, slice]:
 
 
 def _log_losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
+    losses: np.ndarray = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
+    return losses
