@@ -14,6 +14,7 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 
+from common.statistics import CONFIDENCE
 from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.verdict.classification import (
     Metrics,
@@ -82,7 +83,7 @@ def judge(
     *,
     horizon: int,
     resamples: int = 1000,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Judged:
     """Compare a model with the baselines (N, 3); return {"tests", "leaks", "comparisons"}, of which `verdicts` decides.

@@ -7,7 +7,7 @@ from typing import TypedDict
 import numpy as np
 from scipy.special import ndtr
 
-from common.statistics import moving_block_sums, percentiles
+from common.statistics import CONFIDENCE, moving_block_sums, percentiles
 from pipelines.workloads.crypto.labels import LONG, SHORT
 from pipelines.workloads.crypto.verdict.classification import (
     NUM_CLASSES,
@@ -37,7 +37,7 @@ def block_bootstrap(
     time: np.ndarray | None = None,
     block: int | None = None,
     resamples: int = 1000,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> dict[str, Gain]:
     """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.
