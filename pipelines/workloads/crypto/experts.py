@@ -16,8 +16,8 @@ from models.market.pooled_experts import DEPTH, PooledExperts, Trees, bounded_sc
 from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.windows import IGNORED, Windows
 
-# On the squares of the log scale's weights; those of the location bear LOCATION times as much, and those of a lag more
-# of it the older it is, as in the Minnesota prior (Litterman 1986): what is far back seldom matters, and there is much.
+# On the squared weights of the log scale. Weights of the location cost LOCATION times as much, and more the older their
+# lag, as in the Minnesota prior (Litterman 1986): old lags are many and seldom matter.
 PENALTIES = (0.25, 6e-2, 1.6e-2, 4e-3, 1e-3, 3e-4)
 LOCATION = 10.0
 AGEING = 0.5  # of that, added by each candle of a lag
@@ -30,7 +30,7 @@ AT_ONCE = 32  # stretches
 
 
 def over(source: Windows, function: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> list[Tensor]:
-    """Return each of what `function` gives for windows and coins, at the rows (M, ...) where they end."""
+    """Return each output of `function(windows, coins)` at the rows (M, ...) where windows end."""
     found = []
     with torch.no_grad():
         for items in torch.split(torch.arange(source.size), AT_ONCE):
@@ -55,7 +55,7 @@ def fixed(model: PooledExperts, source: Windows) -> Tensor:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What the linear expert is fitted to, M rows."""
+    """M rows to fit the linear expert to."""
 
     location: Tensor  # (M, P) inputs of the location, of mean 0 and deviation 1 over the training rows
     scale: Tensor  # (M, Q) those of the log scale
@@ -209,7 +209,7 @@ def _boosted(
 def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> None:
     """Copy the trees, up to the best round, of a HistGradientBoostingClassifier, which has no public way to them."""
     trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
-    # By default it keeps those in which the validation's score rose no more; before the first round it has one, too.
+    # It keeps the rounds after the best one too. The first score is that before any round.
     best = np.argmax(boosted.validation_score_) if boosted.do_early_stopping_ else None
     for number, each in enumerate(tree.nodes for of_round in boosted._predictors[:best] for tree in of_round):
         inner = each["is_leaf"] == 0

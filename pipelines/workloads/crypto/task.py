@@ -105,7 +105,7 @@ class SignalTask(Task):
         self.notes = self._notes(counts)
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
-        """Fit what of the model depends on the data and the base alone, all of it on the CPU."""
+        """Fit, on the CPU, the parts that depend only on the data and the base."""
 
     def _balanced(self, config: Config) -> bool:
         return config.training.class_weights != "none"

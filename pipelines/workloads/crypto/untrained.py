@@ -18,7 +18,7 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 
-SIZES = ("width", "rounds", "nodes")  # which a model has from its base
+SIZES = ("width", "rounds", "nodes")  # taken from the base
 BEST = "model/best"
 
 
@@ -81,7 +81,7 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
 
 
 def load_base(config: Config, member: str) -> Base | None:
-    """Return what `model.base` names, if anything: a model, a run of one, or the `member` of a run of many.
+    """Return the model that `model.base` names, if any: a folder, a run of one, or `member` of a run of many.
 
     Raises UserError where there is no model of pooled experts.
     """

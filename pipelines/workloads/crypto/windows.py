@@ -16,7 +16,7 @@ class Windows:
 
     table (N, F) float32 scaled features of all coins, one below the other, S - 1 empty rows after each; labels (N,) of
     the rows at which windows of this part end, IGNORED elsewhere; starts (n,) the first row of each stretch; coins (n,)
-    which coin it is of. With S = 1 a stretch is a window.
+    the number of its coin. With S = 1 a stretch is a window.
     """
 
     workers = 0
@@ -25,7 +25,9 @@ class Windows:
         self.size = len(starts)
         self.table, self.labels, self.starts, self.coins = table, labels, starts, coins
         self.past, self.ahead = torch.arange(1 - lookback, stretch), torch.arange(stretch)
-        self.fixed: Tensor | None = None  # (N, ...) what a model knows of each row beforehand, a part of each batch
+        self.fixed: Tensor | None = (
+            None  # (N, ...) what a model knows of each row beforehand, part of each batch
+        )
 
     def to(self, device: torch.device) -> "Windows":
         """Move everything to the device."""

@@ -110,8 +110,8 @@ def test_every_label_and_horizon_can_be_fitted(tmp_path, words):
 
 
 def test_the_pool_is_refitted_to_the_weights_and_no_worse_than_its_best_expert(fitted):
-    told = fitted.refit(map_items_of(8))
-    assert list(told) == ["val/weight_linear", "val/weight_network", "val/weight_trees"]
+    figures = fitted.refit(map_items_of(8))
+    assert list(figures) == ["val/weight_linear", "val/weight_network", "val/weight_trees"]
     seen, labels = judged(fitted)
     pooled = torch.from_numpy((seen * fitted.model.weights.double().numpy()[:, None]).sum(1)).log_softmax(-1).numpy()
     alone = [log_loss(seen[:, number], labels) for number in range(3)]
@@ -190,13 +190,13 @@ def test_a_base_that_learnt_something_else_or_saw_what_judges_is_refused(fitted,
     base, own = together.model.config, untrained.description(config_of(), fitted.coins, 0)
     untrained.check_base(base, own, "shared")
     label = own.about["label"] | {"horizon": 4}
-    for changed, told in (
+    for changed, message in (
         ({"lookback": 20}, "model.base=shared was trained with another lookback: 16, here 20"),
         ({"about": own.about | {"label": label}}, "was trained with another label"),
         ({"about": own.about | {"windows": earlier(own, "validation")}}, "of the validation part here in its train"),
         ({"about": own.about | {"windows": earlier(own, "test")}}, "of the test part here in its validation part"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             untrained.check_base(base, replace(own, **changed), "shared")
     with pytest.raises(UserError, match=r"there is no config.*--name nothing model\.pooled=true"):
         untrained.load_base(config_of(f"model.base={tmp_path}/nothing"), "all")

@@ -55,7 +55,7 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
-    """Return the coins of which the folder holds candles of this timeframe. Raises UserError if there are none."""
+    """Return the coins with candles of this timeframe in the folder. Raises UserError if there are none."""
     files = _files(Path(folder))
     found = sorted({_coin(name) for _, name in files if name["timeframe"].lower() == timeframe})
     if not found:

@@ -1,4 +1,4 @@
-"""Figures of a coin by month and by volatility, and what of its window a model goes by."""
+"""Figures of a coin by month and by volatility, and the parts of a window that a model relies on."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -86,7 +86,7 @@ def by_volatility(
 def importance(
     logits: Logits, windows: np.ndarray, labels: np.ndarray, names: tuple[str, ...], seed: int
 ) -> list[dict[str, object]]:
-    """Return by how many nats the log loss rises when a part of the windows (n, L, F) is that of other windows.
+    """Return by how many nats the log loss rises when a part of the windows (n, L, F) is shuffled among them.
 
     Parts are each feature, over all candles, and groups of lags, of all features (Breiman 2001); the largest first. The
     error is the standard error of the mean over windows. `logits` maps windows to (n, 3), `names` are of the features.

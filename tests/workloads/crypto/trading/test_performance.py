@@ -76,6 +76,12 @@ def test_random_trades_at_a_constant_price_pay_exactly_their_costs():
     assert found == pytest.approx((1 - 0.003) ** len(result.trades) - 1)
 
 
+def test_a_trade_that_earns_exactly_nothing_is_not_won():
+    market = flat(*[(4, 4, 4, 4)] * 50)
+    found = performance.metrics(run(**market, signal=np.eye(50, dtype=int)[3], **FREE), 10)
+    assert (found["num_trades"], found["win_rate"]) == (1, 0)
+
+
 def test_equal_luck_counts_against_the_result_and_no_trades_have_no_p_value():
     market = {**flat(*[(4, 4, 4, 4)] * 50), "funding": np.zeros(50)}
     for signal, p in ((np.eye(50, dtype=int)[3], 1.0), (np.zeros(50, int), None)):
@@ -148,9 +154,9 @@ def test_sharpe_is_absent_under_30_days_and_its_error_is_that_of_many_samples():
         assert np.mean([performance.sharpe_error(daily) for daily in samples]) == pytest.approx(found.std(), rel=0.1)
     for days, present in ((29, False), (30, True)):
         part = {name: column[: days * 10] for name, column in candles(5, 400, scale=0.02).items()}
-        told = performance.metrics(run(**part, signal=np.ones(days * 10, int), **COSTS), 10)
-        assert told["days"] == days
-        assert (told["sharpe"] is not None) == (told["sharpe_error"] is not None) == present
+        figures = performance.metrics(run(**part, signal=np.ones(days * 10, int), **COSTS), 10)
+        assert figures["days"] == days
+        assert (figures["sharpe"] is not None) == (figures["sharpe_error"] is not None) == present
 
 
 def test_the_best_of_many_trials_is_deflated_to_an_even_chance():
