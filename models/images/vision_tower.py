@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models import limits
 from models.images import efficientnet
@@ -129,7 +129,7 @@ class Sight(nn.Module):
         """Return pixels (U, 3, S, S) of the tower's size from images (U, C, S, S) with values from 0 to 1."""
         x = images.expand(-1, 3, -1, -1)
         if x.shape[-1] != self.size:
-            x = F.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
+            x = functional.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
         return (x - self.mean) / self.std
 
 
@@ -209,9 +209,10 @@ class Tower(nn.Module):
             return tokens
         patch = None if halves else getattr(settings, "patch_size", None)
         size = patch if isinstance(patch, int | None) else patch[0]
-        side = self.sight.size // size if size else math.isqrt(tokens.shape[1])
+        side: int = self.sight.size // size if size else math.isqrt(tokens.shape[1])
         # The class token and registers come first.
-        return tokens[:, tokens.shape[1] - side**2 :].transpose(1, 2).unflatten(2, (side, side))
+        square: Tensor = tokens[:, tokens.shape[1] - side**2 :].transpose(1, 2).unflatten(2, (side, side))
+        return square
 
     def _cells(self, found: Tensor) -> Tensor:
         """Return features (U, T, V), the means over each cell's patches, from a map (U, V, rows, columns).
@@ -219,8 +220,8 @@ class Tower(nn.Module):
         Layer norm without weights comes first. It brings the features of all towers to one scale, and with them the
         few patches of very large norm that say nothing about their own place (Darcet et al. 2024).
         """
-        patches = F.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
-        cells = F.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
+        patches = functional.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
+        cells = functional.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
         return cells.flatten(2).transpose(1, 2).to(found.dtype)
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder)
-    answers = ModelAnswers(model, _needed(comparisons, config.data.workers), device, map_items)
+    answers = ModelAnswers(model, needed(comparisons, config.data.workers), device, map_items)
     found = _ask(answers, comparisons, config)
     others = [*baselines(comparisons, config.seed), *_network(config, comparisons, device)]
     others.append(Baseline("blank images", answers.blank()))
@@ -94,7 +93,7 @@ def _network(config: Config, comparisons: Comparisons, device: torch.device) -> 
     return [of_scores("single-image network", network_scores(config, comparisons, device), comparisons)]
 
 
-def _needed(comparisons: Comparisons, workers: int) -> data.Images:
+def needed(comparisons: Comparisons, workers: int) -> data.Images:
     """Return the images that the model is asked about: test and validation images, and references."""
     parts = comparisons.parts
     needed = np.unique(np.concatenate([parts["test"], parts["validation"], comparisons.references]))
@@ -158,26 +157,17 @@ def _score_summary(found: Findings, budget: int) -> dict[str, Plain]:
 def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Plain]:
     """Return the errors of the best constant, and the predictor of single images with the least error."""
     placed = found.placed
-    rows = {each.name: _errors(each.scores[placed.images], placed) for each in others if each.scores is not None}
-    best = min((name for name in rows if name not in CONSTANTS), key=lambda name: rows[name]["RMSE"])
+    scores = {each.name: each.scores[placed.images] for each in others if each.scores is not None}
+    errors = {name: agreement(each, placed.known) for name, each in scores.items()}
+    best = min((name for name in scores if name not in CONSTANTS), key=lambda name: float(errors[name]["rmse"]))
     return {
-        "rmse_constant": min(rows[name]["RMSE"] for name in CONSTANTS),
-        "mae_constant": min(rows[name]["MAE"] for name in CONSTANTS),
-        "best_of_one_image": {"predictor": best, **rows[best]},
+        **{f"{key}_constant": min(float(errors[name][key]) for name in CONSTANTS) for key in ("rmse", "mae")},
+        "best_of_one_image": {"predictor": best, **_errors(scores[best], placed)},
     }
 
 
-class Errors(TypedDict):
-    """Columns of the table about scores of the test images; correlations are None if undefined."""
-
-    MAE: float
-    RMSE: float
-    Pearson: float | None
-    Spearman: float | None
-
-
-def _errors(scores: np.ndarray, placed: Placed) -> Errors:
-    """Return the columns about scores (n,)."""
+def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
+    """Return the columns of the table about scores (n,) of the test images; correlations are None if undefined."""
     found = {name: float(value) for name, value in agreement(scores, placed.known).items()}
     same = np.ptp(scores) == 0  # constant scores: correlation undefined, whatever rounding makes of it
     pearson, spearman = (None if same or np.isnan(found[name]) else found[name] for name in ("pearson", "spearman"))

@@ -260,7 +260,7 @@ def test_a_comparator_that_knows_nothing_says_so():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"known": torch.full((9,), 2.0)}, "two different ones"),
         ({"known": torch.tensor([math.nan] * 9)}, "finite scores"),
@@ -268,7 +268,7 @@ def test_a_comparator_that_knows_nothing_says_so():
         ({"budget": 1}, "budget of 2 references or more"),
     ],
 )
-def test_what_cannot_be_placed_is_refused(change, told):
+def test_what_cannot_be_placed_is_refused(change, message):
     known = torch.arange(9.0)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         place(**{"known": known, "log_odds": lambda a, b: torch.zeros(len(a), 3), "images": 3, **change})

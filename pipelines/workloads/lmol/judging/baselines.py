@@ -94,8 +94,9 @@ def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
 def _weights(comparisons: Comparisons, labels: np.ndarray) -> np.ndarray:
     """Return weights (P,) of training pairs that make labels as frequent as among all pairs of training images."""
     natural = np.array(comparisons.shares)
-    weights: np.ndarray = natural * len(labels) / np.maximum(np.bincount(labels, minlength=len(CLASSES)), 1)
-    return weights[labels]
+    counts = np.bincount(labels, minlength=len(CLASSES))
+    weights: np.ndarray = (natural * len(labels) / np.maximum(counts, 1))[labels]
+    return weights
 
 
 def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.ndarray, seed: int) -> Answer:

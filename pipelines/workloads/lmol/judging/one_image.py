@@ -54,14 +54,17 @@ def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> S
         "SVM": support,
     }
     drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
-    found = {name: np.full(len(known), value(known[train])) for name, value in CONSTANTS.items()}
+    found = {name: np.full(len(known), constant(known[train])) for name, constant in CONSTANTS.items()}
     for name, makers in ways.items():
         tried = [_fitted(make(), each, comparisons, drawn) for make in makers for each in features.values()]
         found[name] = min(tried, key=lambda each: _error(each, comparisons))
     return found
 
 
-CONSTANTS = {"constant, the mean": np.mean, "constant, the median": np.median}
+CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
+    "constant, the mean": np.mean,
+    "constant, the median": np.median,
+}
 
 
 def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train: np.ndarray) -> np.ndarray:
@@ -73,7 +76,8 @@ def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train
         mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
         targets = (scores[train] - mean) / spread
     fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
-    return np.multiply(fitted.predict(features) * spread + mean, unit)
+    found: np.ndarray = (fitted.predict(features) * spread + mean) * unit
+    return found
 
 
 def _error(found: np.ndarray, comparisons: Comparisons) -> float:

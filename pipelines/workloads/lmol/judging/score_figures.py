@@ -104,7 +104,8 @@ def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return Pearson's correlation (...) of x, y (..., N)."""
     x, y = (each - each.mean(axis=-1, keepdims=True) for each in (x, y))
     with np.errstate(invalid="ignore"):
-        return np.divide((x * y).sum(axis=-1), np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1)))
+        found: np.ndarray = (x * y).sum(axis=-1) / np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
+    return found
 
 
 def scores_csv(comparisons: Comparisons, placed: Placed) -> str:

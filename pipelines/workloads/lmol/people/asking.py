@@ -27,8 +27,8 @@ MOST_IMAGES = 5000  # the time grows with their cube
 
 
 @dataclass(frozen=True)
-class Told:
-    """What answers tell about images."""
+class PeoplesRanking:
+    """A ranking of images by people's answers."""
 
     names: Sequence[str]
     answers: np.ndarray  # (P, 3) first, second, label
@@ -73,11 +73,11 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
     write_whole(path, to_csv(columns, rows).encode())
 
 
-def told(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Told:
-    """Return what answers tell: those of the table `source`, or of the one in the folder `source`, if it has one.
+def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
+    """Rank images by the answers in the table `source`, or in the table that the folder `source` may contain.
 
-    Raises UserError for a table without answers, where there are no images, and if one of the `outputs`, files that are
-    to be written, holds other answers.
+    Raises UserError for a table without answers, for a folder without images, and if writing one of the `outputs` would
+    overwrite other answers.
     """
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
@@ -113,7 +113,7 @@ def told(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Told
     except ArithmeticError as error:
         posterior = fit(answers, priors[0])
         notes.append(f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow")
-    return Told(names, answers, posterior, priors[0], notes, folder, table)
+    return PeoplesRanking(names, answers, posterior, priors[0], notes, folder, table)
 
 
 def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:
@@ -177,4 +177,5 @@ def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
-    return np.divide(features - features.mean(0), features.std(0) + 1e-9)
+    standardised: np.ndarray = (features - features.mean(0)) / (features.std(0) + 1e-9)
+    return standardised

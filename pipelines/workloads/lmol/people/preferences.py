@@ -64,7 +64,8 @@ class Prior:
             square = np.square(features).sum(1)
             distance = (square[:, None] + square - 2 * features @ features.T).clip(min=0) / (2 * features.shape[1])
             correlation = (1 - self.share) * correlation + self.share * np.exp(-distance / (2 * self.length**2))
-        return np.multiply(deviation[:, None] * correlation, deviation)
+        covariance: np.ndarray = deviation[:, None] * correlation * deviation
+        return covariance
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,9 @@ class Posterior:
     @property
     def centred(self) -> np.ndarray:
         """Covariance (N, N) of the scores less their mean, since no answer about a pair tells the level of all."""
-        covariance = self.covariance - self.covariance.mean(0)
-        return np.subtract(covariance, covariance.mean(1, keepdims=True))
+        centred: np.ndarray = self.covariance - self.covariance.mean(0)
+        centred -= centred.mean(1, keepdims=True)
+        return centred
 
     @property
     def errors(self) -> np.ndarray:
@@ -238,7 +240,8 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
 def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
     diagonal = np.diag(matrix)
-    return np.maximum(diagonal[first] + diagonal[second] - 2 * matrix[first, second], 0)
+    form: np.ndarray = diagonal[first] + diagonal[second] - 2 * matrix[first, second]
+    return form.clip(min=0)
 
 
 def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -147,10 +147,12 @@ def _moments(
 
 def _total(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the logarithm of the sum to which the chances of the three answers are proportional."""
-    return np.asarray(np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie))
+    total: np.ndarray = np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie)
+    return total
 
 
 def _lean(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the chance of First less that of Second."""
     total = _total(difference, tie)
-    return np.subtract(np.exp(difference / 2 - total), np.exp(-difference / 2 - total))
+    lean: np.ndarray = np.exp(difference / 2 - total) - np.exp(-difference / 2 - total)
+    return lean
