@@ -35,8 +35,10 @@ def planted(images, references, *, discrimination=6.0, tie=0.5, noise=0.0, refer
 
 
 def place(known, log_odds, images, budget=24, theta=0.2, numbers=None):
-    references = torch.arange(images, len(known)) if numbers is None else numbers
-    return ranking.scores(log_odds, images, references, known[references], theta=theta, budget=budget, seed=0)
+    numbers = torch.arange(images, len(known)) if numbers is None else numbers
+    references = ranking.References(log_odds, numbers, known[numbers], theta, budget)
+    scale = ranking.fit_scale(references, seed=0)
+    return scale.scores(*ranking.place(scale, references, images))
 
 
 @pytest.mark.parametrize("how", [{"noise": 0.2}, {"tossed": True}, {"noise": 0.1, "tossed": True}])
@@ -145,7 +147,7 @@ def test_scores_of_few_values_are_found_where_only_equal_ones_are_similar():
         label = torch.where(difference == 0, 2, torch.where(difference > 0, 0, 1))
         return F.one_hot(label, 3) * 6.0
 
-    found, errors = ranking.scores(log_odds, 40, torch.arange(40, 80), known[40:], theta=0, budget=16, seed=0)
+    found, errors = place(known, log_odds, 40, budget=16, theta=0)
     assert (found - known[:40]).abs().max() < 0.2
     assert errors.max() < 0.5
 
@@ -205,7 +207,7 @@ def updated(known, log_odds, before, reliability):
 
     scale = ranking.Scale(Davidson(6.0, 0.5), known, reliability)
     references = torch.arange(images, len(known))
-    found = ranking.update(scale, counted, before, references, known[images:], theta=1.0, budget=24)
+    found = ranking.update(scale, ranking.References(counted, references, known[images:], theta=1.0, budget=24), before)
     return *found, sum(asked)
 
 

@@ -36,10 +36,11 @@ def comparator(accuracy, *, seed, values=None, known_too_well=0.2):
 def scored(known, log_odds):
     """Known scores of the test images, those found, and their standard errors."""
     count = VALIDATION + TEST
-    references, how = torch.arange(count, count + REFERENCES), {"theta": 0.2, "budget": 16}
+    numbers = torch.arange(count, count + REFERENCES)
+    references = ranking.References(log_odds, numbers, known[numbers], theta=0.2, budget=16)
     prior = reliability.quantiles(known[count:])
-    scale = ranking.fit_scale(log_odds, references, known[references], **how, seed=0, prior=prior)
-    estimates, information = ranking.place(scale, log_odds, count, references, known[references], **how)
+    scale = ranking.fit_scale(references, seed=0, prior=prior)
+    estimates, information = ranking.place(scale, references, count)
     scale = scale.relying(estimates[:VALIDATION], information[:VALIDATION], known[:VALIDATION])
     return known[VALIDATION:count], *scale.scores(estimates[VALIDATION:], information[VALIDATION:])
 
