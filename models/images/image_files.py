@@ -147,8 +147,8 @@ def thumbnail(image: np.ndarray) -> np.ndarray:
 def near_duplicates(hashes: np.ndarray, thumbnails: np.ndarray) -> np.ndarray:
     """Return pairs i < j, (K, 2) int64, of images that are the same up to small differences.
 
-    They are known by the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
-    same hash, so the pixels have to be close too.
+    Inputs are the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
+    same hash, so the pixels must be close too.
     """
     found = [np.empty((0, 2), np.int64)]
     last = len(hashes) - 1

@@ -5,7 +5,7 @@
 A comparator gives the probabilities that the first of two images ranks higher, that the second does, and that they are
 similar. References are images of known score, which stays fixed. The discrimination `a` and `tie` are fitted to
 comparisons among the references; then each further image gets the score that best explains its comparisons with some of
-them, tempered by what `models.images.reliability` knows.
+them, tempered by `models.images.reliability`.
 
     N images   R references   P pairs   float64, whatever type the comparator computes in
 
@@ -29,7 +29,7 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
-FEW = 2  # references per round where much is known of an image's score beforehand
+FEW = 2  # references per round if a prior on the score is given
 TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
 FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
 ITERATIONS = 100  # of Newton's method; about ten are enough
@@ -118,16 +118,16 @@ def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor
 
 
 def update(scale: Scale, references: References, before: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return scores (N,) and standard errors (N,) of images of which comparisons tell more than was known `before`.
+    """Return scores (N,) and standard errors (N,) of images: those `before`, updated by comparisons.
 
-    `before` are scores (N,) and standard errors (N,). By the scale's reliability they also say where the comparator
-    will see an image: so all references are those that are most informative there, and asking ends when what is left
-    to find out about that place is no more than the comparator's own error, or too little to count. The factor by
-    which a comparator's own intervals hold is left out, since what was known before has been fitted to hold already.
+    The scale's reliability turns earlier scores into the place where the comparator will see an image. References are
+    the most informative ones there, and asking ends once the remaining doubt about the place is below the
+    comparator's own error, or negligible. The factor on the comparator's own intervals is left out, since the errors
+    `before` are calibrated already.
     """
     means, variance = before[0].double(), before[1].double().square()
     found = scale.reliability
-    excess = max(1.0, found.dispersion)  # so many of the answers are worth one
+    excess = max(1.0, found.dispersion)  # answers needed for the information of one
     place, spread = found.offset + found.slope * means, found.slope**2 * variance + found.floor
     tolerance = max(references.tolerance, math.sqrt(found.floor)) / math.sqrt(excess)
     placing = _Placing(scale.davidson, references, tolerance, (place, excess / spread))
@@ -255,7 +255,7 @@ class _Placing:
         return found, information
 
     def _spread(self, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the first references of images of which nothing is known."""
+        """Return a mask (N, R) of the first references for images without a prior."""
         known, budget = self.references.scores, self.references.budget
         spread = torch.linspace(0, len(known) - 1, min(START, budget, len(known))).round().long()
         asked = torch.zeros_like(free)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Prismatic SigLIP and DINOv2 (Karamcheti et al. 2024). Of networks that halve their sides from stage to stage it is the
 # last one, as classifiers read it.
 LAYER = -2
-SIDE = 224  # pixels, of a network without a size of its own whose image processor has none either
+SIDE = 224  # pixels, if neither the network nor its image processor states a size
 GRID = 8  # at most so many cells a side: 64 cells of 1024 channels take 256 KiB in float32 for each stored image
 AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
 
@@ -90,7 +90,7 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
 
 
 def layers_of(network: nn.Module) -> list[str]:
-    """Return the class names of the layers of a model of transformers, as far as it has such layers."""
+    """Return the class names of the layers that a model of transformers says must not be split."""
     present = {type(module).__name__ for module in network.modules()}
     return sorted(present.intersection(getattr(network, "_no_split_modules", None) or ()))
 

@@ -111,7 +111,7 @@ class DictionaryCross(Cross):
 
 
 class TowerCross(Cross):
-    """Cross-attention over the frozen vision tower of a base, of which only name and revision are stored."""
+    """Cross-attention over the frozen vision tower of a base; only the base's name and revision are stored."""
 
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision)

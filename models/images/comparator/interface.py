@@ -190,7 +190,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) of images (U, C, S, S) of which both are known roughly `before`.
+        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), given rough ones `before`.
 
         An image is compared with a few references where `score` needs many; see `ranking.update`.
         """
@@ -248,7 +248,7 @@ class Comparator(io.Model):
         return [DESCRIPTION]
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
-        """Return the input with its images. Raises ValueError where two are to be compared and one cannot be used."""
+        """Return the input with its images. Raises ValueError if one of two to compare cannot be used."""
         images = given.images or (given.first, given.second)
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
         if given.images is None and any(each.pixels is None for each in pictures):
@@ -308,7 +308,7 @@ class Comparator(io.Model):
         return Ranking(rows, refused)
 
     def read(self, image: Tensor | str | Path | bytes) -> Tensor:
-        """Return an image file, or what it holds, as (C, S, S) uint8, made as the training images were.
+        """Return an image file, or its bytes, as (C, S, S) uint8, prepared like the training images.
 
         A tensor is returned unchanged.
         """

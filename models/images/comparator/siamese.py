@@ -50,7 +50,7 @@ class Siamese(Comparator):
 
 
 class TowerSiamese(Siamese):
-    """A siamese over the frozen vision tower of a base, of which only name and revision are stored.
+    """A siamese over the frozen vision tower of a base; only the base's name and revision are stored.
 
     The encoding is made of the mean and the deviation of the tower's features over all places.
     """
@@ -75,7 +75,7 @@ class TowerSiamese(Siamese):
         numbers: Tensor | None = None,
         with_encodings: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return what any comparator does; the encoder's dropout falls on images, also where moments are given."""
+        """Return logits as any comparator does; the encoder's dropout acts on moments that were computed before too."""
         with noise.rows(numbers):
             return super().forward(images, first, second, encoded, numbers, with_encodings)
 

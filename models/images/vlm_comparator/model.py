@@ -257,7 +257,7 @@ class VlmComparator(Comparator):
         return logits
 
     def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
-        """Return what a forward and a backward pass of so many pairs, in both orders, takes beside the weights.
+        """Return the bytes beside the weights of a forward and backward pass of so many pairs, in both orders.
 
         `entered` is the shape of an image's encoding.
         """
@@ -276,7 +276,7 @@ class VlmComparator(Comparator):
         return plan.used.peak - fixed
 
     def _plan(self, encoded: Tensor) -> None:
-        """Make a pass over as many sequences as `encoded` has images, whose values are not looked at."""
+        """Run a pass over as many sequences as `encoded` has images; values do not matter."""
         tokens = self.project(encoded)[-1]
         words = self.base.get_input_embeddings()(self.ids[:, : self.ids.shape[1] - 2 * tokens.shape[1]])
         inputs = torch.cat([tokens, tokens.clone(), words.expand(len(tokens), -1, -1)], 1)

@@ -11,7 +11,7 @@ from pipelines.engine.config import BaseConfig, LoadedData, Training
 
 
 class Columns(Section):
-    """Names of a table's columns; null: the usual names are tried, and what was guessed is said."""
+    """Names of a table's columns; null: guessed from the usual names, and noted."""
 
     image: str | None = Field(None, description="column of image files, relative to the table's folder")
     score: str | None = Field(None, description="column of scores")

@@ -23,8 +23,8 @@ from pipelines.workloads.lmol.training.checks import check_trains, memory_note
 
 COMPARED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)  # tried shares of images that a scorer leaves to comparisons
 PEARSON_LOST = 0.003  # at most, on validation images, against comparing all of them; the least such share is taken
-NAMED = 10  # images that cannot be used, in what is said before training
-SCORED = 200  # validation images by which the reliability of scores is measured
+NAMED = 10  # unusable images that are listed before training
+SCORED = 200  # validation images that measure the reliability of scores
 
 
 class ComparisonTask(Task):

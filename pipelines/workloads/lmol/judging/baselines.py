@@ -134,7 +134,7 @@ def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Base
 def _logistic_regression(features: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Pipeline:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # so many rounds show what a linear model can do
+        warnings.simplefilter("ignore", ConvergenceWarning)  # enough rounds for a baseline
         return model.fit(features, labels, logisticregression__sample_weight=weights)
 
 

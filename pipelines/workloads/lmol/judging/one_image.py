@@ -1,7 +1,7 @@
 """Baselines that predict the score of one image without comparing it: constants, ridge, neighbours, an SVM, a network.
 
-They are fitted to the training images. What has to be chosen, such as which features they see, is chosen by the error
-on the validation images.
+They are fitted to the training images. Choices, such as which features they see, are made by the error on the
+validation images.
 """
 
 import math

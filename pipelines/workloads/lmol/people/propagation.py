@@ -1,4 +1,4 @@
-"""Rankings by expectation propagation: scores from answers about pairs with the doubt that they really leave.
+"""Rankings by expectation propagation: scores from answers about pairs, with calibrated errors.
 
 P pairs of `preferences.py`, Q of them different, N images
 """
@@ -114,9 +114,9 @@ def _normal(
 def _moments(
     counts: np.ndarray, mean: np.ndarray, variance: np.ndarray, tie: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the log chances (P,) of answers (P, 3) to pairs whose differences are normal, and what is known by them.
+    """Return the log chances (P,) of answers (P, 3) to pairs whose differences are normal, and moments given these.
 
-    These are mean (P,) and variance (P,) of the difference, and the chance (P,) of Similar. The integrals are sums over
+    The moments are mean (P,) and variance (P,) of the difference, and the chance (P,) of Similar. The integrals are sums over
     points about the maximum, as densely as the answers and the normal together vary, and as widely as the normal.
     """
     rest, asked, more = 1 / variance, counts.sum(1), (counts[:, FIRST] - counts[:, SECOND]) / 2
