@@ -114,10 +114,10 @@ def _normal(
 def _moments(
     counts: np.ndarray, mean: np.ndarray, variance: np.ndarray, tie: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the log chances (P,) of answers (P, 3) to pairs whose differences are normal, and moments given these.
+    """Return log probabilities (P,) of answers (P, 3) to pairs with normal differences, and moments given the answers.
 
-    The moments are mean (P,) and variance (P,) of the difference, and the chance (P,) of Similar. The integrals are sums over
-    points about the maximum, as densely as the answers and the normal together vary, and as widely as the normal.
+    The moments are mean (P,) and variance (P,) of the difference, and the chance (P,) of Similar. Integrals are sums
+    over points about the maximum, as dense as the answers and the normal together vary, and as wide as the normal.
     """
     rest, asked, more = 1 / variance, counts.sum(1), (counts[:, FIRST] - counts[:, SECOND]) / 2
     low, high = mean - asked * variance, mean + asked * variance  # an answer's slope is at most 1
