@@ -63,18 +63,28 @@ def evaluate(
     comparisons = data.load(folder)
     answers = ModelAnswers(model, needed(comparisons, config.data.workers), device, map_items)
     found = _ask(answers, comparisons, config)
-    others = [*baselines(comparisons, config.seed), *_network(config, comparisons, device)]
+    others = baselines(comparisons, config.seed)
+    if config.evaluation.network_steps != 0:
+        others.append(of_scores("single-image network", network_scores(config, comparisons, device), comparisons))
     others.append(Baseline("blank images", answers.blank()))
     families = _families(found, others)
     table = [*_model_rows(found, config.model.kind), *(_baseline_row(each, found) for each in others)]
     summary = {
         **_pair_summary(found, config.seed),
-        **_score_summary(found, config.evaluation.comparisons),
+        **found.scored,
+        "references": len(comparisons.references),
+        "comparisons_per_score": config.evaluation.comparisons,
+        "standard_error": float(found.placed.errors.mean()),
+        "reliability": asdict(found.placed.reliability),
+        "coverage": found.placed.coverage,
         **_against_one_image(found, others),
         **found.triples,
         **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
         "family": families,
-        **_data_summary(comparisons),
+        "n": len(comparisons.pairs["test"]),
+        "images": len(comparisons.parts["test"]),
+        "theta": comparisons.theta * comparisons.unit,
+        "attribute": comparisons.attribute,
         **answers.cost(),
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
@@ -84,13 +94,6 @@ def evaluate(
         "test.details.jsonl": json.dumps(_details(found, families)),
     }
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
-
-
-def _network(config: Config, comparisons: Comparisons, device: torch.device) -> list[Baseline]:
-    """Return the baseline of a network that sees one image, if it is wanted."""
-    if config.evaluation.network_steps == 0:
-        return []
-    return [of_scores("single-image network", network_scores(config, comparisons, device), comparisons)]
 
 
 def needed(comparisons: Comparisons, workers: int) -> data.Images:
@@ -143,17 +146,6 @@ def _pair_summary(found: Findings, seed: int) -> dict[str, Plain]:
     }
 
 
-def _score_summary(found: Findings, budget: int) -> dict[str, Plain]:
-    return {
-        **found.scored,
-        "references": len(found.comparisons.references),
-        "comparisons_per_score": budget,
-        "standard_error": float(found.placed.errors.mean()),
-        "reliability": asdict(found.placed.reliability),
-        "coverage": found.placed.coverage,
-    }
-
-
 def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Plain]:
     """Return the errors of the best constant, and the predictor of single images with the least error."""
     placed = found.placed
@@ -193,15 +185,6 @@ def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed
         "pearson_lost": None if own is None or best is None else best - own,
         "images_per_s": len(images) / seconds[0],
         "times_faster": seconds[1] / seconds[0],
-    }
-
-
-def _data_summary(comparisons: Comparisons) -> dict[str, Plain]:
-    return {
-        "n": len(comparisons.pairs["test"]),
-        "images": len(comparisons.parts["test"]),
-        "theta": comparisons.theta * comparisons.unit,
-        "attribute": comparisons.attribute,
     }
 
 
