@@ -191,6 +191,8 @@ def test_an_image_that_is_precise_enough_meets_no_more_references():
 
     place(known, counted, 20, budget=40, theta=0.01)
     thorough = sum(asked)
+    # A few at a time, so that each round profits from the answers before it.
+    assert [count for count in asked if count] == [20 * 8] + [20 * 4] * 8
     asked.clear()
     place(known, counted, 20, budget=40, theta=2.0)
     assert thorough == 20 * 40
