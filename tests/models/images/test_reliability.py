@@ -136,3 +136,15 @@ def test_few_images_or_equal_scores_leave_everything_finite(count):
         mean, error = found.scores(reliability.quantiles(known), known, torch.ones(count).double())
         assert mean.isfinite().all()
         assert error.isfinite().all()
+
+
+@pytest.mark.parametrize(("count", "place"), [(19, 19), (20, 20), (39, 38), (99, 95)])
+def test_the_factor_covers_one_image_more_than_the_share(count, place):
+    distances = torch.arange(1.0, count + 1, dtype=torch.float64)
+    factor = reliability.calibrated(torch.ones(count, dtype=torch.float64), distances, torch.zeros_like(distances))
+    assert factor * 1.96 == pytest.approx(place)  # of the sorted distances: that of rank .95 (M + 1), rounded up
+
+
+def test_exact_estimates_narrow_intervals_no_further_than_to_four_fifths():
+    known = torch.arange(5.0, dtype=torch.float64).repeat(20)
+    assert reliability.fit(None, known, torch.full_like(known, 100.0), known).factor == 0.8
