@@ -7,14 +7,14 @@ import sqlite3
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from pipelines.engine.config import TRACKERS
+from pipelines.tracking.trackers import TRACKERS
 from tests.stages import stage
 from tests.test_stages import TINY
 
 
 @pytest.mark.slow
 def test_each_tracker_gets_the_records_and_the_reports_tables_and_pictures(tmp_path):
-    """Trackers of tests/trackers.txt, each by its name alone."""
+    """Trackers of tests/optional.txt, each by its name alone."""
     log_with = f"tracking.log_with=[{','.join(TRACKERS)}]"
     done = stage(tmp_path, "train.py", *TINY, log_with, "training.steps=4", fresh=True)
     assert done.returncode == 0, done.stderr

@@ -181,7 +181,7 @@ def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_pa
     quick = ["evaluation.reference_seconds=0", "evaluation.local_search=0", "evaluation.compare=false"]
     done = stage(tmp_path, "evaluate.py", *quick)
     assert done.returncode == 0, done.stderr
-    assert "there is no runs/cvrp/default/model/best before the first validation; taking" in done.stdout
+    assert "runs/cvrp/default/model/best is written at the first validation; using" in done.stdout
     assert json.loads((tmp_path / "runs/cvrp/default/evaluations/test.json").read_text())["n"] == 8
 
 

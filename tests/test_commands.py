@@ -1,0 +1,39 @@
+"""`python -m pipelines`: every command from any folder."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m pipelines` in another folder, as where the project is installed."""
+    program = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('pipelines', run_name='__main__')"
+    return subprocess.run(
+        [sys.executable, "-c", program, str(ROOT), *words], cwd=folder, capture_output=True, text=True
+    )
+
+
+def test_the_version_is_that_of_the_project(tmp_path):
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert command(tmp_path, "--version").stdout == f"{stated}\n"
+    assert f"## {stated} " in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean train? known commands: ask, benchmark"),
+        (["train", "--workload", "cvrp", "training.stepss=3"], "did you mean 'training.steps'?"),
+        (["export", "onxn", "runs/cvrp/none"], "did you mean onnx?"),
+    ],
+)
+def test_a_slip_is_answered_from_any_folder(tmp_path, words, answer):
+    done = command(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert answer in done.stderr
+    assert not list(tmp_path.iterdir())
