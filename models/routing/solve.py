@@ -42,16 +42,6 @@ def problem_of(given: RoutingInput) -> Problem:
     return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
 
 
-def solve(
-    policy: Solver, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
-) -> tuple[Routes, float]:
-    """Return routes and their length; the arguments are those of `RoutingPolicy.solve`."""
-    problem = _checked(locs, demand, capacity)
-    if not problem.customers:
-        return [], 0.0
-    return solve_all(policy, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
-
-
 def solve_all(
     policy: Solver,
     asked: Sequence[Asked],
@@ -164,7 +154,7 @@ def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
     return routes, cost_of(problem, routes)
 
 
-def _checked(locs: object, demand: object, capacity: int) -> Problem:
+def given_problem(locs: object, demand: object, capacity: int) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
     locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
     if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):

@@ -23,10 +23,11 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of
-from pipelines.workloads.cvrp.instances.solutions import solution_text
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers import rivals
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 from pipelines.workloads.cvrp.solvers.solving import Solved, solve_each, solve_with_model
@@ -79,7 +80,7 @@ def _evaluate_split(
     config = _bounded(config, model, name, problems)
     settings = config.evaluation
     few = problems[: settings.reference_instances]
-    built = rivals.constructions(config, problems, map_items)
+    built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
     methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
     headline = built.get(config.model.kind, built["savings"])  # a network's takes its place below
     improved: Solved | None = None

@@ -8,7 +8,6 @@ import numpy as np
 from models.routing import native
 from models.routing.problems import Problem
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 from pipelines.workloads.cvrp.solvers.solving import Solved, solve_by_local_search, solve_each
 
@@ -17,11 +16,6 @@ if TYPE_CHECKING:
 
 TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
 MORE_TOURS = (2, 8, 64)  # times evaluation.local_search: random tours of the further rows
-
-
-def constructions(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> dict[str, Solved]:
-    """Return the tours of each heuristic, by name."""
-    return {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
 
 
 def local_searches(
