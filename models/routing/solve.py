@@ -74,7 +74,8 @@ def solve_all(
                 policy, problems, to_instances(problems, device), items, count, ruin_rounds, seed, **settings
             )
             for place, problem, tour in zip(rows, problems, tours, strict=True):
-                found[place] = _visited(problem, routes_of(tour))
+                routes = routes_of(tour)
+                found[place] = routes, cost_of(problem, routes)
     return [found[place] for place in range(len(asked))]
 
 
@@ -99,11 +100,14 @@ def best_tours(
     numbers of their random streams.
     """
     actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
-    if ((actions != DEPOT).sum(-1) != problems[0].customers).any():
+    customers = problems[0].customers
+    actions = padded(actions, 2 * customers)
+    each_once = torch.arange(1 - customers, 1 + customers, device=actions.device).clamp_min(DEPOT)
+    if (actions.sort(-1).values != each_once).any():
         raise ValueError(OMITTED)
     best = actions[:, 0]
     if local_search:
-        best = improved(problems, items, local_search, seed, padded(actions, 2 * problems[0].customers))
+        best = improved(problems, items, local_search, seed, actions)
     return ruined(problems, items, seed, best, rounds=ruin_rounds) if ruin_rounds else best
 
 
@@ -145,13 +149,6 @@ def _measured(problems: Sequence[Problem]) -> tuple[Tensor, Tensor, Tensor]:
 def padded(actions: Tensor, length: int) -> Tensor:
     """Pad (..., T) to (..., length) with the depot."""
     return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
-
-
-def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
-    """Return routes with their cost. Raises ValueError unless they visit every customer once."""
-    if sorted(node for route in routes for node in route) != list(range(1, problem.customers + 1)):
-        raise ValueError(OMITTED)
-    return routes, cost_of(problem, routes)
 
 
 def given_problem(locs: object, demand: object, capacity: int) -> Problem:
