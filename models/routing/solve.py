@@ -26,7 +26,6 @@ class Solver(TourBuilder, Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Yield the weights."""
-        ...
 
 
 class Asked(NamedTuple):

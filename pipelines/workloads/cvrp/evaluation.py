@@ -26,11 +26,17 @@ from pipelines.workloads.cvrp.instances.generated import problems_of
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
-from pipelines.workloads.cvrp.solvers import rivals
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
-from pipelines.workloads.cvrp.solvers.solving import Solved, solve_each, solve_with_model
+from pipelines.workloads.cvrp.solvers.solving import (
+    Solved,
+    local_searches,
+    solve_by_solvers,
+    solve_each,
+    solve_for,
+    solve_with_model,
+)
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, EvaluationSettings
@@ -81,7 +87,7 @@ def _evaluate_split(
     settings = config.evaluation
     few = problems[: settings.reference_instances]
     built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
-    methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
+    methods = [*built.values(), *local_searches(config, problems, built["savings"], len(few), map_items)]
     headline = built.get(config.model.kind, built["savings"])  # a network's takes its place below
     improved: Solved | None = None
     ruined: Solved | None = None
@@ -102,7 +108,7 @@ def _evaluate_split(
         polished = _polished(config, problems, last, map_items)
         methods += polished
         last = headline = polished[0]
-    methods += rivals.solvers(config, few, map_items)
+    methods += solve_by_solvers(config, few, map_items)
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
@@ -202,7 +208,7 @@ def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map
     equal = seconds + solved.core_seconds / len(problems)
     return [
         replace(polished, seconds=wall, core_seconds=core),
-        *(rivals.solve_for(name, equal, config, problems, map_items) for name in ("pyvrp", "pyvrp_from_savings")),
+        *(solve_for(name, equal, config, problems, map_items) for name in ("pyvrp", "pyvrp_from_savings")),
     ]
 
 
