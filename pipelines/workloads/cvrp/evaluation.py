@@ -59,19 +59,14 @@ def evaluate(
 
 
 def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
-    """Return the problems to solve, by name of the evaluation."""
-    if config.evaluation.instances == "test":
-        return {"test": _test_set(config, folder)}
-    return read(Path(config.evaluation.instances), config.evaluation.rounding)
-
-
-def _test_set(config: "Config", folder: Path) -> list[Problem]:
-    """Return the standard test set if the distribution is that of Kool et al., else the prepared one."""
-    data = config.data
-    customers = data.sizes[0]
-    if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[customers] == data.vehicle_capacity:
-        return standard_test_set(customers, data.test_instances)
-    return problems_of(load(folder, "test"), "test")
+    """Return the problems to solve, by name of the evaluation; the standard test set for a standard distribution."""
+    settings, data = config.evaluation, config.data
+    if settings.instances != "test":
+        return read(Path(settings.instances), settings.rounding)
+    size = data.sizes[0]
+    if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[size] == data.vehicle_capacity:
+        return {"test": standard_test_set(size, data.test_instances)}
+    return {"test": problems_of(load(folder, "test"), "test")}
 
 
 def _evaluate_split(

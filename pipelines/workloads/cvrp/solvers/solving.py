@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,17 +95,17 @@ def solve_by_local_search(
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
         items, given = batch["item"].cpu(), None
+        chosen = [problems[i] for i in items.tolist()]
         if starts:
-            given = torch.stack([_actions(starts.routes[i], 2 * problems[i].customers) for i in items.tolist()])[
-                :, None
-            ]
-        return improved([problems[i] for i in items.tolist()], items, num_tours, config.seed, given)
+            routes = [starts.routes[i] for i in items.tolist()]
+            given = torch.stack([_actions(each, 2 * chosen[0].customers)[None] for each in routes])
+        return improved(chosen, items, num_tours, config.seed, given)
 
     solved = _solve_batches(label, problems, solve, torch.device("cpu"), map_items)
     if starts is None:
         return solved
     seconds, core = solved.seconds + starts.seconds, solved.core_seconds + starts.core_seconds
-    return Solved(label, solved.routes, solved.costs, seconds, core, solved.on)
+    return replace(solved, seconds=seconds, core_seconds=core)
 
 
 def local_searches(
