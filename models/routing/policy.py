@@ -14,17 +14,7 @@ from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
-from models.routing.environment import (
-    DEPOT,
-    Instances,
-    Routes,
-    finished,
-    replay,
-    reset,
-    route_ends,
-    step,
-    tour_length,
-)
+from models.routing.environment import DEPOT, Instances, Routes, finished, replay, reset, route_ends, step, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.inputs import RoutingInput, RoutingSettings
