@@ -25,9 +25,7 @@ class Windows:
         self.size = len(starts)
         self.table, self.labels, self.starts, self.coins = table, labels, starts, coins
         self.past, self.ahead = torch.arange(1 - lookback, stretch), torch.arange(stretch)
-        self.fixed: Tensor | None = (
-            None  # (N, ...) what a model knows of each row beforehand, part of each batch
-        )
+        self.fixed: Tensor | None = None  # (N, ...) what a model knows of each row beforehand, part of each batch
 
     def to(self, device: torch.device) -> "Windows":
         """Move everything to the device."""
