@@ -88,7 +88,7 @@ class Resident:
         return {name: tensor.index_select(0, items) for name, tensor in self.tensors.items()}
 
 
-def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Any]]:
+def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, object]]:
     """Yield (items, batch) for each entry of `plan`, loaded ahead by worker processes if the source asks for them."""
     if not source.workers:
         for items in plan:
@@ -109,13 +109,13 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
         return_freed_memory()
 
 
-class _Indexed(Dataset):
+class _Indexed(Dataset[tuple[Tensor, object]]):
     """A source as a torch dataset that is indexed by a whole micro-batch of item numbers."""
 
     def __init__(self, source: Source):
         self.source = source
 
-    def __getitem__(self, items: Tensor) -> tuple[Tensor, Any]:
+    def __getitem__(self, items: Tensor) -> tuple[Tensor, object]:
         return items, self.source.batch(items)
 
 
@@ -148,7 +148,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
         chunks: dict[str, list[Tensor]] = {}
         fits = local
 
-        def results(items: Tensor, batch: Any) -> Mapping[str, Tensor]:
+        def results(items: Tensor, batch: object) -> Mapping[str, Tensor]:
             nonlocal fits
             if len(items) <= fits:
                 try:

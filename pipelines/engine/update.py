@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
@@ -125,7 +124,7 @@ class Updater:
         self._zero_grad()
         self._announce(failed)()
 
-    def batches(self) -> Iterator[tuple[Tensor, Any]]:
+    def batches(self) -> Iterator[tuple[Tensor, object]]:
         """Yield (items, batch) for every micro-batch of this process from the current step on."""
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         size = self.progress.micro_batch_size
@@ -136,7 +135,7 @@ class Updater:
 
         return stream(self.task.train, plan(), self.accelerator.device)
 
-    def update(self, batches: Iterator[tuple[Tensor, Any]], then: Callable[[], None] | None = None) -> int | None:
+    def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] | None = None) -> int | None:
         """Make one optimizer update; return the number of a signal that came on any rank.
 
         `then` is called after it, while parameters still have the gradients that it took.
@@ -170,7 +169,7 @@ class Updater:
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
-    def _accumulate(self, batches: Iterator[tuple[Tensor, Any]]) -> _Part:
+    def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
         """This rank's part of an update up to its last backward pass, or to where memory ran out."""
         part = _Part()
         for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
@@ -218,7 +217,7 @@ class Updater:
         for optimizer in self.optimizers:
             optimizer.optimizer.zero_grad()
 
-    def _alone(self) -> contextlib.AbstractContextManager:
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Within it no gradient is exchanged."""
         return self.accelerator.no_sync(self.model) if self.accelerator.num_processes > 1 else contextlib.nullcontext()
 
@@ -252,7 +251,7 @@ class Updater:
             f"retry; start another run with training.micro_batch_size={size}"
         )
 
-    def _loss(self, items: Tensor, batch: Any) -> Loss:
+    def _loss(self, items: Tensor, batch: object) -> Loss:
         noise.begin(self.config.seed, self.progress.step, items)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))

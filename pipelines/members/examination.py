@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from common.durations import clock
 from common.machine import cores
@@ -65,7 +65,9 @@ def map_parts(function: Callable[[T], R], jobs: Mapping[str, T]) -> dict[str, R]
     return {name: function(job) for name, job in jobs.items()}
 
 
-def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], device: torch.device) -> dict[str, R]:
+def _examined(
+    function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device
+) -> dict[str, R]:
     global _pool
     at_once = max(1, cores())
     if device.type == "cuda":
@@ -101,7 +103,7 @@ def _submitted(
             future.cancel()
 
 
-def _examine(function: Callable[[T, Any, Any], R], job: T) -> R:
+def _examine(function: Callable[[T, torch.device, MapItems], R], job: T) -> R:
     """Call `function` in a process of the pool."""
     import torch
     from accelerate import Accelerator

@@ -18,9 +18,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from common.disk.files import digests, explained, remove, write_json
 from common.durations import clock
@@ -35,10 +36,11 @@ from pipelines.members import processes
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
+    import torch
     from accelerate import Accelerator
 
 
-Outcome = Mapping[str, Any]  # of a training: its state and, if it is not done, the reason
+Outcome = Mapping[str, Plain]  # of a training: its state and, if it is not done, the reason
 FAILED: Outcome = {"state": "failed", "reason": "its training left no word"}
 STACKING = ("cuda",)  # devices that wait for launches, so that members are stacked
 MOST_STACKED = 32  # members of a process
@@ -163,12 +165,12 @@ def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
 class _Pool:
     """Processes of one rank; each is known by its first member."""
 
-    def __init__(self, job: Job, device: Any, precision: str = "no"):
+    def __init__(self, job: Job, device: torch.device, precision: str = "no"):
         self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context: Any = processes.start_server()
-        self.running: dict[str, Any] = {}
+        self.context = processes.start_server()
+        self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
         self.stop = StopRequest()
@@ -226,11 +228,11 @@ class _Pool:
                 names.remove(name)
                 yield name, self._outcome(name, process)
 
-    def _outcome(self, name: str, process: Any) -> Outcome:
+    def _outcome(self, name: str, process: BaseProcess) -> Outcome:
         run = self.job.run.member(name)
         outcome = run.outcome()
         if outcome is None:  # it had no time to say anything
-            code = process.exitcode
+            code = process.exitcode or 0
             reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
             state = "stopped" if self.stop.number else "failed"
             outcome = {"state": state, "reason": f"{reason}; see {run.folder / 'train.log'}"}
