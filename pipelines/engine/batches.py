@@ -159,11 +159,11 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
                         raise
                 fits = math.ceil(len(items) / 2)  # out of the handler, which keeps what did not fit
             device = accelerator.device
-            found = [results(part, send_to_device(source.batch(part), device)) for part in items.split(fits)]
+            found = [results(part, send_to_device(source.batch(part), device)) for part in torch.split(items, fits)]
             return {name: torch.cat([part[name] for part in found]) for name in found[0]}
 
-        told = what if accelerator.is_main_process else None
-        for items, batch in progress(stream(source, plan, accelerator.device), len(starts), told):
+        shown = what if accelerator.is_main_process else None
+        for items, batch in progress(stream(source, plan, accelerator.device), len(starts), shown):
             for name, values in results(items, batch).items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}

@@ -89,20 +89,33 @@ def take(
     progress: Mapping[str, Any],
 ) -> Snapshot:
     """Copy the state of training. Call it on all ranks; the main process alone gets all of it."""
+    device = accelerator.device
     weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
-    weights, moments = (_copied(state, accelerator.device) for state in (weights, moments))
     averaged = None
     if average is not None:
         with average.in_place():
             averaged = weights_of(accelerator, model)
     if accelerator.scaler is not None:
         progress = {**progress, "scaler": accelerator.scaler.state_dict()}
-    return Snapshot(progress["step"], weights, averaged, moments, _copied(dict(task), torch.device("cpu")), progress)
+    return Snapshot(
+        progress["step"],
+        _tensors(weights, device),
+        averaged,
+        _copied(moments, device),
+        _copied(dict(task), torch.device("cpu")),
+        progress,
+    )
 
 
 def weights_of(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
     """Return a copy of the model's weights in host memory. Call it on all ranks; the main one alone gets all."""
-    return _copied(get_model_state_dict(model, options=OPTIONS), accelerator.device)
+    return _tensors(get_model_state_dict(model, options=OPTIONS), accelerator.device)
+
+
+def _tensors(state: Mapping[str, object], device: torch.device) -> dict[str, Tensor]:
+    copied = dict(_copied(state, device))
+    assert all(isinstance(value, Tensor) for value in copied.values()), "a model's state is tensors"
+    return {name: value for name, value in copied.items() if isinstance(value, Tensor)}
 
 
 def _copied(state: State, device: torch.device) -> State:

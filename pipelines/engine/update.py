@@ -52,20 +52,20 @@ class _Part:
     failed: BaseException | None = None  # memory ran out
 
 
-class NotFinite(Exception):
+class NotFiniteError(Exception):
     """A loss or a gradient is not finite: says where."""
 
 
-class OutOfMemory(Exception):
+class LackOfMemoryError(Exception):
     """Memory ran out on one rank; all of them know."""
 
 
 class Updater:
     """Makes the updates of `task.model`; knows nothing of when to log, validate or save.
 
-    Raises UserError for settings that do not fit, and where one example is too much for the memory; NotFinite for a
-    loss or gradient that is not finite; OutOfMemory where a smaller micro-batch may help: call `shrink`, then go on
-    with new `batches`.
+    Raises UserError for settings that do not fit, and where one example is too much for the memory; NotFiniteError for
+    a loss or gradient that is not finite; LackOfMemoryError where a smaller micro-batch may help: call `shrink`, then
+    go on with new `batches`.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
@@ -99,7 +99,7 @@ class Updater:
                 try:
                     self._try_micro_batch()
                     break
-                except OutOfMemory as error:
+                except LackOfMemoryError as error:
                     self.shrink(error)
         size, processes = self.progress.micro_batch_size, self.accelerator.num_processes
         self.monitor.say(
@@ -131,7 +131,7 @@ class Updater:
 
         def plan() -> Iterator[Tensor]:
             for step in range(self.progress.step, self.steps):
-                yield from self.order.items(step, rank, world).split(size)
+                yield from torch.split(self.order.items(step, rank, world), size)
 
         return stream(self.task.train, plan(), self.accelerator.device)
 
@@ -195,7 +195,7 @@ class Updater:
     def _fail(self, part: _Part, error: BaseException) -> None:
         """Let an update in which memory ran out take part in the exchange of gradients that other ranks wait for."""
         if self.accelerator.num_processes == 1:
-            raise OutOfMemory from error
+            raise LackOfMemoryError from error
         if self.accelerator.distributed_type not in PLAIN:
             raise self._cannot_agree("forward") from error
         self._zero_grad()
@@ -242,7 +242,7 @@ class Updater:
                 raise
             if self.accelerator.num_processes > 1:
                 raise self._cannot_agree("backward") from error
-            raise OutOfMemory from error
+            raise LackOfMemoryError from error
 
     def _cannot_agree(self, where: str) -> UserError:
         size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
@@ -263,8 +263,8 @@ class Updater:
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
         """Tell the other ranks whether memory ran out here, and of a signal; return a function that hears from them.
 
-        It returns the signal that reached any rank, and raises OutOfMemory on all ranks if memory ran out on one. The
-        exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
+        It returns the signal that reached any rank, and raises LackOfMemoryError on all ranks if memory ran out on one.
+        The exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
         """
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
@@ -276,7 +276,7 @@ class Updater:
                 work.wait()
             out_of_memory, stop = mine if flags is None else flags.tolist()
             if out_of_memory:
-                raise OutOfMemory from failed
+                raise LackOfMemoryError from failed
             return stop or None
 
         return hear
@@ -301,7 +301,7 @@ class Updater:
     def sum_up(self) -> dict[str, float]:
         """Return the sums over all ranks of the figures since the last record; only here is the device read.
 
-        Raises NotFinite if a loss or a gradient was not finite.
+        Raises NotFiniteError if a loss or a gradient was not finite.
         """
         progress, figures = self.progress, self.figures
         if figures:
@@ -329,7 +329,7 @@ class Updater:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
         if math.isfinite(norm if self.accelerator.scaler is None else loss):
             return
-        raise NotFinite(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
+        raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:

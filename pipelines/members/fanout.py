@@ -157,9 +157,8 @@ def _of_one_thread(config: BaseConfig) -> BaseConfig:
 def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
     """Return whether members may share a process. In fp16 not: gradients are of losses without the scaler's factor."""
     hardware = config.hardware
-    alone = hardware.compile or hardware.gradient_checkpointing or config.tracking.log_with or config.training.hooks
-    alone = alone or precision == "fp16"
-    return config.stacks and hardware.stack and not alone
+    alone = hardware.compile, hardware.gradient_checkpointing, config.tracking.log_with, config.training.hooks
+    return config.stacks and hardware.stack and not any(alone) and precision != "fp16"
 
 
 class _Pool:
@@ -249,7 +248,8 @@ class _Pool:
         if not known:
             return False
         free = self._free_memory() or 0
-        return free > ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
+        room = ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
+        return bool(free > room)
 
     def _free_memory(self) -> int | None:
         """Return the free bytes of the GPU; None on a CPU, where cores limit the processes."""
@@ -257,7 +257,7 @@ class _Pool:
             return None
         import torch
 
-        return torch.cuda.mem_get_info(self.device)[0]
+        return int(torch.cuda.mem_get_info(self.device)[0])
 
 
 def _work(job: Job, members: Sequence[str], device: str) -> None:

@@ -165,7 +165,7 @@ def _compute(group: Sequence[_Asked]) -> None:
     gradients, (values, figures) = together(*stacked)
     for number, each in enumerate(group):
         learnt = inputs[number][0]
-        value = _Computed.apply(values[number], [gradients[name][number] for name in learnt], *learnt.values())
+        value = _Computed.apply(values[number], [gradients[name][number] for name in learnt], *learnt.values())  # type: ignore[no-untyped-call]  # torch has no types for it
         own = {name: figure[number] for name, figure in figures.items()}
         each.loss = Loss(value, own.pop("count"), own)
 
