@@ -36,6 +36,7 @@ from pipelines.run.folder import Run
 
 
 def main() -> None:
+    """Run the command."""
     args = arguments.parse(__doc__, timed_config, steps=20)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)

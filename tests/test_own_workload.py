@@ -14,7 +14,7 @@ import torch
 
 from common.errors import UserError
 from exporters import __main__ as exporters
-from exporters.to_onnx import imported
+from exporters.portable import imported
 from models import io
 from pipelines import workloads
 from pipelines.inventory import found

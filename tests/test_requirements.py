@@ -20,6 +20,7 @@ HELPERS = {
 }
 
 OPTIONAL = {
+    "pillow_heif": "reads HEIC images, an extra; the gate has it from tests/optional.txt",
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",
     "freqtrade": "runs an exported strategy, in an environment of its own",
     "rl4co": "a peer that training is compared with, in an environment of its own",

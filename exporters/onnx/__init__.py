@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from common.packages import neighbour
 from models import io
 
-EXAMPLES = Path(__file__).parent / "examples"
 OWN = "onnx_program"  # the module with `describe` beside that of a family of the user's own
+SHARED = {"pooled_experts": "cnn_lstm"}  # families that another one's module describes
 FRESH = 100  # inputs on which a program is compared with the original
 
 Axes = Mapping[int, str]  # number of an axis -> its name, for the axes whose sizes may vary
@@ -39,7 +39,7 @@ class Artifact:
     """All of an export that depends on the family."""
 
     programs: Sequence[Program]
-    example: str | bytes  # file of EXAMPLES, or a script, that uses the programs, without this project
+    example: bytes  # a script that uses the programs, without this project
     check: Callable[[ModuleType], Mapping[str, object]]  # imported example -> facts; RuntimeError if it differs
     files: Mapping[str, bytes] = field(default_factory=dict)  # that the example reads, by name
     left_out: Mapping[str, str] = field(default_factory=dict)  # what of the model there is not -> why, and what to use
@@ -50,9 +50,10 @@ def describe(model: io.Model) -> Artifact:
     own = neighbour(type(model).__module__, OWN)
     if own is not None:
         return own.describe(model)
-    name = f"{__name__}.{model.family}"
+    name = f"{__name__}.{SHARED.get(model.family, model.family)}"
     if importlib.util.find_spec(name) is None:
-        known = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
+        files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
+        known = sorted({*files, *SHARED})
         raise ValueError(
             f"nobody has described the family {model.family!r} as tensor programs; the families {', '.join(known)} are "
             f"described: write {OWN}.py with describe(model) beside the model's module, or export safetensors"

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporters.onnx import Artifact, Program
-from models.plans.char_lstm import END, CharLSTM
+from exporters.onnx import Artifact, Program, examples
+from models.plans.char_lstm import CharLSTM
+from models.plans.characters import END
 
 INPUTS: dict[str, dict[int, str]] = {
     "tokens": {0: "texts", 1: "characters"},
@@ -30,6 +31,7 @@ class Network(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities and the next state."""
         logits, (hidden, cell) = CharLSTM.forward(self.model, tokens, (hidden, cell))
         return F.log_softmax(logits, -1), hidden, cell
 
@@ -38,7 +40,7 @@ def describe(model: CharLSTM) -> Artifact:
     """Return the program, with the vocabulary beside it."""
     return Artifact(
         programs=[network(model)],
-        example="char_lstm.py",
+        example=examples.script("char_lstm"),
         check=lambda example: compare_texts(model, example),
         files={"settings.json": json.dumps(settings(model)).encode()},
     )

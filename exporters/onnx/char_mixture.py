@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporters import portable
-from exporters.onnx import EXAMPLES, Artifact, Program
+from exporters.onnx import Artifact, Program, examples
 from exporters.onnx.char_lstm import compare_texts, network, settings
 from models.plans import chains
-from models.plans.char_mixture import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS, CharMixture
+from models.plans.char_mixture import CharMixture
+from models.plans.mixture_weights import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS
 
 TOLERANCE = 1e-4  # of log-probabilities
 READ = 60  # characters of texts that are compared
@@ -78,12 +79,11 @@ def describe(model: CharMixture) -> Artifact:
     np.savez_compressed(arrays, keys=counts.keys, offsets=counts.offsets, tokens=counts.tokens, counts=counts.counts)
     return Artifact(
         programs=[network(model), *programs],
-        example="char_mixture.py",
+        example=examples.script("char_mixture"),
         check=lambda example: compare(model, example),
         files={
             "settings.json": json.dumps(settings(model)).encode(),
             "counts.npz": arrays.getvalue(),
-            "reader.py": (EXAMPLES / "reader.py").read_bytes(),
             **portable.copies("models.plans.chains"),
         },
     )
@@ -112,7 +112,7 @@ def compare(model: CharMixture, example: ModuleType) -> Mapping[str, object]:
     tokens = np.array(model.characters.encode("".join(model.config.vocabulary[place] for place in drawn)))
     found = {}
     for name in SETS:
-        reader = example.Reader(example.FOLDER, adapting=name == "adapting")
+        reader = example.Reader(adapting=name == "adapting")
         ours = model.reader(int(tokens[0]), reader.adapting)
         reader.read(tokens[:1])
         worst = 0.0

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from exporters import portable
-from exporters.onnx import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program, examples
 from models.market import candle_features
 from models.market.candles import Candles
-from models.market.signal_model import CLASSES, SignalModel
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalModel
 
 TOLERANCE = 1e-4  # of probabilities
 
@@ -39,7 +40,8 @@ class Classifier(nn.Module):
     def forward(self, windows: Tensor, coins: Tensor) -> Tensor:
         """Return probabilities (B, 3) of windows (B, L, F) of float32 features; `coins` (B,) are their numbers."""
         scaled = ((windows.double() - self.mean[coins][:, None]) / self.std[coins][:, None]).float()
-        return self.model(scaled, coins)[:, -1].softmax(-1)
+        logits: Tensor = self.model(scaled, coins)[:, -1]
+        return logits.softmax(-1)
 
 
 def describe(model: SignalModel) -> Artifact:
@@ -68,7 +70,7 @@ def describe(model: SignalModel) -> Artifact:
     }
     return Artifact(
         programs=[Program("classifier", Classifier(model), axes, ["probabilities"], fresh)],
-        example="cnn_lstm.py",
+        example=examples.script("cnn_lstm"),
         check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
         left_out={"thresholds and trades": "they belong to the evaluation; python -m exporters freqtrade has them"},

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from exporters.onnx import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program, examples
 from models.images.comparator.cross import TowerCross
 from models.images.comparator.interface import Comparator
 
@@ -29,6 +29,7 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
+        """Encode images."""
         return self.model.encode(images)
 
 
@@ -40,6 +41,7 @@ class Comparison(nn.Module):
         self.model = model
 
     def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Compare pairs of encodings."""
         return self.model.compare_encoded(encoded, first, second)
 
 
@@ -70,7 +72,7 @@ def describe(model: Comparator) -> Artifact:
             Program("encoder", Encoder(model), {"images": {0: "images"}}, ["encoded"], images),
             Program("comparison", Comparison(model), compared, ["logits"], pairs),
         ],
-        example="comparator.py",
+        example=examples.script("comparator"),
         check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings, indent=1).encode()},
         left_out={

@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from exporters.onnx import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program, examples
 from models.routing.decoder import Cache
 from models.routing.environment import Instances, State, tour_length
 from models.routing.policy import RoutingPolicy
@@ -41,6 +41,7 @@ class Encoder(nn.Module):
         self.policy = policy
 
     def forward(self, locs: Tensor, demand: Tensor, capacity: Tensor) -> tuple[Tensor, ...]:
+        """Return the tensors of `Cache`."""
         return tuple(self.policy.encode(Instances(locs, demand, capacity)))
 
 
@@ -64,8 +65,11 @@ class Step(nn.Module):
         load: Tensor,
         waiting: Tensor,
     ) -> Tensor:
+        """Return the logits of the next nodes."""
         instances = Instances(distance, demand, capacity)  # the decoder reads no locations
-        return self.decoder(Cache(query, key, value, pointer_key, distance), instances, State(node, load, waiting))
+        cache = Cache(query, key, value, pointer_key, distance)
+        logits: Tensor = self.decoder(cache, instances, State(node, load, waiting))
+        return logits
 
 
 def describe(model: RoutingPolicy) -> Artifact:
@@ -87,7 +91,7 @@ def describe(model: RoutingPolicy) -> Artifact:
             Program("encoder", Encoder(model), INSTANCE, list(CACHE), instance),
             Program("step", Step(model), {**CACHE, **known, **STATE}, ["logits"], state),
         ],
-        example="routing.py",
+        example=examples.script("routing"),
         check=lambda example: compare_tours(model, example),
         left_out={"sampling, symmetries, local search": "loops around these programs; models.io.load has them"},
     )

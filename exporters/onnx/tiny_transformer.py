@@ -13,10 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporters.onnx import FRESH, Artifact, Program
+from exporters.onnx import FRESH, Artifact, Program, examples
+from models.stories.config import END
+from models.stories.network import Block
 from models.stories.ngram_counts import ORDERS
 from models.stories.ngram_memory import contexts
-from models.stories.tiny_transformer import END, Block, TinyTransformer
+from models.stories.tiny_transformer import TinyTransformer
 
 TOKENS = 48  # of each story that is compared
 
@@ -104,7 +106,7 @@ def describe(model: TinyTransformer) -> Artifact:
     settings = {"context": model.config.context, "layers": model.config.layers, "width": model.config.width}
     return Artifact(
         programs=[Program("step", step, inputs, outputs, fresh)],
-        example="tiny_transformer.py",
+        example=examples.script("tiny_transformer"),
         check=lambda example: compare_stories(model, example),
         files={
             "tokenizer.json": json.dumps(model.config.tokenizer).encode(),

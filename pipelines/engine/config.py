@@ -14,13 +14,11 @@ from common.errors import UserError
 from common.hardware import Hardware
 from common.plain import Plain
 from pipelines.engine.optim import OPTIMIZERS, SCHEDULES
+from pipelines.tracking.trackers import Tracking
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
-
-# Experiment trackers: the name under which Accelerate knows each, and the package it needs.
-TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 
 
 class Training(Section):
@@ -131,12 +129,6 @@ class LoadedData(DataSection):
     def workers(self) -> int:
         """Number of processes that load batches ahead."""
         return 2 if self.loader == "stream" else 0
-
-
-class Tracking(Section):
-    """Experiment trackers beside metrics.jsonl."""
-
-    log_with: tuple[Annotated[str, Choice(TRACKERS)], ...] = Field((), description="trackers that receive the metrics")
 
 
 class BaseConfig(Section):

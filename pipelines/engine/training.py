@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
-    trackers.check(config, run)
+    trackers.check(config.tracking, run)
     return Accelerator(
         log_with=list(config.tracking.log_with) or None,
         project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common import config as configs
+from common.config import Section
 from common.config.arguments import nearest
 from common.disk.files import append_json_line, read_json_lines, remove, tidy, write_json, write_text
 from common.disk.lock import held
 from common.errors import UserError
 from common.packages import RECORD
-from pipelines.engine.config import BaseConfig
 from pipelines.run.provenance import provenance
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
-Config = TypeVar("Config", bound=BaseConfig)
+Config = TypeVar("Config", bound=Section)
 
 
 class Run:
@@ -126,7 +126,7 @@ class Run:
             raise UserError(f"{self.unknown(others)} Train it with: {command}")
         return configs.load(self.config_file, cls, words)
 
-    def begin(self, config: BaseConfig, world_size: int, data: Mapping[str, Any]) -> None:
+    def begin(self, config: Section, world_size: int, data: Mapping[str, Any]) -> None:
         """Write the config and the provenance; how an earlier start ended counts no more."""
         remove(self.outcome_file)
         self.keep_config(config)
@@ -137,7 +137,7 @@ class Run:
         own = {RECORD: str(self.package)} if self.package else {}
         write_json(path, {**provenance(world_size, data), **own, "earlier": earlier})
 
-    def keep_config(self, config: BaseConfig) -> None:
+    def keep_config(self, config: Section) -> None:
         """Write the config: with it the run is begun."""
         write_text(self.config_file, configs.dump(config))
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+from pydantic import Field
 
-from common.config import leaves
+from common.config import Choice, Section, leaves
 from common.errors import UserError
-from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
+    import numpy as np
     from accelerate import Accelerator
     from torch import Tensor
 
 Rows = Sequence[Mapping[str, Any]]
+# The name under which Accelerate knows each tracker, and the package it needs.
+TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 Tables, Arrays = Mapping[str, Rows], Mapping[str, "np.ndarray"]
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
 PLACES = {
@@ -27,17 +29,23 @@ PLACES = {
 }
 
 
-def check(config: BaseConfig, run: Run) -> None:
+class Tracking(Section):
+    """Experiment trackers beside metrics.jsonl."""
+
+    log_with: tuple[Annotated[str, Choice(TRACKERS)], ...] = Field((), description="trackers that receive the metrics")
+
+
+def check(tracking: Tracking, run: Run) -> None:
     """Tell the trackers where to write. Raises UserError for one that is not installed."""
     folder = run.folder / "trackers"
-    for tracker in config.tracking.log_with:
+    for tracker in tracking.log_with:
         if importlib.util.find_spec(TRACKERS[tracker]) is None:
             raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
         for name, value in PLACES.get(tracker, {}).items():
             os.environ.setdefault(name, value.format(folder=folder))
 
 
-def start(accelerator: Accelerator, config: BaseConfig, run: Run) -> None:
+def start(accelerator: Accelerator, config: Section, run: Run) -> None:
     """Start the trackers, if there are any, with the config."""
     if accelerator.log_with:
         if accelerator.is_main_process:  # another machine has no folder of the run
@@ -49,13 +57,13 @@ def start(accelerator: Accelerator, config: BaseConfig, run: Run) -> None:
 
 def show(
     accelerator: Accelerator,
-    config: BaseConfig,
+    config: Section,
     run: Run,
     tables: Mapping[str, Rows],
     pictures: Mapping[str, np.ndarray],
 ) -> None:
     """Pass on tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to those trackers that take them."""
-    if not any(name in TAKERS for name in config.tracking.log_with):
+    if not any(name in TAKERS for name in accelerator.log_with):
         return
     start(accelerator, config, run)
     for tracker in accelerator.trackers:

@@ -84,7 +84,7 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
     few(monkeypatch)
     run = tmp_path / "w" / "text"
     hostile.folder_of("char_lstm", run / "model/best")
-    converted = to_onnx._converted
+    converted = to_onnx.converted
 
     def of_another_model(program):
         with torch.no_grad():
@@ -94,7 +94,7 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
             program.module.model.output.bias[0] -= 0.1
         return data
 
-    monkeypatch.setattr(to_onnx, "_converted", of_another_model)
+    monkeypatch.setattr(to_onnx, "converted", of_another_model)
     with pytest.raises(RuntimeError, match=r"network.onnx differs by 0\.\d+ from the model"):
         exporters.export("onnx", run, "best", None)
     assert not (run / "exports/onnx/manifest.json").exists()

@@ -211,7 +211,7 @@ def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_p
     run, accelerator = Run("toy", "many"), FakeAccelerator()
     found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
     assert found == {name: run.member(name).best for name in "ac"}
-    reason = "its data have changed since; go on with pipelines/train.py --resume"
+    reason = "its data have changed; continue with pipelines/train.py --resume"
     assert accelerator.said[-1] == f"b is left out: stale {reason}"
 
 
