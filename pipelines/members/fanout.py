@@ -73,7 +73,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     """
     # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
     # are keeps the weights the same.
-    job = replace(job, configs={name: _of_one_thread(config) for name, config in job.configs.items()})
+    job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
     def begin() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
@@ -108,7 +108,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         return
     mine = waiting[accelerator.process_index :: accelerator.num_processes]
     # The ranks wait for each other here, as long as it takes.
-    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
+    numbers = ranks.gather(ranks.agree(lambda: Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
     number = next((number for number in numbers if number), None)
     outcomes = ranks.on_main(end)
     if number:
@@ -149,7 +149,8 @@ def _check_shared(run: Run) -> None:
     ranks.agree(check)
 
 
-def _of_one_thread(config: BaseConfig) -> BaseConfig:
+def of_one_thread(config: BaseConfig) -> BaseConfig:
+    """Return the config with one thread, unless it names a number."""
     hardware = config.hardware.model_copy(update={"threads": config.hardware.threads or 1})
     return config.model_copy(update={"hardware": hardware})
 
@@ -161,7 +162,7 @@ def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
     return config.stacks and hardware.stack and not any(alone) and precision != "fp16"
 
 
-class _Pool:
+class Pool:
     """Processes of one rank; each is known by its first member."""
 
     def __init__(self, job: Job, device: torch.device, precision: str = "no"):
@@ -177,17 +178,17 @@ class _Pool:
 
     def train(self, names: Sequence[str]) -> int | None:
         """Train each member; return the number of the signal that stopped it early, or None."""
-        waiting, began, ended = self._parts(names), time.perf_counter(), 0
+        waiting, began, ended = self.parts(names), time.perf_counter(), 0
         if waiting:
             at_once = f"up to {self.at_once} at a time on {self.device}"
             members, parts = (f"{len(names)} member{'s' * (len(names) > 1)}", len(waiting))
             processes.say(f"training {members} in {parts} process{'es' * (parts > 1)}, {at_once}")
             processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
-            with self.stop.listening(then=self._end_all):
+            with self.stop.listening(then=self.end_all):
                 while self.running or (waiting and not self.stop.number):
-                    while waiting and not self.stop.number and self._has_room():
-                        self._start(waiting.pop(0))
+                    while waiting and not self.stop.number and self.has_room():
+                        self.start(waiting.pop(0))
                     connection.wait([process.sentinel for process in self.running.values()], timeout=1)
                     for name, outcome in self._ended():
                         ended += 1
@@ -198,19 +199,21 @@ class _Pool:
                 process.kill()
         return self.stop.number
 
-    def _end_all(self) -> None:
+    def end_all(self) -> None:
+        """Ask all processes to save and end."""
         for process in self.running.values():
             process.terminate()
 
-    def _parts(self, names: Sequence[str]) -> list[list[str]]:
+    def parts(self, names: Sequence[str]) -> list[list[str]]:
         """Divide members over processes."""
         configs, stacking = self.job.configs, self.device.type in STACKING
         stacked = [name for name in names if stacking and _can_be_stacked(configs[name], self.precision)]
         parts = [stacked[first : first + MOST_STACKED] for first in range(0, len(stacked), MOST_STACKED)]
         return parts + [[name] for name in names if name not in stacked]
 
-    def _start(self, names: list[str]) -> None:
-        process = self.context.Process(target=_work, args=(self.job, list(names), str(self.device)), name=names[0])
+    def start(self, names: list[str]) -> None:
+        """Start a process that trains these members."""
+        process = self.context.Process(target=work, args=(self.job, list(names), str(self.device)), name=names[0])
         process.start()
         self.running[names[0]], self.began[names[0]], self.members[names[0]] = process, time.time(), names
         if self.stop.number:  # the signal came while it was being started
@@ -238,7 +241,8 @@ class _Pool:
             write_json(run.outcome_file, outcome)
         return outcome
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Return whether cores and memory allow one more process."""
         if not self.running or len(self.running) >= self.at_once or self.free is None:
             return len(self.running) < self.at_once
         # What a process takes is known once it has trained for a while. A resumed run has records of an earlier one.
@@ -260,15 +264,15 @@ class _Pool:
         return int(torch.cuda.mem_get_info(self.device)[0])
 
 
-def _work(job: Job, members: Sequence[str], device: str) -> None:
+def work(job: Job, members: Sequence[str], device: str) -> None:
     """Train one member, or several side by side, in a process of their own."""
     processes.stand_alone(device)
     if len(members) == 1:
-        sys.exit(_train(job, members[0], job.find, _write_to))
-    _train_stacked(job, members)
+        sys.exit(train_one(job, members[0], job.find, _write_to))
+    train_stacked(job, members)
 
 
-def _train_stacked(job: Job, members: Sequence[str]) -> None:
+def train_stacked(job: Job, members: Sequence[str]) -> None:
     """Train members side by side in this process."""
     from pipelines.members import stack
 
@@ -278,10 +282,10 @@ def _train_stacked(job: Job, members: Sequence[str]) -> None:
         workload = job.find()
         return replace(workload, task=together.joined(workload.task))
 
-    together.run([functools.partial(_train, job, member, find, stack.write_to) for member in members])
+    together.run([functools.partial(train_one, job, member, find, stack.write_to) for member in members])
 
 
-def _train(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
+def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
     """Train one member, write down how it ended, and return an exit status."""
     run, began, status = job.run.member(member), time.perf_counter(), 0
     log = run.folder / "train.log"

@@ -30,7 +30,7 @@ WAIT = 0.2  # seconds between looks at the threads, in which the main thread hea
 
 
 @dataclass
-class _Asked:
+class Asked:
     """A loss that a member waits for."""
 
     task: Task
@@ -63,7 +63,7 @@ class Stack:
         self.turn = threading.Condition()  # who holds it runs
         self.streams = sys.stdout, sys.stderr
         self.num_running = 0
-        self.asked: list[tuple[_Asked, Hashable]] = []
+        self.asked: list[tuple[Asked, Hashable]] = []
         self.most: int | None = None  # whose losses the memory holds at once, where it ran out
 
     def run(self, jobs: Sequence[Callable[[], object]]) -> None:
@@ -100,7 +100,7 @@ class Stack:
         return built
 
     def _loss(self, task: Task, model: nn.Module, batch: object) -> Loss:
-        mine = _Asked(task, model, batch, *noise.begun())
+        mine = Asked(task, model, batch, *noise.begun())
         self.asked.append((mine, mine.kind()))
         while mine.loss is None and mine.error is None:
             if len(self.asked) == self.num_running:
@@ -116,20 +116,20 @@ class Stack:
         return mine.loss
 
     def _answer(self) -> None:
-        groups: dict[Hashable, list[_Asked]] = {}
+        groups: dict[Hashable, list[Asked]] = {}
         for each, kind in self.asked:
             groups.setdefault(kind, []).append(each)
         self.asked = []
         for group in groups.values():
             while group:
                 some = group[: self.most]
-                if self._compute(some):
+                if self.compute(some):
                     del group[: len(some)]
 
-    def _compute(self, group: Sequence[_Asked]) -> bool:
+    def compute(self, group: Sequence[Asked]) -> bool:
         """Give each its loss, or the error that comes of it; return False if fewer at once are to be tried."""
         try:
-            _compute(group)
+            compute(group)
         except Exception as error:
             if is_out_of_memory(error) and len(group) > 1:
                 self.most = len(group) // 2
@@ -139,7 +139,8 @@ class Stack:
         return True
 
 
-def _compute(group: Sequence[_Asked]) -> None:
+def compute(group: Sequence[Asked]) -> None:
+    """Give each its loss, with gradients, by one computation over stacked weights and batches."""
     first = group[0]
     task = copy.copy(first.task)
     del vars(task)["loss"]  # which would ask again
