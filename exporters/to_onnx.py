@@ -1,6 +1,6 @@
 """Export a model's tensor programs to ONNX, with what their use takes beside them and an example that does it.
 
-`exporters/programs` says which programs a family of models has. Each is compared in onnxruntime with the model on fresh
+`exporters/onnx` says which programs a family of models has. Each is compared in onnxruntime with the model on fresh
 inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
 """
 
@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor
 
@@ -20,6 +20,9 @@ from exporters import manifest, onnx, portable
 from exporters.cards import identity
 from exporters.onnx import FRESH, Program
 from models import io
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
 OPSET = 20
@@ -127,8 +130,10 @@ def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
     return facts, worst
 
 
-def session_of(path: Path) -> onnxruntime.InferenceSession:
+def session_of(path: Path) -> "onnxruntime.InferenceSession":
     """Return an onnxruntime session of one thread."""
+    import onnxruntime  # it starts a thread
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
