@@ -208,8 +208,7 @@ def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> Non
 
 def _from_torch_bytes(data: bytes) -> dict[str, Any]:
     # First to the CPU: to torch.load the device of one of several processes on a CPU, "cpu:0", is none.
-    found: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    return found
+    return dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
 
 
 def restore_best(path: Path, best: Path) -> bool:
