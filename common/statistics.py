@@ -1,4 +1,4 @@
-"""Intervals of figures, 95 % unless said otherwise, as [low, high] or as half their width.
+"""Intervals of figures 95 % unless said otherwise, as [low, high] or as half their width.
 
     mean_and_half_width, ratio_half_width                    by the normal distribution
     difference_interval                                      of two figures' difference, from their own intervals
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+CONFIDENCE = 0.95
 Z95 = 1.96  # standard errors to either side of a mean
-EXACT_Z95 = 1.959963984540054  # the same quantile of the normal distribution, unrounded
 QUANTILES_95 = (0.025, 0.975)
 RESAMPLES = 1000  # of a bootstrap, where the caller has no number of its own
 RESAMPLES_AT_ONCE = 100  # bounds the memory that `moving_block_sums` takes
@@ -55,11 +55,10 @@ def wilson(successes: int, trials: int) -> list[float] | None:
     """Return the score interval of a share (Wilson 1927); None without trials."""
     if not trials:
         return None
-    share, z2 = successes / trials, EXACT_Z95**2
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = EXACT_Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
-    # The share lies within its interval, which rounding must not undo at 0 and 1.
-    return [max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))]
+    from scipy.stats import binomtest  # a second to import
+
+    low, high = binomtest(successes, trials).proportion_ci(CONFIDENCE, "wilson")
+    return [float(low), float(high)]
 
 
 def resampled_indices(count: int, resamples: int, seed: int) -> Iterator[np.ndarray]:

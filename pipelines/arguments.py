@@ -45,6 +45,7 @@ def parse(
         show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
+    configs.check_words(workloads.find(args.workload).config, args.words)
     # A launcher that restarts processes or a job means to continue.
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
     if resume and args.restarted:

@@ -65,7 +65,7 @@ def _leave(message: str, status: int) -> None:
 
 def run_of(args: argparse.Namespace) -> Run:
     """Return the run that --workload and --name refer to."""
-    return Run(workloads.name_of(args.workload), args.name)
+    return Run(workloads.name_of(args.workload), args.name, workloads.own_folder(args.workload))
 
 
 def config_file(word: str) -> Path:

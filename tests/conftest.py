@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for a bare `pytest`; `python -m pytest` does it itself
@@ -12,6 +13,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tests import forked
+from tests.guard import sitecustomize as guard
+
+TOUCHED = tempfile.NamedTemporaryFile("r", prefix="touched-")  # noqa: SIM115 (open for as long as tests run)
 
 
 def pytest_configure(config):
@@ -21,6 +25,9 @@ def pytest_configure(config):
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         # As nohup has it. Commands of tests would ignore it, too; what is caught here and does nothing, they hear.
         signal.signal(signal.SIGHUP, lambda *_: None)
+    os.environ["CHECKOUT_GUARD"] = TOUCHED.name
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (guard.FOLDER, os.environ.get("PYTHONPATH"))))
+    guard.watch(TOUCHED.name)
     gc.disable()  # until tests are collected: hardly anything of what imports make is garbage
     import hypothesis
     import torch
@@ -56,5 +63,14 @@ def pytest_runtest_protocol():
     return result
 
 
+@pytest.fixture(autouse=True)
+def touched():
+    """Fail the test that touched the checkout's runs or data, itself or by a command, even if the error was caught."""
+    yield TOUCHED.read
+    found = TOUCHED.read()
+    assert not found, found
+
+
 def pytest_unconfigure():
     forked.stop()
+    TOUCHED.close()

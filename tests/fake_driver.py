@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.stages import PYTHONPATH
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -33,7 +35,7 @@ def run(words: list[str], libraries: Path, **environment: str) -> subprocess.Com
     """Run Python with `words` in the repository root, with a folder's libraries and without a launcher's variables."""
     launcher = ("ACCELERATE_", "CUDA_VISIBLE_", "FAKE_NVML_", "LOCAL_", "MASTER_", "RANK", "WORLD_SIZE", "HF_HOME")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(launcher)}
-    clean |= {"LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": str(ROOT), "HF_HOME": str(libraries / "hub")}
+    clean |= {"LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": PYTHONPATH, "HF_HOME": str(libraries / "hub")}
     return subprocess.run(
         [sys.executable, *words], cwd=ROOT, env=clean | environment, capture_output=True, text=True, timeout=600
     )

@@ -135,7 +135,7 @@ def _server() -> tuple[socket.socket, Mapping[str, str], subprocess.Popen]:
     """Start the server of this process; returns a socket to it, the environment that its imports read, and itself."""
     base = {**(BASE or os.environ), "OMP_NUM_THREADS": "1"}
     # Arrow's allocator would start a thread, which forks do not take along.
-    env = base | {"PYTHONPATH": "", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    env = base | {"PYTHONPATH": str(SERVER.with_name("guard")), "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, str(SERVER), str(its.fileno())]
     null = subprocess.DEVNULL

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests import forked
 
 ROOT = Path(__file__).resolve().parents[1]
+PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "tests/guard")])  # of a command that imports the project
 
 
 def stage(folder, script, *words, processes=1, fresh=False, **environment):
@@ -18,7 +19,7 @@ def stage(folder, script, *words, processes=1, fresh=False, **environment):
 
 def export(form, *words, folder=ROOT):
     """Run `python -m exporters` in `folder`; returns the finished process."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
     return forked.run(["-m", "exporters", form, *map(str, words)], folder, environment)
 
 

@@ -20,9 +20,9 @@ TEXT = (ROOT / "docs/architecture.md").read_text()
 WORDS = {
     "training.optimizer=radam": "pipelines/engine/optim.py",
     "training.schedule=square_root": "pipelines/engine/optim.py",
-    "tracking.log_with=[swanlab]": "pipelines/engine/config.py",
+    "tracking.log_with=[swanlab]": "pipelines/tracking/trackers.py",
     "evaluation.decode=every_second": "models/routing/decodes.py",
-    "data.distribution=corner": "pipelines/workloads/cvrp/distributions.py",
+    "data.distribution=corner": "pipelines/workloads/cvrp/instances/distributions.py",
 }
 SWANLAB = """
     import json

@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m pipelines` in another folder, as where the project is installed."""
     program = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('pipelines', run_name='__main__')"
-    return subprocess.run([sys.executable, "-c", program, str(ROOT), *words], cwd=folder, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", program, str(ROOT), *words], cwd=folder, capture_output=True, text=True
+    )
 
 
 def test_the_version_is_that_of_the_project(tmp_path):

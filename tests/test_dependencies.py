@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("common", "exporters", "models", "pipelines", "tests")
+OURS = ("common", "examples", "exporters", "models", "pipelines", "tests")
 HEAVY = ("torch_geometric", "peft", "transformers", "pyvrp", "hygese")  # 1 to 13 seconds to import
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 
@@ -31,6 +31,8 @@ def allowed(module: str) -> tuple[str, ...]:
         return ("common",)
     if parts[0] in ("models", "exporters"):
         return ("common", "models") if parts[0] == "models" else ("common", "models", "exporters")
+    if parts[0] == "examples":
+        return ("common", "examples", "models", "pipelines")
     if parts[0] == "pipelines" and len(parts) > 2 and parts[1] in ROOMS:
         return ("common", *ROOMS[parts[1]], ".".join(parts[:2]))
     if parts[:2] == ["pipelines", "workloads"]:

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from pipelines.engine.config import TRACKERS
+from pipelines.tracking.trackers import TRACKERS
 from tests.stages import stage
 from tests.test_stages import TINY
 

@@ -14,7 +14,7 @@ from pipelines.inventory import clean, compare, found
 from pipelines.run.folder import Run
 from pipelines.workloads.cvrp import Config
 from tests import forked
-from tests.stages import ROOT, refused
+from tests.stages import PYTHONPATH, ROOT, refused
 
 
 def make(name, words=(), costs=(), examples=None, state="done"):
@@ -71,7 +71,7 @@ def test_a_run_that_another_process_trains_is_left_alone(runs):
     lock = Run("cvrp", "two").lock_file
     words = [sys.executable, "-c", holding, str(lock)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, **pipes) as process:
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": PYTHONPATH}, text=True, **pipes) as process:
         process.stdout.readline()
         (two,) = found.find(["cvrp/two"])
         assert two.state == "training"

@@ -12,17 +12,25 @@ import yaml
 from common.config import keys
 from pipelines import workloads
 from tests import configuration
-from tests.stages import ROOT, command, refused, stage
+from tests.stages import PYTHONPATH, ROOT, command, refused, stage
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
 
 
-def fresh(*words):
-    """Run `python *words` in a new interpreter; returns what came of it and its CPU-seconds."""
+def fresh(*words, folder=None):
+    """Run `python *words` in a new interpreter, in `folder`; returns what came of it and its CPU-seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *words], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def begin(folder, workload):
+    """Make a run `default` that has been begun."""
+    run = folder / "runs" / workload / "default"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("seed: 1\n")
+    (run / "metrics.jsonl").touch()
 
 
 def dotted(name):
@@ -66,7 +74,7 @@ def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_pat
     (tmp_path / "mine.yaml").write_text("evaluation: {samples: 7}\n")
     words = ["--config", str(tmp_path / "mine.yaml"), "--keys", "evaluation.sa"]
     assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
-        "evaluation: The instances to solve, the way to solve them, and the solvers to\n"
+        "evaluation: The instances to solve, how to solve them, and the solvers to\n"
         "compare with.\n"
         "  evaluation.samples=7  (integer >= 1)\n"
         "      tours per instance with decode=sampling or adaptive\n"
@@ -101,13 +109,17 @@ def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
         (["-m", "exporters", "safetensors", "runs/cvrp/none", "--wich", "last"], "did you mean --which?"),
     ],
 )
-def test_a_slip_is_told_in_three_lines_and_a_second(words, answer):
+def test_a_slip_is_told_in_three_lines_and_a_second_whatever_runs_there_are(words, answer, tmp_path):
+    for name in workloads.names():
+        begin(tmp_path, name)
+    before = sorted(tmp_path.rglob("*"))
     words = words if words[0] == "-m" else [str(ROOT / "pipelines" / words[0]), *words[1:]]
-    done, seconds = fresh(*words)
+    done, seconds = fresh(*words, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert answer in done.stderr
     assert len(done.stderr.splitlines()) <= 3
     assert seconds <= 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_page_of_all_keys_is_that_of_the_classes():
@@ -117,3 +129,9 @@ def test_the_page_of_all_keys_is_that_of_the_classes():
     page = configuration.page()
     for name in workloads.names():
         assert all(f"| `{key}` |" in page for key in dotted(name))
+
+
+def test_a_value_of_another_type_is_told_before_the_run_that_exists(tmp_path):
+    begin(tmp_path, "cvrp")
+    refused(stage(tmp_path, "train.py", "training.steps=many", fresh=True), "training.steps", "given 'many'")
+    refused(stage(tmp_path, "train.py", "training.steps=3", fresh=True), "the run runs/cvrp/default exists")

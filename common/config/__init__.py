@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import core_schema
+from pydantic_core import ErrorDetails, core_schema
 
 from common.config import plain_yaml
 from common.errors import UserError
 from common.foreign_text import printable
 
 Config = TypeVar("Config", bound="Section")
-MOST_ERRORS = 20  # that are told at once
+MOST_ERRORS = 20  # in one message
+OF_WORDS = "in the words of the command:"  # opens a message
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,24 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
 def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source: str) -> Config:
     """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
     before = copy.deepcopy(tree) if words else {}
-    for word, following in zip_longest(words, words[1:], fillvalue=""):
-        _patch(tree, word, following if word in _dotted(cls) else "")
+    _patch_all(cls, tree, words)
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        where = "in the words of the command:" if words and _is_sound(cls, before) else f"config {source}:"
-        raise UserError("\n  ".join([where, *_problems(cls, error)])) from error
+        where = OF_WORDS if words and _is_sound(cls, before) else f"config {source}:"
+        raise UserError("\n  ".join([where, *_problems(cls, error.errors(include_url=False))])) from error
+
+
+def check_words(cls: type[Section], words: Sequence[str]) -> None:
+    """Raise UserError for words that are wrong whatever config they patch: unknown keys, values of another type."""
+    tree: dict[str, Any] = {}
+    _patch_all(cls, tree, words)
+    try:
+        cls.model_validate(tree)
+    except ValidationError as error:
+        wrong = [item for item in error.errors(include_url=False) if item["type"] not in ("missing", "value_error")]
+        if wrong:
+            raise UserError("\n  ".join([OF_WORDS, *_problems(cls, wrong)])) from error
 
 
 def _is_sound(cls: type[Section], tree: dict[str, Any]) -> bool:
@@ -100,19 +112,19 @@ def checked(cls: type[Config], tree: Any, what: str, context: Mapping[str, Any] 
     try:
         return cls.model_validate(dict(tree), context=context)
     except ValidationError as error:
-        raise UserError(f"{what}: {'; '.join(_problems(cls, error))}") from error
+        raise UserError(f"{what}: {'; '.join(_problems(cls, error.errors(include_url=False)))}") from error
 
 
-def _problems(cls: type[Section], error: ValidationError) -> list[str]:
+def _problems(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]:
     """Return a line for each key that is wrong."""
     problems: dict[str, tuple[list[str], str]] = {}
-    for item in error.errors(include_url=False)[:MOST_ERRORS]:
+    for item in errors[:MOST_ERRORS]:
         key, message, given = _explain(cls, item)
         if item["type"] in ("too_short", "tuple_type") and key in problems:
             continue  # what is wrong with an item makes pydantic think that there is none; a single value has been told
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
     lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
-    more = error.error_count() - MOST_ERRORS
+    more = len(errors) - MOST_ERRORS
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 
@@ -135,6 +147,11 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def _patch_all(cls: type[Section], tree: dict[str, Any], words: Sequence[str]) -> None:
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        _patch(tree, word, following if word in _dotted(cls) else "")
 
 
 def _patch(tree: dict[str, Any], word: str, following: str) -> None:

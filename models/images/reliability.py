@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from common.statistics import Z95
+from common.statistics import CONFIDENCE, Z95
 
 QUANTILES = 256  # Q
-COVERAGE = 0.95  # of intervals
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the error's variance that may fall with information
 FOLDS = 5  # images whose interval is judged had no part in the fit by which it was made
 # Least factor on standard errors: where most scores are found exactly, as those of few values are, intervals could
@@ -108,7 +107,7 @@ def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> flo
     less if M is below 19. A root mean square would be dominated by the few images that are mistaken for something else.
     """
     distances = ((estimates - known).abs() / standard_errors).sort().values
-    return float(distances[min(math.ceil(COVERAGE * (len(distances) + 1)), len(distances)) - 1]) / Z95
+    return float(distances[min(math.ceil(CONFIDENCE * (len(distances) + 1)), len(distances)) - 1]) / Z95
 
 
 def _likeliest(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:

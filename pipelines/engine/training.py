@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
-    trackers.check(config, run)
+    trackers.check(config.tracking, run)
     return Accelerator(
         log_with=list(config.tracking.log_with) or None,
         project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
@@ -61,7 +61,7 @@ def train(
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
-    outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+    outcome = {"state": "done", "select": loop.metric.name, "best": progress.best}
     outcome |= {"best_step": progress.best_step, "step": progress.step}
     ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(run.best.parent)}))
     accelerator.end_training()

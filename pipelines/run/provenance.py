@@ -11,7 +11,7 @@ from typing import Any
 
 from common.machine import processor
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")
 
 

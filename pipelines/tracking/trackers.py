@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+from pydantic import Field
 
-from common.config import leaves
+from common.config import Choice, Section, leaves
 from common.errors import UserError
-from pipelines.engine.config import TRACKERS, BaseConfig
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
+    import numpy as np
     from accelerate import Accelerator
+    from torch import Tensor
 
 Rows = Sequence[Mapping[str, Any]]
+# The name under which Accelerate knows each tracker, and the package it needs.
+TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+Tables, Arrays = Mapping[str, Rows], Mapping[str, "np.ndarray"]
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
 PLACES = {
     "wandb": {"WANDB_DIR": "{folder}", "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
@@ -25,17 +29,23 @@ PLACES = {
 }
 
 
-def check(config: BaseConfig, run: Run) -> None:
+class Tracking(Section):
+    """Experiment trackers beside metrics.jsonl."""
+
+    log_with: tuple[Annotated[str, Choice(TRACKERS)], ...] = Field((), description="trackers that receive the metrics")
+
+
+def check(tracking: Tracking, run: Run) -> None:
     """Tell the trackers where to write. Raises UserError for one that is not installed."""
     folder = run.folder / "trackers"
-    for tracker in config.tracking.log_with:
+    for tracker in tracking.log_with:
         if importlib.util.find_spec(TRACKERS[tracker]) is None:
             raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
         for name, value in PLACES.get(tracker, {}).items():
             os.environ.setdefault(name, value.format(folder=folder))
 
 
-def start(accelerator: Accelerator, config: BaseConfig, run: Run) -> None:
+def start(accelerator: Accelerator, config: Section, run: Run) -> None:
     """Start the trackers, if there are any, with the config."""
     if accelerator.log_with:
         if accelerator.is_main_process:  # another machine has no folder of the run
@@ -47,47 +57,65 @@ def start(accelerator: Accelerator, config: BaseConfig, run: Run) -> None:
 
 def show(
     accelerator: Accelerator,
-    config: BaseConfig,
+    config: Section,
     run: Run,
     tables: Mapping[str, Rows],
     pictures: Mapping[str, np.ndarray],
 ) -> None:
     """Pass on tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to those trackers that take them."""
-    if not any(name in TAKERS for name in config.tracking.log_with):
+    if not any(name in TAKERS for name in accelerator.log_with):
         return
     start(accelerator, config, run)
     for tracker in accelerator.trackers:
         if tracker.name in TAKERS:
-            TAKERS[tracker.name](tracker, tables, pictures)
+            TAKERS[tracker.name](tracker, tables, pictures, {}, None)
     accelerator.end_training()
 
 
-def _to_tensorboard(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+def track(
+    accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor], images: Mapping[str, np.ndarray]
+) -> None:
+    """Pass on {name: numbers} and {name: (H, W, 3) uint8} of a step to those started trackers that take them."""
+    numbers = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
+    for tracker in accelerator.trackers:
+        if tracker.name in TAKERS:
+            TAKERS[tracker.name](tracker, {}, images, numbers, step)
+
+
+def _to_tensorboard(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
     for name, rows in tables.items():
         columns, cells = _cells(rows)
         lines = [columns, ["---"] * len(columns), *cells]
         tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
     for name, picture in pictures.items():
-        tracker.log_images({name: picture[None]}, dataformats="NHWC")
+        tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
+    for name, numbers in histograms.items():
+        tracker.writer.add_histogram(name, numbers, global_step=step)
 
 
-def _to_wandb(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+def _to_wandb(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
+    import wandb
+
     for name, rows in tables.items():
         columns, cells = _cells(rows)
         tracker.log_table(name, columns=columns, data=[[str(cell) for cell in line] for line in cells])
     for name, picture in pictures.items():
-        tracker.log_images({name: [picture]})
+        tracker.log_images({name: [picture]}, step=step)
+    for name, numbers in histograms.items():
+        tracker.log({name: wandb.Histogram(numbers)}, step=step)
 
 
-def _to_trackio(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+def _to_trackio(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
     import trackio
     from pandas import DataFrame
 
     for name, rows in tables.items():
         columns, cells = _cells(rows)
-        tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))})
+        tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
     for name, picture in pictures.items():
-        tracker.log({name: trackio.Image(picture)})
+        tracker.log({name: trackio.Image(picture)}, step=step)
+    for name, numbers in histograms.items():
+        tracker.log({name: trackio.Histogram(numbers)}, step=step)
 
 
 def _cells(rows: Rows) -> tuple[list[str], list[list[Any]]]:
@@ -95,7 +123,8 @@ def _cells(rows: Rows) -> tuple[list[str], list[list[Any]]]:
     return columns, [[row.get(column, "") for column in columns] for row in rows]
 
 
-TAKERS: dict[str, Callable[[Any, Mapping[str, Rows], Mapping[str, np.ndarray]], None]] = {
+# (tracker, tables, pictures, histograms, step)
+TAKERS: dict[str, Callable[[Any, Tables, Arrays, Arrays, int | None], None]] = {
     "tensorboard": _to_tensorboard,
     "wandb": _to_wandb,
     "trackio": _to_trackio,

@@ -73,7 +73,10 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         ),
         (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
         (["--model", "runs/cvrp/dgt", "x.vrp"], ["give --name dgt, or --model runs/cvrp/dgt/model/best"]),
-        (["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"], ["are not of the workload tiny"]),
+        (
+            ["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"],
+            ["of the family routing are not of the workload tinystories"],
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):

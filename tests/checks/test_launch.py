@@ -11,6 +11,7 @@ import torch
 
 from common.errors import UserError
 from pipelines.checks import launch
+from tests.stages import PYTHONPATH
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -50,7 +51,7 @@ def start(folder, *words, **environment):
     (folder / "tiny.py").write_text(SCRIPT)
     launcher = ("ACCELERATE_", "LOCAL_", "MASTER_", "RANK", "WORLD_SIZE")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(launcher)}
-    clean |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder / "hub"), "OMP_NUM_THREADS": "1"}
+    clean |= {"PYTHONPATH": PYTHONPATH, "HF_HOME": str(folder / "hub"), "OMP_NUM_THREADS": "1"}
     program, *flags = words
     command = [sys.executable, str(BIN / program), *flags, "tiny.py", "--name", "two words"]
     return subprocess.run(command, cwd=folder, env=clean | environment, capture_output=True, text=True, timeout=600)

@@ -13,6 +13,7 @@ import pytest
 from common import workers
 from common.errors import UserError
 from tests.forked import LONG, until
+from tests.stages import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[2]
 ORPHANS = """
@@ -72,7 +73,7 @@ def test_tasks_are_handed_out_only_as_results_are_taken(at_once, tmp_path):
 
 def test_workers_end_with_their_parent_however_it_ends(tmp_path):
     (tmp_path / "sleep.py").write_text(ORPHANS)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     parent = subprocess.Popen([sys.executable, "sleep.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
     children = []
     try:

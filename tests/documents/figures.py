@@ -3,10 +3,10 @@
 A figure is a number with a decimal point, a number before a unit, or a number in a table below its head and beside its
 first column. A section with figures has comments in it that name their sources:
 
-    <!-- figures: evidence bep.table; log.md 2026-11-22: what beats the models; pipelines/configs/bep.yaml -->
+    <!-- figures: evidence bep.table; log 2026-11-22: what beats the models; pipelines/configs/bep.yaml -->
 
-`evidence PART.KEY` is what docs/evidence.json holds there, all of the part without a KEY; `log.md HEADING` is a section
-of docs/log.md that begins so. Any other source is a file of the repository. A figure is quoted if a source has a number
+`evidence PART.KEY` is what docs/evidence.json holds there, all of the part without a KEY; `log HEADING` is an entry of
+docs/log that begins so. Any other source is a file of the repository. A figure is quoted if a source has a number
 that rounds to it. Left out are code, names in backticks, and tables between `<!-- gpu: NAME -->` and `<!-- end -->`,
 which tests/gpu/figures.py writes.
 """
@@ -79,16 +79,21 @@ def numbers_of(source: str, root: Path) -> Iterator[float]:
         part, _, key = place.partition(".")
         entry = json.loads((root / "docs/evidence.json").read_text())[part]
         yield from _leaves(entry["figures"][key] if key else entry)
-    elif kind == "log.md":
-        sections = re.split(r"^## ", (root / "docs/log.md").read_text(), flags=re.MULTILINE)
-        found = [section for section in sections if section.startswith(place)]
+    elif kind == "log":
+        entries = [entry for path in (root / "docs/log").glob("20*.md") for entry in log_entries(path.read_text())]
+        found = [entry for entry in entries if entry.startswith(place)]
         if not place or not found:
-            raise LookupError(f"docs/log.md has no section {place!r}")
+            raise LookupError(f"docs/log has no entry {place!r}")
         yield from _leaves(found[0])
     elif (root / source).is_file():
         yield from _leaves((root / source).read_text())
     else:
         raise LookupError(f"{source!r} is no source of figures; tests/documents/figures.py says which there are")
+
+
+def log_entries(text: str) -> list[str]:
+    """Return the entries of a month of docs/log, each with its date and title first."""
+    return re.split(r"^## ", text, flags=re.MULTILINE)[1:]
 
 
 def _leaves(value: Any) -> Iterator[float]:

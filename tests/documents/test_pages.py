@@ -6,16 +6,21 @@ import pytest
 
 from common import config
 from pipelines import workloads
-from tests.documents.figures import ROOT, unsourced
+from tests.documents.figures import ROOT, log_entries, unsourced
 from tests.pictures.make import MOST_BYTES, PICTURES
 
 README = (ROOT / "README.md").read_text()
-GENERATED = {"configuration.md", "log.md"}  # made by a command; itself a source of figures
+MONTHS = sorted((ROOT / "docs/log").glob("20*.md"), reverse=True)
 PAGES = [
     "README.md",
-    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED),
+    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "configuration.md"),
 ]
-LINKED = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "docs/log.md"]
+LINKED = [
+    *PAGES,
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(f"docs/log/{path.name}" for path in (ROOT / "docs/log").iterdir()),
+]
 
 
 def words(text):
@@ -52,6 +57,14 @@ def test_every_link_leads_somewhere(page):
         if place:
             heads = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             assert place in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
+
+
+def test_the_logs_index_has_a_line_for_every_entry_the_newest_first():
+    index = re.findall(r"^- (\S+): \[(.*)\]\((\S+\.md)#\S+\)$", (ROOT / "docs/log/README.md").read_text(), re.MULTILINE)
+    entries = [(path, entry.splitlines()[0]) for path in MONTHS for entry in log_entries(path.read_text())]
+    assert index == [(*head.split(": ", 1), path.name) for path, head in entries]
+    assert all(head.startswith(path.stem) for path, head in entries)
+    assert [head[:10] for _, head in entries] == sorted((head[:10] for _, head in entries), reverse=True)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -105,14 +118,14 @@ Model 0.12345, rival 0.2 in 1,300 ms, 1.26e-7.
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("It has 0.123 <!-- figures: log.md 2026-01-01 -->", None),
-        ("It has 12.3 %, 1,300 ms and 1.3e-7.\n<!-- figures: log.md 2026-01-01 -->", None),
-        ("| a | b |\n|---|---|\n| 9 | 0.12 |\n\n<!-- figures: log.md 2026-01-01: a day -->", None),
+        ("It has 0.123 <!-- figures: log 2026-01-01 -->", None),
+        ("It has 12.3 %, 1,300 ms and 1.3e-7.\n<!-- figures: log 2026-01-01 -->", None),
+        ("| a | b |\n|---|---|\n| 9 | 0.12 |\n\n<!-- figures: log 2026-01-01: a day -->", None),
         ("Names such as `0.77`, RP2040 and 20 customers are none.\n\n    run 0.5 s", None),
         ("<!-- gpu: routing -->\n0.7 s\n<!-- end -->", None),
-        ("It has 0.124 <!-- figures: log.md 2026-01-01 -->", "0.124 is not in log.md 2026-01-01"),
-        ("# One\n\n<!-- figures: log.md 2026-01-01 -->\n\n# Two\n\n0.123", "# Two: 0.123 is not in a source"),
-        ("It has 0.9 <!-- figures: log.md 2026-01-01 -->", "0.9 is not in"),
+        ("It has 0.124 <!-- figures: log 2026-01-01 -->", "0.124 is not in log 2026-01-01"),
+        ("# One\n\n<!-- figures: log 2026-01-01 -->\n\n# Two\n\n0.123", "# Two: 0.123 is not in a source"),
+        ("It has 0.9 <!-- figures: log 2026-01-01 -->", "0.9 is not in"),
         ("It took 7 minutes.", "7 is not in a source"),
         ("| a | b |\n|---|---|\n| 9 | 5 |", "5 is not in a source"),
         ("It has 0.45 <!-- figures: evidence part.cost -->", None),
@@ -120,17 +133,17 @@ Model 0.12345, rival 0.2 in 1,300 ms, 1.26e-7.
     ],
 )
 def test_a_figure_needs_a_source_that_rounds_to_it(tmp_path, text, fault):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/log.md").write_text(SOURCES)
+    (tmp_path / "docs/log").mkdir(parents=True)
+    (tmp_path / "docs/log/2026-01.md").write_text(SOURCES)
     (tmp_path / "docs/evidence.json").write_text('{"part": {"figures": {"cost": 0.4512, "table": [{"n": 3}]}}}')
     faults = unsourced(text + "\n", tmp_path)
     assert (fault in faults[0]) if fault else not faults
 
 
-@pytest.mark.parametrize("source", ["log.md 2030-01-01", "nowhere.yaml", "evidence none"])
+@pytest.mark.parametrize("source", ["log 2030-01-01", "nowhere.yaml", "evidence none"])
 def test_a_source_that_is_not_there_is_an_error(tmp_path, source):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/log.md").write_text(SOURCES)
+    (tmp_path / "docs/log").mkdir(parents=True)
+    (tmp_path / "docs/log/2026-01.md").write_text(SOURCES)
     (tmp_path / "docs/evidence.json").write_text("{}")
     with pytest.raises(LookupError):
         unsourced(f"It has 0.123\n<!-- figures: {source} -->\n", tmp_path)

@@ -17,7 +17,7 @@ from tests.documents.snippets import ROOT, code, commands, elsewhere, is_python,
 from tests.workloads.bep.firm import prose
 from tests.workloads.cvrp.files import SMALL
 
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "log.md")]
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 # The values that a page's Python code takes for granted.
 GIVEN = {"locs": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "demand": [0, 1, 2], "capacity": 3}
 

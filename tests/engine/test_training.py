@@ -7,9 +7,10 @@ import pytest
 
 from common.errors import UserError
 from pipelines.engine import training
-from pipelines.engine.config import TRACKERS, BaseConfig
+from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run
 from pipelines.tracking import trackers
+from pipelines.tracking.trackers import TRACKERS
 from tests.members import toys as members
 
 TRAINING = {"steps": 2, "batch_size": 16, "checkpoint_steps": 2}

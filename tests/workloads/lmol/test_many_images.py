@@ -13,7 +13,7 @@ from PIL import Image
 from common import workers
 from common.disk.files import digests
 from pipelines.workloads.lmol.sources import image_set
-from tests.stages import ROOT
+from tests.stages import PYTHONPATH, ROOT
 from tests.workloads.lmol.test_lmol_data import prepared, user_folder
 
 
@@ -55,7 +55,7 @@ def test_memory_does_not_grow_with_the_images(tmp_path):
             csv.writer(file).writerows([("image", "score"), *((name, int(name[:4]) % 37) for name in names[:count])])
         words += [str(count), json.dumps({"source": str(tmp_path / f"{count}.csv"), "size": 96})]
     command = [sys.executable, ROOT / "tests/prepare_directly.py", "lmol", '{"common.workers.WORTH": 1e9}', *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     few, many = map(int, done.stdout.split())
     size = (tmp_path / "4000/images.npy").stat().st_size

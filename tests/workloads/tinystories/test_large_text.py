@@ -10,7 +10,7 @@ import pytest
 
 from common.disk.files import digests
 from tests.forked import LONG, until
-from tests.stages import ROOT
+from tests.stages import PYTHONPATH, ROOT
 from tests.workloads.tinystories.texts import STORIES
 
 TINY = "pipelines.workloads.tinystories"
@@ -22,7 +22,7 @@ def command(constants, *pairs):
 
 
 def environment(**changes):
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **changes}
+    return {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1", **changes}
 
 
 def text(path, size, between="\n<|endoftext|>\n"):
