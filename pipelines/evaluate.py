@@ -45,13 +45,11 @@ def main() -> None:
     accelerator = make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)
 
-    # Methods without weights, and models that come with the project, were not trained here.
     def begin() -> None:
-        if not run.provenance_file.exists():
+        if not run.provenance_file.exists():  # not trained here: a shipped model, or a method without weights
             run.begin(cli.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
 
     ranks.on_main(begin)
-
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
     evaluations = workload.evaluate(
         config, models, folder, accelerator.device, mapper(accelerator, what="evaluating, batches")
