@@ -11,22 +11,27 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime
 from PIL import Image, ImageOps
 
 from models.market import candle_features
 from models.market.candles import Candles
 from models.plans import chains
 
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession  # at run time in `program`, as importing it starts threads
+
 FOLDER = Path(__file__).parent
 
 
 @cache
-def program(name: str) -> onnxruntime.InferenceSession:
+def program(name: str) -> "InferenceSession":
     """Return a program of the export."""
-    return onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
+    from onnxruntime import InferenceSession
+
+    return InferenceSession(FOLDER / f"{name}.onnx")
 
 
 @cache
@@ -252,7 +257,6 @@ INSTALLED = {
     "candle_features": "import candle_features",
     "chains": "import chains",
     "np": "import numpy as np",
-    "onnxruntime": "import onnxruntime",
     "Image": "from PIL import Image, ImageOps",
     "Candles": "from candles import Candles",
 }
