@@ -1,6 +1,6 @@
 """Export a model's tensor programs to ONNX, with what their use takes beside them and an example that does it.
 
-`exporters/onnx` says which programs a family of models has. Each is compared in onnxruntime with the model on fresh
+`exporters/programs` says which programs a family of models has. Each is compared in onnxruntime with the model on fresh
 inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
 """
 
@@ -22,7 +22,7 @@ from exporters.onnx import FRESH, Program
 from models import io
 
 if TYPE_CHECKING:
-    import onnxruntime
+    from onnxruntime import InferenceSession
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
 OPSET = 20
@@ -130,9 +130,9 @@ def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
     return facts, worst
 
 
-def session_of(path: Path) -> "onnxruntime.InferenceSession":
+def session_of(path: Path) -> "InferenceSession":
     """Return an onnxruntime session of one thread."""
-    import onnxruntime  # it starts a thread
+    import onnxruntime  # importing it starts threads
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

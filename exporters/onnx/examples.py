@@ -21,17 +21,17 @@ from models.market.candles import Candles
 from models.plans import chains
 
 if TYPE_CHECKING:
-    import onnxruntime
+    from onnxruntime import InferenceSession  # at run time in `program`, as importing it starts threads
 
 FOLDER = Path(__file__).parent
 
 
 @cache
-def program(name: str) -> "onnxruntime.InferenceSession":
+def program(name: str) -> "InferenceSession":
     """Return a program of the export."""
-    import onnxruntime  # it starts a thread
+    from onnxruntime import InferenceSession
 
-    return onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
+    return InferenceSession(FOLDER / f"{name}.onnx")
 
 
 @cache
