@@ -23,6 +23,7 @@ from common.config import leaves
 from common.disk import prepared
 from common.errors import MembersFailed, Stopped, UserError
 from common.machine import yield_while_waiting
+from common.plain import Plain
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -208,7 +209,7 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
     return workload.expand(config, folder) if workload.expand else {}
 
 
-def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, object]]:
+def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
     """Return the folder and the manifest of the workload's prepared data, making them if missing.
 
     With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError. A `note` in
@@ -231,7 +232,7 @@ def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = Fal
 
 def prepare_first(
     args: argparse.Namespace, workload: Workload, config: BaseConfig, renew: bool = False
-) -> tuple[Path, dict[str, object]]:
+) -> tuple[Path, dict[str, Plain]]:
     """Call `prepare` on the main process. Raises UserError if another process has other data on its disk."""
     folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, renew))
     ranks.agree(lambda: None if ranks.is_main() else prepared.check_same(folder, manifest))
@@ -242,7 +243,7 @@ def trained_models(
     workload: Workload,
     config: BaseConfig,
     folder: Path,
-    manifest: Mapping[str, object],
+    manifest: Mapping[str, Plain],
     run: Run,
     accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
@@ -260,7 +261,7 @@ def trained_models(
     if not known:
         return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
 
-    def outcome(name: str) -> dict[str, object]:
+    def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
             return {"state": "stale", "reason": "its data have changed; continue with pipelines/train.py --resume"}
         return run.member(name).outcome() or {"state": "not trained"}
