@@ -1,7 +1,6 @@
 """No test reads or writes the checkout's runs/ and data/: what lies there changes nothing."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from tests import forked
 from tests.guard import sitecustomize as guard
-from tests.stages import PYTHONPATH, ROOT
+from tests.stages import PYTHONPATH, ROOT, copy_checkout
 from tests.test_words import begin
 
 # Tests whose commands look for runs or prepare data, a few of each kind, and those of the folders themselves.
@@ -51,11 +50,7 @@ def test_folders_of_similar_names_and_those_of_the_test_are_free(tmp_path, monke
 
 @pytest.mark.slow
 def test_tests_pass_beside_runs_and_data_that_are_rubbish(tmp_path):
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_file():
-            shutil.copy(ROOT / name, tmp_path / name)
+    copy_checkout(tmp_path)
     for workload in ("bep", "crypto", "cvrp", "lmol", "tinystories", "toy"):
         begin(tmp_path, workload)
         for name in ("config.yaml", "metrics.jsonl", "provenance.json", "outcome.json"):
