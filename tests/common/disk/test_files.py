@@ -111,3 +111,15 @@ def test_windows_syncs_files_opened_for_writing_and_no_folders(tmp_path, monkeyp
 def test_a_digest_is_the_published_sha256(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")
     assert files.sha256(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_lines_torn_by_crashes_are_left_out_wherever_they_are(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert files.read_json_lines(path) == []
+    files.append_json_line(path, {"step": 1, "loss": 0.5})
+    with path.open("a") as file:
+        file.write('{"step": 2, "lo\n\x00\x00\n')
+    files.append_json_line(path, {"step": 3, "loss": float("nan")})
+    with path.open("a") as file:
+        file.write('{"step": 4')
+    assert files.read_json_lines(path) == [{"step": 1, "loss": 0.5}, {"step": 3, "loss": None}]
