@@ -107,14 +107,16 @@ class _RollingHashes:
     def hashes(self, length: int) -> np.ndarray:
         """Return (characters - length + 1,) uint64, or (0,) if the text is shorter than `length` >= 1."""
         sums = self.prefixes[length:] - self.prefixes[:-length]
-        return sums * self.shifts[: len(sums)]
+        found: np.ndarray = sums * self.shifts[: len(sums)]
+        return found
 
     def common(self, other: "_RollingHashes", length: int) -> np.ndarray:
         """Return the hashes of `other`, a longer text, that may be among this text's; most others fail on 16 bits."""
         theirs = other.hashes(length)
         sieve = np.zeros(1 << 16, bool)
         sieve[self.hashes(length) >> 48] = True
-        return theirs[sieve[theirs >> 48]]
+        found: np.ndarray = theirs[sieve[theirs >> 48]]
+        return found
 
 
 def _codes(text: str) -> np.ndarray:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from accelerate import Accelerator
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, object]]
 # The name under which Accelerate knows each tracker, and the package it needs.
 TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
@@ -73,7 +73,7 @@ def show(
 def _to_tensorboard(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
     for name, rows in tables.items():
         columns, cells = _cells(rows)
-        lines = [columns, ["---"] * len(columns), *cells]
+        lines: list[Sequence[object]] = [columns, ["---"] * len(columns), *cells]
         tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
     for name, picture in pictures.items():
         tracker.log_images({name: picture[None]}, dataformats="NHWC")
@@ -98,7 +98,7 @@ def _to_trackio(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str,
         tracker.log({name: trackio.Image(picture)})
 
 
-def _cells(rows: Rows) -> tuple[list[str], list[list[Any]]]:
+def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return columns, [[row.get(column, "") for column in columns] for row in rows]
 
