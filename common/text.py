@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from common.arrays import lookup
 
@@ -18,7 +18,9 @@ WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 
 def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
     """Return the cross-entropy (B, S) of each target under `logits` (B, S, V); 0 where the target is `ignored`."""
-    nats = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none")
+    nats = functional.cross_entropy(
+        logits.float().flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none"
+    )
     return nats.view(targets.shape)
 
 

@@ -36,6 +36,7 @@ from pipelines.run.folder import Run
 
 
 def main() -> None:
+    """Time the steps and print what was measured."""
     args = arguments.parse(__doc__, timed_config, steps=20)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)

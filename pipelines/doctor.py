@@ -18,6 +18,7 @@ from pipelines.checks.findings import Finding
 
 
 def main() -> int:
+    """Print every finding; return the exit status, 1 if there is a problem."""
     if len(sys.argv) > 1:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
@@ -39,6 +40,7 @@ def main() -> int:
 
 
 def show(finding: Finding) -> None:
+    """Print a finding and its remedy."""
     print(f"{finding.level:9}{finding.message}", flush=True)
     if finding.remedy:
         print("      -> " + finding.remedy.replace("\n", "\n         "), flush=True)

@@ -38,6 +38,7 @@ def parser() -> Parser:
 
 
 def main() -> None:
+    """Run the subcommand."""
     args = parser().parse_args()
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib

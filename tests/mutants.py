@@ -203,6 +203,8 @@ def examine(tree: Tree, path: str, chosen: list[tuple[int, str]], tests: list[st
         if lives:
             print(f"{path}:{line}: {found[-1]['change']}", flush=True)
     file.write_text(source)
+    if not tree.passes(tests, 1000)[0]:  # or all that was killed may have died of something else
+        raise SystemExit(f"{path}: the tests fail without a change after the mutants")
     return found
 
 

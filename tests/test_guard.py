@@ -1,6 +1,7 @@
 """No test reads or writes the checkout's runs/ and data/: what lies there changes nothing."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,10 @@ def test_folders_of_similar_names_and_those_of_the_test_are_free(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     os.mkdir("runs")
     assert os.listdir("runs") == []
+    monkeypatch.chdir(ROOT)
+    shutil.rmtree(tmp_path / "runs")
+    (tmp_path / "data/runs").mkdir(parents=True)
+    shutil.rmtree(tmp_path / "data")  # by names in a folder that is open, which are not those of the checkout
 
 
 @pytest.mark.slow

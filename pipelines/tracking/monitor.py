@@ -103,6 +103,7 @@ class Monitor:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
+        """Remove the progress bar."""
         if self.bar is not None:
             self.bar.close()
 

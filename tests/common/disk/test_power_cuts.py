@@ -1,4 +1,4 @@
-"""Whenever the power is cut, what was written as a whole is there as it was or as it should be; and then as it should."""
+"""Whenever the power is cut, what was written as a whole is the old or the new; once the call has ended, the new."""
 
 import os
 from pathlib import Path
