@@ -20,20 +20,29 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from argparse import Action
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from common.config.arguments import Parser, nearest
+from common.packages import import_folder, recorded_folder
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 
 
 def main() -> None:
+    """Run the command."""
     try:
-        args = parser().parse_args()
+        known = parser()
+        if "_ARGCOMPLETE" in os.environ:
+            import argcomplete
+
+            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)
+        args = known.parse_args()
         for word in args.family:
             add_family(word)
+        if not args.family:
+            add_workload(args.run)
         extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
         given = {name: value for name, value in extra.items() if value is not None}
         print(export(args.format, args.run, args.which, args.out, **given))
@@ -75,6 +84,12 @@ def formats() -> list[str]:
     return sorted(path.stem.removeprefix("to_") for path in Path(__file__).parent.glob("to_*.py"))
 
 
+def completed(prefix: str, action: Action, **_: object) -> list[str]:
+    """Return the values of an argument for argcomplete."""
+    runs = [str(path.parent) for path in Path("runs").glob("*/*/config.yaml")]
+    return {"format": formats(), "run": runs}.get(action.dest, [])
+
+
 def add_family(word: str) -> None:
     """Make the family of models NAME known, where `word` is NAME=FILE."""
     from models import io
@@ -87,7 +102,17 @@ def add_family(word: str) -> None:
     io.FAMILIES[name] = file
 
 
-def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> str:
+def add_workload(run: Path) -> None:
+    """Make the families of a workload of the user's own known: import its package, as the run records it."""
+    folder = recorded_folder(run)
+    if folder is None:
+        return
+    if not (folder / "__init__.py").is_file():
+        raise ValueError(f"{run} was trained from {folder}, which is gone; give --family NAME=FILE, the model's file")
+    import_folder(folder)
+
+
+def export(name: str, run: Path, which: str, out: Path | None, **extra: object) -> str:
     """Check what was asked for and call the format's exporter, with the options that not every format has."""
     if name not in formats():
         near = nearest(name, formats())
@@ -100,7 +125,7 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> 
         hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
         raise ValueError(f"no run at {run}; {hint}")
     module = importlib.import_module(f"exporters.to_{name}")
-    exporter = module.export
+    exporter: Callable[..., str] = module.export
     for option in extra:
         if option not in inspect.signature(exporter).parameters:
             raise ValueError(f"the format {name} has no --{option}; leave it out")
@@ -127,7 +152,7 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: Any) -> 
     return "\n".join(lines)
 
 
-def _of_member(member: Path, extra: Mapping[str, Any]) -> dict[str, Any]:
+def _of_member(member: Path, extra: Mapping[str, object]) -> dict[str, object]:
     """Return the options for a member, which has a repository of its own on the hub: OWNER/NAME-MEMBER."""
     return {**extra, **({"push": f"{extra['push']}-{member.name}"} if "push" in extra else {})}
 

@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,13 @@ def source_of(run: Path, model_folder: Path) -> str:
     return title(run) if model_folder == run else model_folder.relative_to(run).as_posix()
 
 
-def measured_of(run: Path) -> dict[str, Any]:
+def identity(format: str, run: Path, model_folder: Path, model: io.Model) -> dict[str, object]:
+    """What the manifest of every format says of the model."""
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return {"format": format, "run": title(run), "source": source_of(run, model_folder), "num_parameters": count}
+
+
+def measured_of(run: Path) -> dict[str, dict[str, object]]:
     """{split: figures} of the run's evaluations."""
     evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
     return {
@@ -45,8 +51,8 @@ def card(
     model: io.Model,
     run: Path,
     source: str,
-    provenance: Mapping[str, Any],
-    measured: Mapping[str, Mapping[str, Any]],
+    provenance: Mapping[str, object],
+    measured: Mapping[str, Mapping[str, object]],
     license: str | None = None,
 ) -> str:
     """The model card, in Markdown with the hub's metadata: use, measured figures, provenance, configuration.
@@ -57,7 +63,7 @@ def card(
     from huggingface_hub import ModelCard
 
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
-    about = "".join(f"## {heading}\n\n{told}\n\n" for heading, told in model.card.items())
+    about = "".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items())
     config_file = run / "config.yaml"
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
@@ -98,7 +104,7 @@ def metadata(
     model: io.Model,
     run: Path,
     provenance: Mapping[str, Any],
-    measured: Mapping[str, Mapping[str, Any]],
+    measured: Mapping[str, Mapping[str, object]],
     license: str | None,
 ) -> "ModelCardData":
     """Return the metadata by which the hub lists a model, with its figures beside the strongest baseline's.
@@ -166,7 +172,7 @@ def headline(content: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     return found
 
 
-def _figures(content: Mapping[str, Any]) -> str:
+def _figures(content: Mapping[str, object]) -> str:
     """All scalars of an evaluation as a table, and all tables (lists of objects) in it."""
     parts = [_table(("figure", "value"), _leaves(content))]
     for key, rows in content.items():
@@ -176,7 +182,7 @@ def _figures(content: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield (dotted key, value) for scalars and short lists of scalars; long lists are curves."""
     for key, value in content.items():
         if isinstance(value, dict):
@@ -187,12 +193,12 @@ def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{key}", value
 
 
-def _table(columns: Sequence[str], rows: Any) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join("| " + " | ".join(_cell(value) for value in line) + " |\n" for line in lines)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

@@ -3,15 +3,19 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from common.disk.files import sha256, write_whole
 
 NAME = "manifest.json"
 
 
-def begin(out: Path) -> None:
-    """Make the folder and remove the files of an earlier export, if they are still as its manifest says."""
+def begin(out: Path, *model_folders: Path) -> None:
+    """Make the folder and remove the files of an earlier export, if they are still as its manifest says.
+
+    Raises ValueError if `out` is one of the folders that the models come from.
+    """
+    if out.resolve() in [folder.resolve() for folder in model_folders]:
+        raise ValueError(f"--out {out} is the model's own folder; give another")
     out.mkdir(parents=True, exist_ok=True)
     earlier = out / NAME
     if not earlier.is_file():
@@ -29,7 +33,7 @@ def begin(out: Path) -> None:
             path.unlink()
 
 
-def finish(out: Path, names: Sequence[str], facts: Mapping[str, Any]) -> int:
+def finish(out: Path, names: Sequence[str], facts: Mapping[str, object]) -> int:
     """Write `facts` with the bytes and sha256 of each file, and return the total bytes. Call it last."""
     sizes = {name: (out / name).stat().st_size for name in names}
     files = {name: {"bytes": size, "sha256": sha256(out / name)} for name, size in sizes.items()}

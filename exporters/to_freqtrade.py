@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
-from exporters.programs.cnn_lstm import random_candles
+from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, dilations
@@ -64,7 +63,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         },
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
     }
-    manifest.begin(out)
+    manifest.begin(out, *members.values())
     (out / "signals").mkdir(exist_ok=True)
     for name, data in files.items():
         write_whole(out / name, data)
@@ -81,10 +80,10 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         },
     )
     idle = [coin for coin, each in coins.items() if each["threshold"] is None]
-    told = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""
+    never = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""
     return (
         f"{out}: {STRATEGY} with {len(coins)} coins, {size:,} bytes, probabilities at most {max(worst.values()):.2g} "
-        f"from the models'{told}; freqtrade backtesting --strategy SignalStrategy --strategy-path {out}"
+        f"from the models'{never}; freqtrade backtesting --strategy SignalStrategy --strategy-path {out}"
     )
 
 
@@ -107,7 +106,7 @@ def _model(folder: Path) -> PooledExperts:
     return model
 
 
-def _rules(run: Path) -> dict[str, Any]:
+def _rules(run: Path) -> dict[str, object]:
     """Return the rules of trading in the run's config.yaml. Raises ValueError for what freqtrade does not have."""
     path = run / "config.yaml"
     if not path.is_file():
@@ -141,7 +140,7 @@ def _threshold(run: Path, coin: str) -> float | None:
     return None if threshold is None else float(threshold)
 
 
-def _described(model: PooledExperts) -> dict[str, Any]:
+def _described(model: PooledExperts) -> dict[str, object]:
     config = model.config
     classifier = {
         "lookback": config.lookback,

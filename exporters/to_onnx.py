@@ -4,24 +4,21 @@
 inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
 """
 
-import importlib.util
 import logging
-import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 from torch import Tensor
 
 from common.disk.files import write_whole
-from exporters import manifest, programs
-from exporters.cards import source_of, title
-from exporters.programs import EXAMPLES, FRESH, Program
+from exporters import manifest, onnx, portable
+from exporters.cards import identity
+from exporters.onnx import FRESH, Program
 from models import io
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
@@ -33,46 +30,41 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the programs, prove them equal on fresh inputs, run the example, and write the manifest if all agree."""
     model = io.load(model_folder).float()
     try:
-        artifact = programs.describe(model)
+        artifact = onnx.describe(model)
     except ValueError as error:
         raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
-    if out.resolve() == model_folder.resolve():
-        raise ValueError(f"--out {out} is the model's own folder; give another")
-    manifest.begin(out)
-    files = {f"{program.name}.onnx": _converted(program) for program in artifact.programs}
-    files |= {EXAMPLE: (EXAMPLES / artifact.example).read_bytes(), **artifact.files}
+    manifest.begin(out, model_folder)
+    files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
+    files |= {EXAMPLE: artifact.example, **artifact.files}
     for name, data in files.items():
         write_whole(out / name, data)
     described = {program.name: _proved(program, out) for program in artifact.programs}
-    with imported(out / EXAMPLE) as example:
+    with portable.imported(out / EXAMPLE) as example:
         used = dict(artifact.check(example))
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = identity("onnx", run, model_folder, model)
     size = manifest.finish(
         out,
         tuple(files),
         {
-            "format": "onnx",
-            "run": title(run),
-            "source": source_of(run, model_folder),
-            "num_parameters": num_parameters,
+            **facts,
             "opset": OPSET,
-            "programs": described,
+            "programs": {name: each for name, (each, _) in described.items()},
             "example": used,
             "left_out": dict(artifact.left_out),
         },
     )
-    worst = max(each["largest_difference"] for each in described.values())
-    told = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
+    worst = max(difference for _, difference in described.values())
+    left_out = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
     return (
-        f"{out}: {num_parameters:,} parameters, {size:,} bytes in {len(described)} programs, at most {worst:.2g} from "
-        f"the model on {FRESH} fresh inputs{told}"
+        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes in {len(described)} programs, at most "
+        f"{worst:.2g} from the model on {FRESH} fresh inputs{left_out}"
     )
 
 
-def _converted(program: Program) -> bytes:
-    """Return a program as ONNX, without what would tell where it was made."""
+def converted(program: Program) -> bytes:
+    """Convert a program to ONNX, leaving out what would tell where it was made."""
     example = program.fresh(1)
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, torch.export.Dim] = {}
     shapes = [
         {axis: sizes.setdefault(name, torch.export.Dim(name)) for axis, name in axes.items()}
         for axes in program.inputs.values()
@@ -106,8 +98,8 @@ def _converted(program: Program) -> bytes:
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def _proved(program: Program, out: Path) -> Mapping[str, Any]:
-    """Return what the manifest says of a program; RuntimeError if onnxruntime gives other outputs than torch."""
+def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
+    """Return the manifest's facts of a program, and its largest difference; RuntimeError if that is no rounding."""
     session = session_of(out / f"{program.name}.onnx")
     worst = 0.0
     for number in range(FRESH):
@@ -126,18 +118,17 @@ def _proved(program: Program, out: Path) -> Mapping[str, Any]:
             worst = max(worst, float(apart.max(initial=0)))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"{program.name}.onnx differs by {worst} from the model, more than {TOLERANCE}")
-    return {
+    facts = {
         "inputs": {each.name: each.shape for each in session.get_inputs()},
         "outputs": list(program.outputs),
         "fresh_inputs": FRESH,
         "largest_difference": worst,
     }
+    return facts, worst
 
 
-def session_of(path: Path) -> Any:
+def session_of(path: Path) -> onnxruntime.InferenceSession:
     """Return an onnxruntime session of one thread."""
-    import onnxruntime
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
@@ -154,24 +145,3 @@ def quiet(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-@contextmanager
-def imported(path: Path) -> Iterator[ModuleType]:
-    """Yield the example of an export as a module; it and its neighbours are forgotten after."""
-    folder, before = str(path.resolve().parent), set(sys.modules)
-    spec = importlib.util.spec_from_file_location("exported_example", path)
-    assert spec is not None, "a name that ends in .py has a loader"
-    assert spec.loader is not None, "a name that ends in .py has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, folder)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a __pycache__ would be shipped
-    try:
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(folder)
-        sys.dont_write_bytecode = writes
-        for name in set(sys.modules) - before:
-            if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
-                del sys.modules[name]

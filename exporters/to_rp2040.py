@@ -4,30 +4,31 @@ exporters/rp2040/FORMAT.md defines the files.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
 from math import sqrt
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 
 from common.disk.files import write_whole
-from exporters import manifest
-from exporters.cards import source_of, title
+from exporters import manifest, portable
+from exporters.cards import identity
 from exporters.rp2040 import layout, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
 from models import io
 from models.stories import rp2040
+from models.stories.config import END, TinyTransformerConfig
 from models.stories.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
-from models.stories.integer_transformer import IntegerTransformer, Sampler, quantize
-from models.stories.tiny_transformer import END, Block, TinyTransformer, TinyTransformerConfig
+from models.stories.integer_transformer import IntegerTransformer, Sampler
+from models.stories.network import Block
+from models.stories.quantization import floats, quantize
+from models.stories.tiny_transformer import TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME = FOLDER / "runtime.bin"
@@ -51,8 +52,6 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             f"{model_folder} holds a model of the family {model.family!r}; only a tiny_transformer runs on the RP2040: "
             "give a run of the tinystories workload"
         )
-    if out.resolve() == model_folder.resolve():
-        raise ValueError(f"--out {out} is the model's own folder; give another")
     rp2040.check(model.config)
     if not RUNTIME.is_file():
         raise ValueError(f"there is no {RUNTIME}; build it: make -C {FOLDER / 'firmware'}")
@@ -74,21 +73,18 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
         UF2: uf2.join(runtime, page, packed, vocabulary),
     }
-    manifest.begin(out)
+    manifest.begin(out, model_folder)
     for name, data in files.items():
         write_whole(out / name, data)
     expected = _prove(out, names, model, integers, runtime.ljust(uf2.SETTINGS_OFFSET, b"\0") + page)
     error = {**logit_error(model, integers), "largest_weight_error": weight_error(model, integers)}
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = identity("rp2040", run, model_folder, model)
     sram = rp2040.sram_bytes(model.config)
     size = manifest.finish(
         out,
         tuple(files),
         {
-            "format": "rp2040",
-            "run": title(run),
-            "source": source_of(run, model_folder),
-            "num_parameters": num_parameters,
+            **facts,
             "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
             "heap_bytes": heap_bytes(*(getattr(model.config, name) for name, *_ in LIMITS))
             + len(vocabulary)
@@ -99,7 +95,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         },
     )
     return (
-        f"{out}: {num_parameters:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
+        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
         f"{error['root_mean_square']:.2g} nats from the float ones, and all tokens are those of the reference"
     )
 
@@ -126,10 +122,10 @@ def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
     The output matrix is compared in units of the stored values. Rounding a weight costs up to 0.5; anything more comes
     from rounding multipliers, and from rows to which a large bias leaves fewer steps.
     """
-    errors = [_error(_numpy(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
+    errors = [_error(floats(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
     for module, layer in zip(model.blocks, integers.layers, strict=True):
         block, shifts = cast(Block, module), layer.shifts
-        parts = zip(np.split(_numpy(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
+        parts = zip(np.split(floats(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
         (wq, q, q_step), (wk, k, k_step), (wv, v, v_step) = [
             (weight, matrix, NORMED * 2.0 ** -(shifts["pre_qkv"] + shifts[f"post_{name}"]))
             for weight, matrix, name in parts
@@ -141,16 +137,16 @@ def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
             _error(wq, q, q_step * sqrt(head) / (NAT * 1024 * k_unit[:, None])),
             _error(wk, k, k_step * k_unit[:, None]),
             _error(wv, v, v_step * v_unit[:, None]),
-            _error(_numpy(block.out.weight) * v_unit, layer.out, ATTENDED / RESIDUAL * _step(shifts, "out")),
-            _error(_numpy(block.up.weight), layer.up, NORMED / GATE * _step(shifts, "up")),
-            _error(_numpy(block.down.weight), layer.down, NORMED / RESIDUAL * _step(shifts, "down")),
+            _error(floats(block.out.weight) * v_unit, layer.out, ATTENDED / RESIDUAL * _step(shifts, "out")),
+            _error(floats(block.up.weight), layer.up, NORMED / GATE * _step(shifts, "up")),
+            _error(floats(block.down.weight), layer.down, NORMED / RESIDUAL * _step(shifts, "down")),
         ]
     return _rounded(max(errors))
 
 
 def _prove(
     out: Path, names: Mapping[str, str], model: TinyTransformer, integers: IntegerTransformer, beginning: bytes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Read all files back and compare them with their sources; RuntimeError if they differ.
 
     Returns the answer that a device has to give to a fixed prompt.
@@ -172,10 +168,11 @@ def _prove(
         same = vocabulary.encode(readable.encode()) == model.tokenizer.encode(readable).ids
         _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
     # The copies, not the modules of this package: a device gets the copies.
-    with closing(_imported(out).Story(out / names["model"], out / names["vocabulary"])) as story:
-        told = list(story.tokens(ids, NUM_TOKENS))
+    files = [out / names[name] for name in ("model", "vocabulary")]
+    with portable.imported(out / INFERENCE[-1]) as inference, closing(inference.Story(*files)) as story:
+        copied = list(story.tokens(ids, NUM_TOKENS))
         _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
-        _require(told == tokens, f"{INFERENCE[-1]} tells another story than the reference")
+        _require(copied == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
         "prompt_tokens": ids,
@@ -189,15 +186,15 @@ def _require(condition: bool, otherwise: str) -> None:
         raise RuntimeError(otherwise)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """True if nested dataclasses, tuples and dictionaries hold equal values and arrays."""
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.array_equal(a, b)
     if is_dataclass(a) and not isinstance(a, type):
         return type(a) is type(b) and all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-    if isinstance(a, tuple):
+    if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
-    return a == b
+    return bool(a == b)
 
 
 def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
@@ -206,23 +203,7 @@ def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
     return text[: unknown[0]] if unknown else text
 
 
-def _imported(folder: Path) -> ModuleType:
-    """The module `inference` from the files in a folder; leaves no bytecode there and nothing in `sys.modules`."""
-    modules = {Path(name).stem: ModuleType(Path(name).stem) for name in INFERENCE}
-    hidden = {name: sys.modules[name] for name in modules if name in sys.modules}
-    sys.modules.update(modules)
-    try:
-        for name, module in modules.items():
-            path = folder / f"{name}.py"
-            exec(compile(path.read_bytes(), path, "exec"), vars(module))
-    finally:
-        for name in modules:
-            del sys.modules[name]
-        sys.modules.update(hidden)
-    return modules["inference"]
-
-
-def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
+def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:
     """The content of config_{V}p.json, for people and tools."""
     sizes = {name: getattr(config, name) for name, *_ in LIMITS}
     return {
@@ -246,14 +227,11 @@ def _step(shifts: Mapping[str, int], name: str) -> float:
     return 2.0 ** -(shifts[f"pre_{name}"] + shifts[f"post_{name}"])
 
 
-def _numpy(weight: torch.Tensor) -> np.ndarray:
-    return weight.detach().double().numpy()
-
-
 def _units(weights: np.ndarray, matrix: Matrix, step: float) -> np.ndarray:
     """(rows,) factors with which the integers of each row reach its largest weight; 1 for a row of zeros."""
     largest, meant = abs(weights).max(1), abs(matrix.weights).max(1) * matrix.multiplier * step
-    return np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
+    units: np.ndarray = np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
+    return units
 
 
 def _error(weights: np.ndarray, matrix: Matrix, step: float | np.ndarray) -> float:

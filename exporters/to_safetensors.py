@@ -3,15 +3,14 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from common.disk.files import write_whole
-from exporters import cards, hub, manifest
-from exporters.cards import source_of, title
-from models import io
+from exporters import cards, manifest
+from exporters.cards import identity, source_of, title
+from models import hub, io
 
 CARD, FIGURES = "README.md", "evaluation.json"
 
@@ -25,22 +24,20 @@ def export(
     goes into the card. With `push`, owner/name, upload everything to that repository of Hugging Face's hub.
     """
     if push is not None:
-        hub.check(push)
+        _check_repository(push)
     model = io.load(model_folder)
     obstacle = getattr(model, "unmergeable", "it has no adapters")
     if merged and obstacle:
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = source_of(run, model_folder)
     provenance = cards.read_object(run / "provenance.json") or {}
-    if out.resolve() == model_folder.resolve():
-        raise ValueError(f"--out {out} is the model's own folder; give another")
     require_finite(model, model_folder)
-    manifest.begin(out)
+    manifest.begin(out, model_folder)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = cards.measured_of(run)
     write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    facts = identity("safetensors", run, model_folder, model)
     exported = io.load(out)
     difference = prove_equal(model, exported)
     del model  # so that a base of billions of weights is in memory only once
@@ -48,21 +45,14 @@ def export(
     beside = save_beside(out)
     if merged:
         save_merged: Callable[[Path], tuple[list[str], float]] = getattr(exported, "save_merged")  # noqa: B009
-        names, difference["merged_output"] = save_merged(out)
-        beside += names
-    size = manifest.finish(
-        out,
-        (io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside),
-        {
-            "format": "safetensors",
-            "run": title(run),
-            "source": source,
-            "num_parameters": num_parameters,
-            "maximum_absolute_difference": difference,
-        },
+        added, difference["merged_output"] = save_merged(out)
+        beside += added
+    names = [io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside]
+    size = manifest.finish(out, names, {**facts, "maximum_absolute_difference": difference})
+    line = (
+        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
     )
-    told = f"{out}: {num_parameters:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
-    return told if push is None else f"{told}; {hub.push(out, push)}"
+    return line if push is None else f"{line}; {_push(out, push)}"
 
 
 def require_finite(model: io.Model, model_folder: Path) -> None:
@@ -74,14 +64,14 @@ def require_finite(model: io.Model, model_folder: Path) -> None:
 
 def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
     """The largest differences of weights and of outputs on `model.example()`; RuntimeError unless all are equal."""
-    compared: dict[str, tuple[dict[Any, Tensor], dict[Any, Tensor]]] = {
+    compared: dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]] = {
         "weights": (model.state_dict(), exported.state_dict()),
         "output": (_outputs(model), _outputs(exported)),
     }
     difference = {}
     for what, (ours, theirs) in compared.items():
         if ours.keys() != theirs.keys():
-            raise RuntimeError(f"the exported {what} differ: {sorted(map(str, ours.keys() ^ theirs.keys()))}")
+            raise RuntimeError(f"the exported {what} differ: {sorted(ours.keys() ^ theirs.keys())}")
         for name, tensor in ours.items():
             if tensor.dtype != theirs[name].dtype or not torch.equal(tensor, theirs[name]):
                 raise RuntimeError(f"the exported {what} differ from the original in {name}")
@@ -90,13 +80,13 @@ def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
     return difference
 
 
-def _outputs(model: io.Model) -> dict[Any, Tensor]:
+def _outputs(model: io.Model) -> dict[str, Tensor]:
     """Numbered tensors of the model's output on its example."""
     # Gradients stay on, so that a policy gives log-probabilities and not only its choices.
-    return dict(enumerate(_tensors(model(**model.example()))))
+    return {str(number): tensor for number, tensor in enumerate(_tensors(model(**model.example())))}
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
+def _tensors(output: object) -> Iterator[Tensor]:
     """Yield all tensors in nested tuples, lists and dictionaries."""
     if isinstance(output, Tensor):
         yield output
@@ -106,3 +96,25 @@ def _tensors(output: Any) -> Iterator[Tensor]:
     elif isinstance(output, tuple | list):
         for value in output:
             yield from _tensors(value)
+
+
+def _check_repository(name: str) -> None:
+    """Raise ValueError unless `name` can be a repository of the hub."""
+    if not hub.NAME.fullmatch(name):
+        raise ValueError(f"--push {name} must be OWNER/NAME, as in my-name/cvrp-20")
+
+
+def _push(out: Path, name: str) -> str:
+    """Upload the files of a complete export in one commit, and return a line that says where they are.
+
+    A repository that is not there yet is made, private. Raises ValueError, in one line, if that fails.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    files = [manifest.NAME, *json.loads((out / manifest.NAME).read_bytes())["files"]]
+    with hub.explained(f"{out} is complete, but cannot be uploaded to {name}"):
+        api = HfApi(library_name="one-training-pipeline")
+        url = api.create_repo(name, private=True, exist_ok=True)
+        operations = [CommitOperationAdd(file, str(out / file)) for file in files]
+        commit = api.create_commit(name, operations, commit_message="Export of a trained model")
+        return f"uploaded to {url} (commit {commit.oid[:12]}); a new repository is private until you change that"

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from common import browser
 from common.disk.files import write_whole
 from exporters import manifest
-from exporters.cards import source_of, title
+from exporters.cards import identity, title
 from exporters.to_safetensors import require_finite
 from exporters.web.packing import pack
 from models import io
@@ -33,12 +33,10 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     model = io.load(model_folder)
     require_finite(model, model_folder)
     packed = pack(model, run)
-    if out.resolve() == model_folder.resolve():
-        raise ValueError(f"--out {out} is the model's own folder; give another")
     files = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in packed.files.items()}
-    about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels)]}
+    about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels) if name]}
     carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
-    scripts = [browser.FOLDER / "elements.js", browser.FOLDER / f"{packed.panel}.js"]
+    scripts = [browser.FOLDER / f"{name}.js" for name in ("elements", packed.panel) if name]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
     script = "\n".join(path.read_text() for path in scripts)
     page = _filled(
@@ -52,20 +50,13 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         # No text in it can end the element that holds it.
         model=Markup(json.dumps(carried, allow_nan=False).replace("<", "\\u003c")),
     )
-    manifest.begin(out)
+    manifest.begin(out, model_folder)
     write_whole(out / PAGE, page.encode())
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    facts = {
-        "format": "web",
-        "run": title(run),
-        "source": source_of(run, model_folder),
-        "num_parameters": num_parameters,
-        "model_bytes": {name: len(content) for name, content in packed.files.items()},
-        "expected": packed.expected,
-    }
-    size = manifest.finish(out, [PAGE], facts)
+    facts = identity("web", run, model_folder, model)
+    sizes = {name: len(content) for name, content in packed.files.items()}
+    size = manifest.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})
     _link(run, out)
-    return f"{out / PAGE}: {num_parameters:,} parameters, {size:,} bytes; open it in a browser"
+    return f"{out / PAGE}: {facts['num_parameters']:,} parameters, {size:,} bytes; open it in a browser"
 
 
 def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:

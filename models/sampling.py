@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from common.random import derive_key, first_uniform, uniform
-from models.inputs import StorySettings, TextSettings
 
 
 def choose(
@@ -94,9 +93,9 @@ def until(pieces: Iterable[str], stop: str) -> Iterator[str]:
     yield certain.held
 
 
-def answer(prompt: str, text: str, count: int, settings: StorySettings | TextSettings) -> dict[str, Any]:
+def answer(prompt: str, text: str, count: int, length: int) -> dict[str, Any]:
     """Return the answer of a model of text: what follows the prompt, and whether it ended by itself or by its length.
 
-    `count` is the length of the text in the unit of the setting `length`.
+    `count` is the size of the text in the unit of the setting `length`.
     """
-    return {"prompt": prompt, "text": text, "finish": "length" if count >= settings.length else "stop"}
+    return {"prompt": prompt, "text": text, "finish": "length" if count >= length else "stop"}

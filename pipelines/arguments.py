@@ -1,6 +1,6 @@
-"""Words of the commands: their options, --help with every key of the config, and what a shell completes.
+"""Command lines: their options, and --help with every key of the config.
 
-They are read before torch is imported, so that help and refusals take no longer than they must.
+They are parsed before torch is imported, so that help and refusals come at once.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from common import config as configs
 from common.config import keys
 from common.config.arguments import Parser, nearest
 from common.errors import UserError
-from pipelines import cli, workloads
+from pipelines import cli, completions, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
 from pipelines.run.folder import Run
 
 Configure = Callable[[argparse.Namespace, Workload, Run], BaseConfig]
-RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # torchrun's, after a process has failed, and Slurm's
+RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # by torchrun after a failure, and by Slurm
 
 
 def parse(
@@ -35,17 +35,18 @@ def parse(
 ) -> argparse.Namespace:
     """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
 
-    `resume` adds --resume and --only; `steps` adds what a benchmark takes, --steps with that default. Help is printed
-    here, as is the config that `configure` returns, by which the entry point finds its own; both end the program.
+    `resume` adds --resume and --only; `steps` adds a benchmark's options, with that default for --steps. --help and
+    --print-config end the program here; the latter prints what `configure` returns.
     """
     known = parser(description, resume, steps)
+    completions.offer(known)
     args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:
         show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
     configs.check_words(workloads.find(args.workload).config, args.words)
-    # A launcher that starts processes again, or a job, means that what was begun goes on.
+    # A launcher that restarts processes or a job means to continue.
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
     if resume and args.restarted:
         args.resume = True
@@ -62,7 +63,7 @@ def show(text: str) -> NoReturn:
 
 
 def end_quietly() -> None:
-    """Let the program end without a word where a pager or head has read enough of what it prints."""
+    """Let the program end silently when a pager or head has read enough."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
@@ -84,8 +85,10 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
     add("--config", type=Path, metavar="FILE", help="YAML file instead of pipelines/configs/<workload>.yaml")
     add("words", nargs="*", metavar="key.path=value", help="changes to the config")
     add("-h", "--help", action="store_true", help="show this, and with --workload every key of its config")
-    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that begin so, such as evaluation")
-    add("--print-config", action="store_true", help="print the whole config as YAML, and do nothing")
+    add(
+        "--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with PREFIX, such as evaluation"
+    )
+    add("--print-config", action="store_true", help="print the whole config as YAML and exit")
     if resume:
         add("--resume", action="store_true", help="continue the run from its newest checkpoint")
         add("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
@@ -97,13 +100,13 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
             "--profile",
             metavar="FILE",
             type=Path,
-            help="instead write a trace of a few steps, and tell where time and memory go",
+            help="instead write a trace of a few steps, and say where time and memory go",
         )
     return made
 
 
 def _known_keys() -> list[str]:
-    """Return the dotted keys of the workload that the command names, else those of all workloads."""
+    """Return the dotted keys of the command's workload, else those that all workloads share."""
     words = [*sys.argv, ""]
     named = words[words.index("--workload") + 1] if "--workload" in words else ""
     config = workloads.find(named).config if named in workloads.names() else BaseConfig
@@ -111,7 +114,7 @@ def _known_keys() -> list[str]:
 
 
 def _help(known: Parser, args: argparse.Namespace) -> str:
-    """Return the help; the keys have the values that hold where no words are given."""
+    """Return the help; keys have the values that hold without words."""
     options = known.format_help().rstrip()
     if not args.workload:
         if args.keys is not None:
@@ -121,15 +124,15 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
     args.words = []
     values = _leaves(cli.fresh_config(args, workload))
     groups = _selected(keys.groups(workload.config), args.keys or "")
-    told = keys.as_text(groups, values)
+    shown = keys.as_text(groups, values)
     if args.keys is not None:
-        return told
+        return shown
     source = args.config or cli.config_file(args.workload)
-    return f"{options}\n\nkeys, with the values of {_relative(source)}; key=value changes:\n\n{told}"
+    return f"{options}\n\nkeys, with the values of {_relative(source)}; key=value changes:\n\n{shown}"
 
 
 def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
-    """Return the groups with those keys that begin with `prefix`. Raises UserError if there is none."""
+    """Return the groups with only the keys that start with `prefix`. Raises UserError if none does."""
     chosen = [
         keys.Group(group.name, group.description, tuple(key for key in group.keys if key.name.startswith(prefix)))
         for group in groups
@@ -139,11 +142,11 @@ def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
         known = [name for group in groups for name in (group.name, *(key.name for key in group.keys)) if name]
         near = nearest(prefix, known)
         hint = f"did you mean {near[0]}?" if near else f"sections: {', '.join(g.name for g in groups if g.name)}"
-        raise UserError(f"--keys {prefix}: no key begins so; {hint}")
+        raise UserError(f"--keys {prefix}: no key starts with it; {hint}")
     return chosen
 
 
-def _leaves(config: BaseConfig) -> dict[str, Any]:
+def _leaves(config: BaseConfig) -> dict[str, object]:
     return dict(configs.leaves(config.model_dump(mode="json")))
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config.arguments import Parser
-from pipelines import cli
+from pipelines import cli, completions
 
 
 def main() -> None:
+    """Run the command."""
     parser = Parser(prog="python pipelines/ask.py", description=__doc__)
     parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers beside them")
     parser.add_argument(
@@ -29,10 +30,11 @@ def main() -> None:
     parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
     parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the pairs that are considered; 0")
+    completions.offer(parser)
     args = parser.parse_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
-    from pipelines.workloads.lmol import asking  # torch takes seconds
+    from pipelines.workloads.lmol.people import asking  # torch takes seconds
 
     told = asking.told(args.source, args.model, [path for path in (args.next, args.ranking) if path])
     for line in told.notes:

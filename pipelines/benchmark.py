@@ -36,7 +36,7 @@ from pipelines.run.folder import Run
 
 
 def main() -> None:
-    """Time the steps and print what was measured."""
+    """Run the command."""
     args = arguments.parse(__doc__, timed_config, steps=20)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)

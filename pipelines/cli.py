@@ -1,6 +1,6 @@
 """Code shared by the entry points: exit codes, the config of a run, prepared data, trained models.
 
-torch and Accelerate are imported by the functions that need them, so that mistakes in a command are reported at once.
+Functions that need torch and Accelerate import them, so that mistakes in a command are reported at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common import config as configs
 from common.config import leaves
@@ -40,10 +40,10 @@ GROWING = ("training.steps", "training.epochs")
 
 
 def run_main(main: Callable[[], None]) -> None:
-    """Call `main`; exit with 2 and a message for a mistake that the user can fix, 128 + n after signal n."""
+    """Call `main`; exit with 2 and a message for a mistake the user can fix, with 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
-    atexit.register(gc.freeze)  # or the interpreter's end looks for garbage among all that was imported: a second
+    atexit.register(gc.freeze)  # saves a second of garbage collection at exit
     try:
         main()
     except UserError as error:
@@ -55,27 +55,27 @@ def run_main(main: Callable[[], None]) -> None:
 
 
 def _leave(message: str, status: int) -> None:
-    """Exit; of several processes that end for the same reason, only the first prints it."""
+    """Exit; only the first of several processes prints the message."""
     if int(os.environ.get("RANK", 0)) == 0:
         print(message, file=sys.stderr, flush=True)
     else:
-        time.sleep(5)  # the launcher ends all processes as soon as one has gone: let the first one speak
+        time.sleep(5)  # the launcher kills the others once one has exited: let the first one speak
     sys.exit(status)
 
 
 def run_of(args: argparse.Namespace) -> Run:
     """Return the run that --workload and --name refer to."""
-    return Run(workloads.name_of(args.workload), args.name)
+    return Run(workloads.name_of(args.workload), args.name, workloads.own_folder(args.workload))
 
 
 def config_file(word: str) -> Path:
-    """Return the YAML file of a workload; one from outside the project may bring a config.yaml, but need not."""
+    """Return the YAML file of a workload; for one outside the project it may be missing."""
     own = workloads.own_folder(word)
     return own / "config.yaml" if own else CONFIGS / f"{word}.yaml"
 
 
 def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
-    """Build the config from the YAML file, if there is one or it was asked for, and the words."""
+    """Build the config from the YAML file, if any, and the words."""
     path = args.config or config_file(args.workload)
     if not args.config and workloads.own_folder(args.workload) and not path.exists():
         return configs.build(workload.config, {}, args.words, f"of {workloads.name_of(args.workload)}")
@@ -83,10 +83,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 
 def decided(decide: Callable[[], Config]) -> Config:
-    """Return on all processes the config that `decide` finds on the main one.
-
-    Raises UserError if the processes that were launched did not find each other.
-    """
+    """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
     from pipelines.checks.launch import check_world
 
     check_world(ranks.join())
@@ -94,18 +91,18 @@ def decided(decide: Callable[[], Config]) -> Config:
 
 
 def announce(line: str) -> None:
-    """Print the first line of a command that goes on to import torch, which takes seconds."""
+    """Print the first line of a command, before the seconds that importing torch takes."""
     if ranks.is_main():
         print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
-    """Hold the run within the block, which trains it; yield the config to train with.
+    """Hold the run's lock within the block, which trains it; yield the config to train with.
 
-    The main process does both, and writes the config of a new run first of all, so that --resume knows what was asked
-    for whenever that process dies; what is refused before anything has come of it is no run. Raises UserError where
-    `training_config` does, and if another process has the run.
+    The main process does both. It writes a new run's config first of all, so that --resume works whenever it dies; a
+    run refused before it has any results is forgotten. Raises UserError as `training_config` does, and if another
+    process holds the run.
     """
     with ExitStack() as stack:
 
@@ -128,18 +125,18 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow.
 
-    A run of which nothing came may be begun again, with other words. --resume begins none, except where a launcher
-    starts the command again, whose first process may have died before it had begun.
+    A run without results may be started again with other words. --resume starts no run, unless a launcher restarts a
+    command whose first process may have died early.
     """
     if args.resume and not run.started() and not args.restarted:
-        raise UserError(f"--resume: {run.unknown()} To begin it, leave out --resume")
+        raise UserError(f"--resume: {run.unknown()} To start it, leave out --resume")
     if not run.started() or (run.is_blank() and not args.resume):
         config = fresh_config(args, workload)
         if not config.trains:
+            kind = dict(leaves(config.model_dump()))["model.kind"]
             raise UserError(
-                f"model.kind={config.model.kind} is a heuristic and needs no training; evaluate it with: python "
-                f"pipelines/evaluate.py --workload {args.workload} --name {config.model.kind} "
-                f"model.kind={config.model.kind}"
+                f"model.kind={kind} is a heuristic and needs no training; evaluate it with: python "
+                f"pipelines/evaluate.py --workload {args.workload} --name {kind} model.kind={kind}"
             )
         return config
     if not args.resume:
@@ -165,10 +162,9 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 
 
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config of a trained run, patched for a later stage; keys that training has settled cannot change.
+    """Return the config of a trained run, patched for a later stage; keys settled by training cannot change.
 
-    A method without weights needs no run: its config is built afresh. A model that comes with the project becomes a run
-    of its name.
+    A method without weights needs no run: its config is built afresh. A shipped model becomes a run of its name.
     """
     run.adopt(PRETRAINED / run.name)
     if not run.started():
@@ -186,10 +182,9 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 
 
 def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config of a run that was not trained here, which its first evaluation writes.
+    """Return the config that the first evaluation writes for a run not trained here.
 
-    A model that comes with the project keeps its own. That of a method without weights is made by the words, but for
-    those of this one evaluation.
+    A shipped model keeps its own. For a method without weights the words make it, except those of `evaluation`.
     """
     if run.started():
         return run.config(workload.config)
@@ -198,13 +193,13 @@ def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> 
 
 
 def pretrained(workload: str) -> list[str]:
-    """Return the names of a workload's models that come with the project, the smallest first."""
+    """Return the names of a workload's shipped models, the smallest first."""
     names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
     return sorted(names, key=lambda name: (len(name), name))
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
-    """List the differences, except in how data are loaded, which depends on the machine and changes no result."""
+    """List the differences, except in how data are loaded, which changes no result."""
     return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
 
 
@@ -213,11 +208,11 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
     return workload.expand(config, folder) if workload.expand else {}
 
 
-def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Any]]:
-    """Return the folder and the manifest of the workload's prepared data, which are made first if missing.
+def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, object]]:
+    """Return the folder and the manifest of the workload's prepared data, making them if missing.
 
-    With `renew` files that have changed since are taken in, if the workload can. Raises UserError otherwise. A `note`
-    in the manifest is what users should read before they believe anything that comes of the data; it is printed.
+    With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError. A `note` in
+    the manifest, such as a warning about the data, is printed.
     """
     folder = prepared.folder_for(workloads.name_of(name), config.data)
     can_renew = config.data.renews
@@ -230,14 +225,14 @@ def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = Fal
         "pipelines/train.py --resume takes in what has changed" if can_renew else prepared.ANEW,
     )
     if manifest.get("note"):
-        announce(manifest["note"])
+        announce(str(manifest["note"]))
     return folder, manifest
 
 
 def prepare_first(
     args: argparse.Namespace, workload: Workload, config: BaseConfig, renew: bool = False
-) -> tuple[Path, dict[str, Any]]:
-    """Call `prepare` on the main process. Raises UserError if another one has not the same data on its own disk."""
+) -> tuple[Path, dict[str, object]]:
+    """Call `prepare` on the main process. Raises UserError if another process has other data on its disk."""
     folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, renew))
     ranks.agree(lambda: None if ranks.is_main() else prepared.check_same(folder, manifest))
     return folder, manifest
@@ -247,13 +242,13 @@ def trained_models(
     workload: Workload,
     config: BaseConfig,
     folder: Path,
-    manifest: Mapping[str, Any],
+    manifest: Mapping[str, object],
     run: Run,
     accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
     """Load the run's best models: {run: model}, {member: model} for a run of many, {} for a method without weights.
 
-    Members whose training is not finished, or whose data have changed since, are left out, and reported.
+    Members with unfinished training or changed data are left out, and reported.
     """
     from common import hardware
 
@@ -265,9 +260,9 @@ def trained_models(
     if not known:
         return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
 
-    def outcome(name: str) -> dict[str, Any]:
+    def outcome(name: str) -> dict[str, object]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
-            return {"state": "stale", "reason": "its data have changed since; go on with pipelines/train.py --resume"}
+            return {"state": "stale", "reason": "its data have changed; continue with pipelines/train.py --resume"}
         return run.member(name).outcome() or {"state": "not trained"}
 
     outcomes = ranks.on_main(lambda: {name: outcome(name) for name in known})
@@ -276,20 +271,20 @@ def trained_models(
             say(f"{name} is left out: {found['state']} {found.get('reason', '')}")
     done = [name for name, found in outcomes.items() if found["state"] == "done"]
     if not done:
-        raise UserError(f"no member of {run.folder} is trained yet; go on with pipelines/train.py --resume")
+        raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
     return {name: _load_model(run.member(name).best, config, device) for name in done}
 
 
 def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
-    """Return the folder of the run's best model, or, before its first validation, of its last one."""
+    """Return the folder of the run's best model; before the first validation, of its last."""
     if run.best.is_dir() or not run.last.is_dir():
         return run.best
-    say(f"there is no {run.best} before the first validation; taking {run.last}")
+    say(f"{run.best} is written at the first validation; using {run.last}")
     return run.last
 
 
 def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
-    """Load a saved model and apply the machine's settings to it. Raises UserError for a folder without a model."""
+    """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
     from common import hardware
     from models import io
 
@@ -310,7 +305,7 @@ def choose(asked: str | None, names: Sequence[str]) -> list[str]:
     if asked is None:
         return list(names)
     if not names:
-        raise UserError("--only: this run is of one model; leave it out")
+        raise UserError("--only: this run has a single model; leave it out")
     unknown = [name for name in asked.split(",") if name not in names]
     if unknown:
         raise UserError(f"--only {asked}: {unknown[0]} is not among the members ({', '.join(names)})")

@@ -27,6 +27,7 @@ from pipelines.members import examination, processes
 
 
 def main() -> None:
+    """Run the command."""
     args = arguments.parse(__doc__, cli.evaluation_config)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)

@@ -1,4 +1,4 @@
-"""Apply a trained model to new input: an answer as JSON for each, a line each.
+"""Apply a trained model to new inputs: a line of JSON for each.
 
     python pipelines/predict.py --workload cvrp --name cvrp-20 my_instances.vrp
     python pipelines/predict.py --workload tinystories prompt="Once upon a time"
@@ -6,15 +6,14 @@
     python pipelines/predict.py --workload crypto candles/ now=newest
     python pipelines/predict.py --workload lmol folder/ > ranking.jsonl
 
-An INPUT is a file of the workload's own formats, a folder of such files, or a
-file of JSON lines (.jsonl). Without any, inputs are read from the pipe, a line
-each: an object in JSON, else a prompt for models of text, for others the name
-of a file. Words key=value are settings, or the fields of one input. An input
-that cannot be used has its error in the place of its answer; the others are
-answered.
+An INPUT is a file in one of the workload's formats, a folder of such files, or
+a file of JSON lines (.jsonl). Without any, inputs are read from the pipe, one a
+line: a JSON object, else a prompt for text models, a file name for others.
+Words key=value are settings, or the fields of one input. An unusable input gets
+an error in place of its answer; the others are answered.
 
-Exit status: 0 done; 1 some inputs could not be used; 2 something you can mend,
-said in a few lines.
+Exit status: 0 done; 1 some inputs were unusable; 2 a mistake you can fix, which
+is reported in a few lines.
 """
 
 import json
@@ -29,28 +28,31 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common.config.arguments import Parser
 from common.errors import UserError
 from common.input_files import Given
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, cli, completions, workloads
 from pipelines.answers import trained, words
 
 
 def main() -> None:
-    args = parser().parse_intermixed_args()
+    """Run the command."""
+    known = parser()
+    completions.offer(known)
+    args = known.parse_intermixed_args()
     if args.help or not args.workload:
         _help(args)
     inputs = workloads.inputs(args.workload)
     paths, settings, fields = words.sorted_out(args.words, inputs)
     pipe = words.standard_input()
     if not paths and not fields and pipe is None:
-        raise UserError("there is nothing to answer: give files, folders, key=value words or a pipe; see --help")
+        raise UserError("no input: give files, folders, key=value words or a pipe; see --help")
     model = trained.find(args.workload, args.name, args.model, args.device)
     arguments.end_quietly()
     given = words.given(paths, fields, inputs, pipe)
     at_once = args.at_once or (64 if paths and words.PIPE not in paths else 1)
-    told = _text(model, given, settings) if args.stream else _lines(model, given, settings, at_once)
-    errors = [error for error in told if error]
+    answered = _text(model, given, settings) if args.stream else _lines(model, given, settings, at_once)
+    errors = [error for error in answered if error]
     if errors:
         many = f"{len(errors)} inputs" if len(errors) > 1 else "1 input"
-        print(f"{many} could not be used, or not in full; the first, {errors[0]}", file=sys.stderr)
+        print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -66,10 +68,10 @@ def parser() -> Parser:
     add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or the folder of one of your own")
     add("--name", metavar="N", default="default", help="the run's name, or RUN/MEMBER of a run of many models; default")
     add("--model", type=Path, metavar="FOLDER", help="a folder with a model, such as an export, instead of a run")
-    add("words", nargs="*", metavar="INPUT or key=value", help="what is to be answered, and how")
-    add("--stream", action="store_true", help="print text alone, each piece as soon as it is there; models of text")
-    add("--at-once", type=int, metavar="N", help="inputs that are read and answered together; 64, of a pipe 1")
-    add("--device", help="such as cpu or cuda:1; cuda where there is a GPU, else cpu")
+    add("words", nargs="*", metavar="INPUT or key=value", help="what to answer, and how")
+    add("--stream", action="store_true", help="print only the text, as it is written; text models")
+    add("--at-once", type=int, metavar="N", help="inputs to read and answer together; 64, from a pipe 1")
+    add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add("-h", "--help", action="store_true", help="show this, and with --workload fields of an input and settings")
     return made
 
@@ -77,25 +79,25 @@ def parser() -> Parser:
 def _help(args: Namespace) -> NoReturn:
     if not args.help:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}")
-    told = parser().format_help().rstrip()
+    shown = parser().format_help().rstrip()
     if args.workload:
         inputs = workloads.inputs(args.workload)
-        told += "\n".join(f"\n\n{head}\n\n{text}" for head, text in words.described(inputs))
-    arguments.show(told)
+        shown += "\n".join(f"\n\n{head}\n\n{text}" for head, text in words.described(inputs))
+    arguments.show(shown)
 
 
-def _lines(model: trained.Trained, given: Iterator[Given], settings: dict, at_once: int) -> Iterator[str]:
-    """Print the answers, and yield what is wrong with each; empty where nothing is."""
+def _lines(model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int) -> Iterator[str]:
+    """Print the answers; yield the error of each, or ""."""
     for each, answer in model.answers(given, settings, at_once):
         print(json.dumps({"source": each.source, **answer}, ensure_ascii=False), flush=True)
         if model.inputs.beside and "error" not in answer:
             model.inputs.beside(Path(each.source), answer, model.name)
         wrong = [answer["error"]] if "error" in answer else [error["error"] for error in answer.get("errors", [])]
-        yield told(each, wrong[0]) if wrong else ""
+        yield _located(each, wrong[0]) if wrong else ""
 
 
-def _text(model: trained.Trained, given: Iterator[Given], settings: dict) -> Iterator[str]:
-    """Print the text of the answers as it comes, and yield what is wrong with each; empty where nothing is."""
+def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, object]) -> Iterator[str]:
+    """Print the answers as they are written; yield the error of each, or ""."""
     for each in given:
         try:
             for piece in model.pieces(model.asked(each), settings):
@@ -103,12 +105,12 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict) -> Ite
             print(flush=True)
             yield ""
         except UserError as error:
-            print(told(each, str(error)), file=sys.stderr)
-            yield told(each, str(error))
+            print(_located(each, str(error)), file=sys.stderr)
+            yield _located(each, str(error))
 
 
-def told(given: Given, error: str) -> str:
-    """Return what is wrong with an input, with where it is from."""
+def _located(given: Given, error: str) -> str:
+    """Return an error with the source of its input."""
     return error if error.startswith(given.source) else f"{given.source}: {error}"
 
 

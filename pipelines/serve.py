@@ -1,14 +1,14 @@
-"""Answer over HTTP with trained runs: predictions, streams of text, and a page.
+"""Serve trained runs over HTTP: predictions, streamed text, and a page.
 
     python pipelines/serve.py cvrp/cvrp-20
     python pipelines/serve.py cvrp/default bep/mine crypto/default --port 8080
     python pipelines/serve.py tinystories=exports/stories
 
-A RUN is WORKLOAD/NAME or its folder, WORKLOAD/NAME/MEMBER for one of a run of
-many models, or WORKLOAD=FOLDER for a folder with a model, such as an export.
-http://127.0.0.1:8000/ is the page, /docs tells what can be asked. Only this
-machine is answered, unless --host says otherwise. SIGTERM and Ctrl-C end it
-after the requests that it has begun to answer.
+A RUN is WORKLOAD/NAME or its folder, WORKLOAD/NAME/MEMBER for one model of
+several, or WORKLOAD=FOLDER for a model folder, such as an export.
+http://127.0.0.1:8000/ is the page, /docs describes the requests. Only this
+machine is answered, unless --host says otherwise. SIGTERM and Ctrl-C let
+requests under way finish.
 """
 
 import sys
@@ -18,13 +18,16 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config.arguments import Parser
 from common.errors import UserError
-from pipelines import cli
+from pipelines import cli, completions
 
 
 def main() -> None:
-    args = parser().parse_args()
+    """Run the command."""
+    known = parser()
+    completions.offer(known)
+    args = known.parse_args()
     if not args.runs:
-        raise UserError("give one run or more to answer with, as in cvrp/default; pipelines/runs.py lists them")
+        raise UserError("give one run or more, as in cvrp/default; pipelines/runs.py lists them")
     cli.announce(f"loading {', '.join(args.runs)}")
     import uvicorn
 
@@ -54,12 +57,12 @@ def parser() -> Parser:
     add = made.add_argument
     add("runs", nargs="*", metavar="RUN", help="WORKLOAD/NAME, a run's folder, or WORKLOAD=FOLDER")
     add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1")
-    add("--port", type=int, default=8000, help="8000; 0: any that is free")
-    add("--token-file", type=Path, metavar="FILE", help="file with a token that requests must bring")
+    add("--port", type=int, default=8000, help="8000; 0: any free one")
+    add("--token-file", type=Path, metavar="FILE", help="file with the token required of requests")
     add("--body-megabytes", type=float, default=8, metavar="N", help="largest body of a request; 8")
     add("--waiting", type=int, default=256, metavar="N", help="most unanswered requests of a run; 256")
     add("--seconds", type=int, default=60, metavar="N", help="longest time for an answer; 60")
-    add("--device", help="such as cpu or cuda:1; cuda where there is a GPU, else cpu")
+    add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     return made
 
 

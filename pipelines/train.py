@@ -28,6 +28,7 @@ from pipelines.run.folder import Run
 
 
 def main() -> None:
+    """Run the command."""
     args = arguments.parse(__doc__, cli.training_config, resume=True)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
@@ -38,8 +39,6 @@ def main() -> None:
 def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseConfig) -> None:
     """Train the run, or the members of a run of many models."""
     cli.announce(f"training {run.workload} into {run.folder}")
-    if workload.expand:
-        processes.start_server([*processes.TRAINING, workload.task.__module__])  # its imports run beside those below
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)
@@ -49,6 +48,8 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
 
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))
+    if len(configs) > 1:
+        processes.start_server([*processes.TRAINING, workload.task.__module__])
     if configs:
         ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest))
         find = functools.partial(workloads.find, args.workload)
@@ -57,9 +58,10 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
         return
     facts = {**manifest, "content": config.content(manifest)}
     progress = training.train(workload, config, folder, facts, run, accelerator, args.resume)
+    metric = workload.metric.chosen(config.training.metric).name
     if progress.best is None:
-        raise UserError(f"{workload.metric.name} never was a number, so there is no {run.best}, only {run.last}")
-    best = f"best {workload.metric.name} {progress.best:.5g} at step {progress.best_step}"
+        raise UserError(f"{metric} never was a number, so there is no {run.best}, only {run.last}")
+    best = f"best {metric} {progress.best:.5g} at step {progress.best_step}"
     accelerator.print(f"{best}; model in {run.best}\n{evaluate}")
 
 

@@ -24,11 +24,18 @@ ROOMS = {
     "exporters.cards": ("models",),
     "exporters.rp2040": ("models", "models.stories"),
     "exporters.freqtrade": ("models", "models.market"),
-    "exporters.to_rp2040": ("models", "models.stories", "exporters.cards", "exporters.manifest", "exporters.rp2040"),
-    "exporters.programs": ("exporters.portable", *MODELS),
-    "exporters.web": ("exporters.rp2040", "exporters.to_rp2040", *MODELS),
+    "exporters.to_rp2040": (
+        "models",
+        "models.stories",
+        "exporters.cards",
+        "exporters.manifest",
+        "exporters.portable",
+        "exporters.rp2040",
+    ),
+    "exporters.onnx": ("exporters.portable", *MODELS),
+    "exporters.web": ("exporters.onnx", "exporters.rp2040", "exporters.to_rp2040", *MODELS),
     "exporters": (
-        *(f"exporters.{name}" for name in ("cards", "freqtrade", "manifest", "portable", "programs")),
+        *(f"exporters.{name}" for name in ("cards", "freqtrade", "manifest", "portable", "onnx")),
         *("exporters.rp2040", "exporters.to_rp2040", "exporters.web", *MODELS),
     ),
     "pipelines.distributed": (),
@@ -59,6 +66,7 @@ ROOMS = {
         ),
         *(f"pipelines.{name}" for name in ("report", "run", "server", "tracking", "workloads", "workloads.lmol")),
     ),
+    "examples": ("pipelines.engine",),
 }
 
 

@@ -22,7 +22,7 @@ WORDS = {
     "training.schedule=square_root": "pipelines/engine/optim.py",
     "tracking.log_with=[swanlab]": "pipelines/tracking/trackers.py",
     "evaluation.decode=every_second": "models/routing/decodes.py",
-    "data.distribution=corner": "pipelines/workloads/cvrp/distributions.py",
+    "data.distribution=corner": "pipelines/workloads/cvrp/instances/distributions.py",
 }
 SWANLAB = """
     import json

@@ -10,7 +10,7 @@ import pytest
 from tests.rooms import ROOMS, as_table, room_of
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("common", "exporters", "models", "pipelines", "tests")
+OURS = ("common", "examples", "exporters", "models", "pipelines", "tests")
 HEAVY = ("torch_geometric", "peft", "transformers", "pyvrp", "hygese")  # 1 to 13 seconds to import
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 
@@ -124,7 +124,8 @@ def test_dependencies_point_one_way_and_nothing_reads_pickle():
 
 def test_every_room_has_a_row_and_every_row_is_a_room():
     folders = {tuple(Path(path).parent.parts) for path in files() if not path.startswith("tests/")}
-    rooms = {".".join(parts[: 3 if parts[:2] == ("pipelines", "workloads") else 2]) for parts in folders}
+    deep = {("pipelines", "workloads"): 3, ("examples", "hooks"): 1}
+    rooms = {".".join(parts[: deep.get(parts[:2], 2)]) for parts in folders}
     assert rooms <= set(ROOMS), f"rows are missing: {sorted(rooms - set(ROOMS))}"
     modules = file_graph(dict.fromkeys(files(), ""))
     assert set(ROOMS) <= {*modules, *(".".join(parts) for parts in folders)}

@@ -1,16 +1,25 @@
 """A workload outside this project, found by its folder: every stage works on it and no file here knows of it."""
 
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
 import torch
 
+from common.errors import UserError
+from exporters import __main__ as exporters
+from exporters.portable import imported
 from models import io
+from pipelines import workloads
+from pipelines.inventory import found
 from tests import forked
+from tests.exporters.web.models import asked
 from tests.stages import ROOT, command, export, records, refused, stage
 from tests.test_dependencies import faults
 
@@ -49,9 +58,10 @@ def trained(tmp_path_factory):
 
 def test_the_example_is_short_and_imports_what_a_workload_may():
     files = [path for path in EXAMPLE.iterdir() if path.is_file()]
-    assert len(files) <= 5
-    assert sum(len(path.read_text().splitlines()) for path in files) <= 200
-    for path in EXAMPLE.glob("*.py"):
+    assert len(files) <= 10
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 350
+    exported = ("onnx_program.py", "onnx_example.py", "web_page.py")  # for exporters, and read by them alone
+    for path in (path for path in EXAMPLE.glob("*.py") if path.name not in exported):
         assert faults(path.read_text(), f"pipelines/workloads/waves/{path.name}") == []
 
 
@@ -114,7 +124,8 @@ def test_two_processes_follow_the_same_curve(trained):
 def test_an_export_needs_the_file_of_the_family_and_says_so(trained, tmp_path):
     package, folder = trained
     run, family = folder / "runs/waves/default", f"waves={package / 'model.py'}"
-    refused(export("safetensors", run), "unknown family 'waves'", "--family waves=PATH/TO/model.py")
+    shutil.copytree(run / "model/best", tmp_path / "copied")
+    refused(export("safetensors", tmp_path / "copied"), "unknown family 'waves'", "--family waves=PATH/TO/model.py")
     refused(export("safetensors", run, "--family", "waves"), "--family waves must be NAME=FILE")
     refused(export("safetensors", run, "--family", f"routing={package / 'model.py'}"), "leave it out")
     relative = f"waves={package / 'task.py'}"
@@ -144,8 +155,102 @@ def test_its_name_is_enough_in_the_folder_above(tmp_path):
         assert done.returncode == 0, done.stderr
     done = stage(tmp_path / "waves", "prepare.py", "--workload", ".")
     assert "data/waves/" in done.stdout, done.stderr
+    (tmp_path / "waves/input_files.py").unlink()
     done = stage(tmp_path, "predict.py", "--workload", "waves", "in.jsonl")
-    refused(done, "its models have no predictions", "there is no INPUTS in waves.inputs")
+    refused(done, "its models have no predictions", "there is no INPUTS in waves.input_files")
+
+
+PAST = [0.1 * k for k in range(16)]
+
+
+def predicted(folder):
+    """What the trained model answers, asked in this process."""
+    module = io.FAMILIES.get("waves")
+    io.FAMILIES["waves"] = str(EXAMPLE / "model.py")
+    try:
+        return next(io.load(folder / "runs/waves/default/model/best").predict([{"past": PAST}], steps=3))["next"]
+    finally:
+        io.FAMILIES.pop("waves") if module is None else io.FAMILIES.update(waves=module)
+
+
+def test_its_runs_are_found_by_name_since_they_record_where_their_workload_lies(trained):
+    package, folder = trained
+    provenance = json.loads((folder / "runs/waves/default/provenance.json").read_text())
+    assert provenance["workload_folder"] == str(package)
+    table = stage(folder, "runs.py")
+    assert "waves: best val/squared_error, lower is better" in table.stdout, table.stderr
+    evaluated = stage(folder, "evaluate.py", "--workload", "waves")
+    assert evaluated.returncode == 0, evaluated.stderr
+    (folder / "past.txt").write_text(" ".join(map(str, PAST)) + "\n0.5 0.6\n")
+    done = stage(folder, "predict.py", "--workload", "waves", "past.txt", "steps=3")
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first["next"] == pytest.approx(predicted(folder), rel=1e-5)
+    assert second["error"] == "past has 2 values; give 16 or more"
+
+
+@pytest.mark.slow
+def test_its_runs_are_served_by_name(trained):
+    _, folder = trained
+    process = forked.Process([str(ROOT / "pipelines/serve.py"), "waves/default", "--port", "0"], folder)
+
+    def said():
+        return os.pread(process.streams[0].fileno(), 1000, 0).decode()
+
+    assert forked.until(lambda: "answers with waves/default" in said(), forked.LONG)
+    body = json.dumps({"input": {"past": PAST}, "settings": {"steps": 3}}).encode()
+    url = said().split()[0] + "runs/waves/default/predict"
+    request = urllib.request.Request(url, body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        assert json.loads(answer.read())["next"] == pytest.approx(predicted(folder), rel=1e-5)
+    process.send_signal(signal.SIGTERM)
+    process.finish()
+    process.output()
+
+
+@pytest.mark.slow
+def test_its_own_program_and_its_own_page_are_exported_without_more_words(trained):
+    _, folder = trained
+    done = export("onnx", "runs/waves/default", folder=folder)
+    assert done.returncode == 0, done.stderr
+    out = folder / "runs/waves/default/exports/onnx"
+    with imported(out / "example.py") as example:
+        assert example.predict(PAST) == pytest.approx(predicted(folder)[0], rel=1e-4)
+    done = export("web", "runs/waves/default", folder=folder)
+    assert done.returncode == 0, done.stderr
+    page = folder / "runs/waves/default/exports/web/index.html"
+    done = subprocess.run(asked(page, [["predict", {"past": PAST}]]), capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["difference"] < 1e-5, done.stderr
+    assert found["answers"][0]["next"] == pytest.approx(predicted(folder)[:1], rel=1e-4)
+
+
+def test_a_workload_that_has_moved_is_named_and_one_that_a_run_brings_is_not_run(trained, tmp_path, monkeypatch):
+    _, folder = trained
+    run = tmp_path / "runs/waves/default"
+    shutil.copytree(folder / "runs/waves/default", run)
+
+    def record(path):
+        known = json.loads((run / "provenance.json").read_text())
+        (run / "provenance.json").write_text(json.dumps({**known, "workload_folder": str(path)}))
+
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path / "gone/waves")
+    with pytest.raises(UserError, match=r"no longer in .*gone/waves; give the folder, as in --workload FOLDER/waves"):
+        workloads.find("waves")
+    assert "waves" in found.table(found.find())
+    with pytest.raises(ValueError, match=r"trained from .*gone/waves, which is gone; give --family"):
+        exporters.add_workload(run)
+    copy_to(run)
+    record(run / "waves")
+    with pytest.raises(UserError, match="brings code of its own"):
+        workloads.find("waves")
+    with pytest.raises(UserError, match="brings code of its own"):
+        exporters.add_workload(run)
+    record(copy_to(tmp_path / "a"))
+    shutil.copytree(run, run.with_name("other"))
+    record(copy_to(tmp_path / "b"))
+    with pytest.raises(UserError, match=r"trained from .*a/waves and .*b/waves; give the folder"):
+        workloads.own_folder("waves")
 
 
 def test_a_folder_that_is_no_workload_is_refused(tmp_path):

@@ -19,7 +19,7 @@ FREE = (
 )
 # Under the LGPL, which lets anybody import them as they are.
 IMPORTED_UNCHANGED = {"num2words", "pyppmd"}
-# Their metadata say BSD, but what their wheels hold is under the GPL: tests alone use one, and an extra asks for the other.
+# Their metadata say BSD, but their wheels hold code under the GPL: tests alone use one, an extra asks for the other.
 BUNDLES = {"unicorn": "dev", "pillow-heif": "heif"}
 
 

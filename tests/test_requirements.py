@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {"common", "exporters", "models", "pipelines", "tests"}
+OURS = {"common", "examples", "exporters", "models", "pipelines", "tests"}
 # Imported by their bare names: helpers of tests, and files that lie in one folder on a chip.
 HELPERS = {
     *(path.stem for folder in ("tests", "exporters/rp2040") for path in (ROOT / folder).glob("*.py")),
@@ -20,11 +20,13 @@ HELPERS = {
 }
 
 OPTIONAL = {
+    "pillow_heif": "reads HEIC images, an extra; the gate has it from tests/optional.txt",
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",
     "freqtrade": "runs an exported strategy, in an environment of its own",
     "rl4co": "a peer that training is compared with, in an environment of its own",
     "lightning": "comes with rl4co",
     "trackio": "named by tracking.log_with, which says so when it is missing; the gate has it from tests/optional.txt",
+    "wandb": "as trackio",
     "micropython": "a part of MicroPython itself, imported there alone",
     "_typeshed": "names of types alone, known to type checkers",
 }

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -28,6 +27,17 @@ printf '%s\\n' "${COMPREPLY[@]}"
             ["adaptive", "greedy", "multistart", "sampling"],
         ),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
+        (
+            "python pipelines/train.py --workload cvrp x='a b' --resume data.cap",
+            ["data.capacity="],
+        ),
+        ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),
+        ("python pipelines/runs.py cl", ["clean"]),
+        ("python pipelines/ask.py --ra", ["--ranking"]),
+        ("python pipelines/doctor.py --", [""]),
+        ("accelerate launch -m pipelines evaluate --workload cv", ["cvrp"]),
+        ("five-workloads predict --workload lmol --st", ["--stream"]),
+        ("five-workloads export o", ["onnx"]),
         ("python pipelines/predict.py --workload bep pro", ["prompt="]),
         (
             "python -m exporters ",
@@ -38,20 +48,22 @@ printf '%s\\n' "${COMPREPLY[@]}"
     ],
 )
 def test_bash_completes_what_commands_understand(tmp_path, line, words):
+    assert completed(tmp_path, line) == words
+
+
+def completed(folder, line):
+    """The words that bash offers at the end of a line in a folder."""
     command = ["bash", "--norc", "-c", ASK, "bash", line, str(ROOT / "pipelines/completion.bash")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == words
+    return done.stdout.splitlines()
 
 
-def test_runs_are_completed_by_name_and_by_folder(tmp_path, monkeypatch):
+def test_runs_are_completed_by_name_and_by_folder(tmp_path):
     (tmp_path / "runs/cvrp/mine").mkdir(parents=True)
     (tmp_path / "runs/cvrp/mine/config.yaml").write_text("seed: 0\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*sys.path])
-    from pipelines.completions import completions
-
-    assert completions("python pipelines/evaluate.py --workload cvrp --name m") == ["mine"]
-    assert completions("python pipelines/runs.py compare cvrp/") == ["cvrp/mine"]
-    assert completions("python -m exporters safetensors runs/") == ["runs/cvrp/mine"]
+    assert completed(tmp_path, "python pipelines/evaluate.py --workload cvrp --name m") == ["mine"]
+    assert completed(tmp_path, "python pipelines/runs.py compare cvrp/") == ["cvrp/mine"]
+    assert completed(tmp_path, "python pipelines/serve.py cvrp/") == ["cvrp/mine"]
+    assert completed(tmp_path, "python -m exporters safetensors runs/") == ["runs/cvrp/mine"]

@@ -19,8 +19,9 @@ import torch
 import yaml
 
 from common.foreign_text import from_csv
-from pipelines.workloads.cvrp import instances
 from pipelines.workloads.cvrp.input_files import as_input
+from pipelines.workloads.cvrp.instances.generated import problems_of
+from pipelines.workloads.cvrp.prepare import load
 from tests import forked
 from tests.report.pages import checked
 from tests.stages import command, records, refused, stage
@@ -132,7 +133,7 @@ def test_a_users_vrp_file_is_solved_and_its_solution_written(trained, tmp_path):
 
 def test_predictions_are_the_tours_of_the_evaluation(trained, tmp_path):
     (data,) = (trained / "data/cvrp").iterdir()
-    problems = instances.problems_of(instances.load(data, "test"), "test")
+    problems = problems_of(load(data, "test"), "test")
     lines = [json.dumps(as_input(problem, item)) for item, problem in enumerate(problems)]
     (tmp_path / "test.jsonl").write_text("\n".join(lines))
     evaluations = trained / "runs/cvrp/default/evaluations"
@@ -180,7 +181,7 @@ def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_pa
     quick = ["evaluation.reference_seconds=0", "evaluation.local_search=0", "evaluation.compare=false"]
     done = stage(tmp_path, "evaluate.py", *quick)
     assert done.returncode == 0, done.stderr
-    assert "there is no runs/cvrp/default/model/best before the first validation; taking" in done.stdout
+    assert "runs/cvrp/default/model/best is written at the first validation; using" in done.stdout
     assert json.loads((tmp_path / "runs/cvrp/default/evaluations/test.json").read_text())["n"] == 8
 
 

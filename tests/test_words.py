@@ -74,14 +74,14 @@ def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_pat
     (tmp_path / "mine.yaml").write_text("evaluation: {samples: 7}\n")
     words = ["--config", str(tmp_path / "mine.yaml"), "--keys", "evaluation.sa"]
     assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
-        "evaluation: The instances to solve, the way to solve them, and the solvers to\n"
+        "evaluation: The instances to solve, how to solve them, and the solvers to\n"
         "compare with.\n"
         "  evaluation.samples=7  (integer >= 1)\n"
         "      tours per instance with decode=sampling or adaptive\n"
     )
     refused(
         stage(tmp_path, "train.py", "--keys", "evaluatoin", fresh=True),
-        "no key begins so; did you mean evaluation?",
+        "no key starts with it; did you mean evaluation?",
     )
 
 

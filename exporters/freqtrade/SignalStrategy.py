@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 from freqtrade.strategy import IStrategy
+from pandas import DataFrame
 from signals import candle_features
 from signals.candles import Candles
 from signals.classifier import Classifier
@@ -22,7 +23,7 @@ FOLDER = Path(__file__).parent / "signals"
 SETTINGS = json.loads((FOLDER / "settings.json").read_text())
 
 
-def coin_of(pair):
+def coin_of(pair: str) -> str:
     """Return the name of a pair's model: of XRP/USDT:USDT it is XRPUSDTUSDT where that learnt the future's candles."""
     names = [re.sub("[^A-Z0-9]", "", each.upper()) for each in (pair, pair.split(":")[0])]
     for name in names:
@@ -33,6 +34,8 @@ def coin_of(pair):
 
 
 class SignalStrategy(IStrategy):
+    """Trades the signals of the models, at the rules of the evaluation."""
+
     INTERFACE_VERSION = 3
     timeframe = SETTINGS["timeframe"]
     startup_candle_count = SETTINGS["candles_needed"] + SETTINGS["horizon"]
@@ -41,12 +44,12 @@ class SignalStrategy(IStrategy):
     use_exit_signal, exit_profit_only, ignore_roi_if_entry_signal = True, False, False
     process_only_new_candles = True
 
-    def __init__(self, config):
+    def __init__(self, config: dict[str, object]) -> None:
         self.can_short = config.get("trading_mode", "spot") != "spot"
         super().__init__(config)
-        self.models = {}
+        self.models: dict[str, Classifier] = {}
 
-    def populate_indicators(self, dataframe, metadata):
+    def populate_indicators(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Add the column `signal`: 1 for LONG, -1 for SHORT, else 0, and `missing` where the exchange had no candle."""
         coin = coin_of(metadata["pair"])
         # Freqtrade fills in candles that are missing, without volume and at the last close.
@@ -58,7 +61,7 @@ class SignalStrategy(IStrategy):
         dataframe.loc[known.index, "signal"] = self._signals(coin, known)
         return dataframe
 
-    def _signals(self, coin, known):
+    def _signals(self, coin: str, known: DataFrame) -> np.ndarray:
         """Return the signals (N,) after each of N candles; 0 where candles are missing in what the model looks at."""
         settings = SETTINGS["coins"][coin]
         columns = {name: known[name].to_numpy(np.float64) for name in ("open", "high", "low", "close", "volume")}
@@ -74,19 +77,19 @@ class SignalStrategy(IStrategy):
                 found[finite[lookback - 1 :]] = np.where(sure, np.sign(long - short), 0)
         return found
 
-    def _model(self, coin):
+    def _model(self, coin: str) -> Classifier:
         if coin not in self.models:
             arrays = dict(np.load(FOLDER / f"{coin}.npz"))
             self.models[coin] = Classifier(arrays, **SETTINGS["coins"][coin]["classifier"])
         return self.models[coin]
 
-    def populate_entry_trend(self, dataframe, metadata):
+    def populate_entry_trend(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Enter at the next open on each signal."""
         dataframe["enter_long"] = (dataframe["signal"] == 1).astype(int)
         dataframe["enter_short"] = (dataframe["signal"] == -1).astype(int)
         return dataframe
 
-    def populate_exit_trend(self, dataframe, metadata):
+    def populate_exit_trend(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Leave at the next open after the opposite signal, `horizon` candles after the last own one, and at gaps."""
         for side, name in ((1, "exit_long"), (-1, "exit_short")):
             own = (dataframe["signal"] == side).astype(int)

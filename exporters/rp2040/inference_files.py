@@ -65,12 +65,15 @@ class Matrix:
         self.rows, self.columns = rows, columns
 
     def read_bias(self, file):
+        """Read a bias for each row."""
         self.bias = numbers(file, "i", self.rows)
 
     def read_multiplier(self, file):
+        """Read a multiplier for each row."""
         self.multiplier = numbers(file, "H", self.rows)
 
     def read_weights(self, file):
+        """Read all weights."""
         self.weights = bytearray(self.rows * self.columns)
         fill(file, self.weights, len(self.weights))
 
@@ -108,6 +111,7 @@ class Layer:
             matrix.read_weights(file)
 
     def check(self, where, width):
+        """Refuse shifts and numbers that let sums leave their limits."""
         for i, name in enumerate(SHIFTS):
             check_shift(where + " " + name, self.shifts[i])
         if self.shifts[10] or self.shifts[11]:

@@ -12,11 +12,10 @@ from exporters.rp2040 import inference_files
 from exporters.rp2040.inference import LARGEST_MERGES, LARGEST_TEXT, UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import HEADERS, LIMITS, SHIFTS
 from exporters.rp2040.inference_model import END, Model
-from models.stories.config import bucket_bits
+from models.stories.config import PIECES, SPECIAL_TOKENS, TinyTransformerConfig, bucket_bits
 from models.stories.integer_arithmetic import EXP, GELU, Matrix
 from models.stories.integer_counts import Entries
 from models.stories.integer_transformer import IntegerTransformer, Layer, Table
-from models.stories.tiny_transformer import PIECES, SPECIAL_TOKENS, TinyTransformerConfig
 
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
@@ -218,7 +217,7 @@ def _alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def _stored(kind: str, values: np.ndarray | Sequence, what: str) -> bytes:
+def _stored(kind: str, values: np.ndarray | Sequence[int] | Sequence[tuple[int, int, int]], what: str) -> bytes:
     """The bytes of integers as the numpy type `kind`; ValueError if one does not fit."""
     values = np.asarray(values, np.int64)
     stored = values.astype(kind)

@@ -6,6 +6,8 @@ erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
 
 import struct
 
+from exporters.rp2040.firmware.checksum import crc32_mpeg2
+
 FLASH = 0x10000000
 MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie before it
 PAGE, BLOCK = 256, 512
@@ -68,18 +70,8 @@ def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     return runtime, settings, model, vocabulary
 
 
-def boot_sum(stage: bytes) -> int:
-    """CRC-32/MPEG-2, with which the chip's boot ROM checks the second stage."""
-    crc = 0xFFFFFFFF
-    for byte in stage:
-        crc ^= byte << 24
-        for _ in range(8):
-            crc = crc << 1 ^ (0x104C11DB7 if crc & 0x80000000 else 0)
-    return crc
-
-
 def _check_boot(image: bytes) -> None:
-    if len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != boot_sum(image[:252]):
+    if len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != crc32_mpeg2(image[:252]):
         raise ValueError(
             "the runtime's first 256 bytes are no second boot stage with a valid sum; build the runtime again"
         )

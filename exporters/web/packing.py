@@ -10,21 +10,26 @@ import safetensors.torch
 import torch
 
 from common.errors import UserError
+from common.packages import neighbour
 from exporters import to_rp2040
+from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
 from models.images.comparator.siamese import Siamese
+from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
-from models.plans import chains, char_lstm, char_mixture, mixture_reader
+from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.routing.policy import RoutingPolicy
-from models.stories.integer_transformer import Sampler, quantize
+from models.stories.integer_transformer import Sampler
+from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
+OWN = "web_page"  # the module with `pack` beside that of a family of the user's own
 MOST_TOKENS = 64  # of a story that is compared
 BUDGET = 32  # references that an image is compared with
 
@@ -35,24 +40,31 @@ class Packed:
 
     heading: str
     said: str  # a sentence for readers
-    panel: str  # of common/browser
-    kernels: Sequence[str]  # files of this folder
-    config: Mapping[str, Any]  # for the kernel
-    about: Mapping[str, Any]  # for the panel
+    panel: str  # of common/browser; empty: one of the kernels has it
+    kernels: Sequence[str | Path]  # files of this folder, or from elsewhere
+    config: Mapping[str, object]  # for the kernel
+    about: Mapping[str, object]  # for the panel
     files: Mapping[str, bytes]
     # {"method", "arguments", "output"}: what the kernel is asked when the page opens, and what it has to answer
-    expected: Sequence[Mapping[str, Any]]
+    expected: Sequence[Mapping[str, object]]
     further_panels: Sequence[str] = ()  # of the kernels
 
 
 def pack(model: Model, run: Path) -> Packed:
     """Return what the page of a run's model carries. Raises UserError, with the kind's name, where there is no page."""
+    own = neighbour(type(model).__module__, OWN)
+    if own is not None:
+        packed: Packed = own.pack(model, run)
+        return packed
     if model.family not in PACKERS:
-        raise UserError(f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one")
+        raise UserError(
+            f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one, and those "
+            f"with {OWN}.py and its pack(model, run) beside the model's module"
+        )
     return PACKERS[model.family](model, run)
 
 
-def _asked(method: str, *arguments: Any, output: Any) -> dict[str, Any]:
+def _asked(method: str, *arguments: object, output: object) -> dict[str, object]:
     return {"method": method, "arguments": arguments, "output": output}
 
 
@@ -156,7 +168,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "texts": characters.texts,
         "ids": characters.ids,
         "settings": given,
-        "longest_prompt": char_lstm.LONGEST_PROMPT,
+        "longest_prompt": LONGEST_PROMPT,
     }
     changed: dict[str, torch.Tensor | None] = {}
     if isinstance(model, CharMixture):
@@ -172,7 +184,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         panel="text",
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
-        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": char_lstm.LONGEST_PROMPT},
+        about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": LONGEST_PROMPT},
         files={WEIGHTS: _weights(model, changed)},
         expected=[
             _asked("ahead", document, output=reader.ahead().tolist()),
@@ -181,8 +193,8 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     )
 
 
-def _constants() -> dict[str, Any]:
-    """Return the constants of models/plans/chains.py and models/plans/char_mixture.py by which its kernel computes."""
+def _constants() -> dict[str, object]:
+    """Return the constants of models/plans (chains.py, mixture_weights.py) that its kernel needs."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
     return {
@@ -202,9 +214,9 @@ def _constants() -> dict[str, Any]:
         "least": chains.LEAST,
         "reach": chains.REACH,
         "at_once": mixture_reader.AT_ONCE,
-        "entropies": char_mixture.ENTROPIES,
-        "fine_entropies": char_mixture.FINE_ENTROPIES,
-        "lengths": char_mixture.LENGTHS,
+        "entropies": mixture_weights.ENTROPIES,
+        "fine_entropies": mixture_weights.FINE_ENTROPIES,
+        "lengths": mixture_weights.LENGTHS,
     }
 
 
@@ -213,7 +225,9 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     known = candle_features.SETS["default"]
     if not set(config.features) <= set(known):
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
-    asked = {"coin": config.coins[0], "candles": _invented(model.candles_needed + 5, config.timeframe_ms)}
+    candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
+    columns = ("time", "open", "high", "low", "close", "volume")
+    asked = {"coin": config.coins[0], "candles": {name: getattr(candles, name).tolist() for name in columns}}
     answer = next(model.predict([asked], now="newest"))
     about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
     return Packed(
@@ -243,21 +257,6 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         files={WEIGHTS: _weights(model)},
         expected=[_asked("predict", asked, output=answer)],
     )
-
-
-def _invented(count: int, step_ms: int) -> dict[str, list[Any]]:
-    """Return columns of candles of a random walk, always the same."""
-    generator = np.random.default_rng(0)
-    paths = 100 * np.exp(np.cumsum(0.002 * generator.standard_normal((count, 4)), None).reshape(count, 4))
-    columns = {
-        "open": paths[:, 0],
-        "high": paths.max(1),
-        "low": paths.min(1),
-        "close": paths[:, 3],
-        "volume": 100 * generator.random(count),
-    }
-    times = [1_700_000_000_000 // step_ms * step_ms + number * step_ms for number in range(count)]
-    return {"time": times, **{name: column.tolist() for name, column in columns.items()}}
 
 
 def _images(model: Siamese, run: Path) -> Packed:

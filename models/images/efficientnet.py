@@ -38,7 +38,7 @@ class EfficientNetLite0(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return a map (U, CHANNELS, S / 32, S / 32) of pixels (U, 3, S, S)."""
-        x = F.relu6(self._bn0(self._conv_stem(pixels)))
+        x: Tensor = F.relu6(self._bn0(self._conv_stem(pixels)))
         for block in self._blocks:
             x = block(x)
         return x
@@ -59,7 +59,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (U, channels, H, W) to (U, out, H / stride, W / stride)."""
         wide = F.relu6(self._bn0(self._expand_conv(x))) if self.expands else x
-        out = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
+        out: Tensor = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
         return x + out if self.adds else out
 
 

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, features
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from common.workers import progress
 
@@ -49,7 +49,7 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
                 image.load()
                 upright = ImageOps.exif_transpose(_rgb(image))
                 square = ImageOps.fit(upright, (size, size), Image.Resampling.LANCZOS)
-        except Image.UnidentifiedImageError:
+        except UnidentifiedImageError:
             raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:
             raise ValueError(f"too large: more than {MOST_PIXELS:,} pixels; scale it down first") from None

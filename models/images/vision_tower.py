@@ -13,7 +13,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,9 @@ from torch import Tensor, nn
 
 from models import limits
 from models.images import efficientnet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 # The second to last hidden state. The last layer serves the task that the tower was trained on (CLIP and SigLIP match a
 # text by one vector), so its patches say less about their places. LLaVA reads CLIP at this layer (Liu et al. 2023),
@@ -48,7 +51,7 @@ class Base:
         self.settings = self.load(AutoConfig)
         self.dtype = torch.float32 if self.settings.dtype in (None, torch.float32) else torch.bfloat16
 
-    def load(self, loader: Any, **arguments: Any) -> Any:
+    def load(self, loader: Any, **arguments: object) -> Any:
         """Return the result of `loader.from_pretrained` on the base."""
         try:
             with quietly(), limits.paused():
@@ -63,7 +66,7 @@ class Base:
     def revision(self) -> str:
         """Return the hub's commit, or the SHA-256 of the folder's weights; ValueError if the weights have changed."""
         if not self.folder.is_dir():
-            return self.settings._commit_hash
+            return str(self.settings._commit_hash)
         return unchanged(self.name, self.wanted, sorted(self.folder.glob("*.safetensors")))
 
 
@@ -86,7 +89,7 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def layers_of(network: Any) -> list[str]:
+def layers_of(network: nn.Module) -> list[str]:
     """Return the class names of the layers of a model of transformers, as far as it has such layers."""
     present = {type(module).__name__ for module in network.modules()}
     return sorted(present.intersection(getattr(network, "_no_split_modules", None) or ()))
@@ -97,7 +100,7 @@ def leave_out(model: nn.Module, part: str) -> None:
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     borrowed = {name for name in model.state_dict() if name.startswith(f"{part}.")} - trained
 
-    def drop(module: nn.Module, state: dict[str, Tensor], prefix: str, metadata: Any) -> None:
+    def drop(module: nn.Module, state: dict[str, Tensor], prefix: str, metadata: object) -> None:
         for name in borrowed:
             del state[prefix + name]
 
@@ -144,7 +147,7 @@ class Tower(nn.Module):
         if self.of_package:
             self.revision = unchanged(name, revision, [efficientnet.weights_file()])
             self.sight = Sight(efficientnet.SIDE, [efficientnet.MEAN] * 3, [efficientnet.STD] * 3)
-            self.network: Any = efficientnet.load()
+            self.network: nn.Module = efficientnet.load()
         else:
             self._load(Base(name, revision))
         self.requires_grad_(False).eval()
@@ -189,15 +192,17 @@ class Tower(nn.Module):
     def _map(self, pixels: Tensor) -> Tensor:
         """Return the tower's map (U, V, rows, columns) of pixels (U, 3, S, S)."""
         if self.of_package:
-            return self.network(pixels)
-        dtype, settings = next(self.network.parameters()).dtype, self.network.config
-        given = {"pixel_values": pixels.to(dtype)}
+            whole: Tensor = self.network(pixels)
+            return whole
+        settings: Any = self.network.config
+        given = {"pixel_values": pixels.to(next(self.network.parameters()).dtype)}
         if settings.model_type == "siglip2_vision_model":
             given = _in_patches(given["pixel_values"], settings.patch_size)
         found = self.network(**given, output_hidden_states=True)
         if "feature_maps" in found:
-            return found.feature_maps[-1]
-        hidden = found.hidden_states
+            last: Tensor = found.feature_maps[-1]
+            return last
+        hidden: Sequence[Tensor] = found.hidden_states
         halves = len({each.shape for each in hidden}) > 1
         tokens = hidden[-1 if halves else LAYER]
         if tokens.dim() == 4:
@@ -219,7 +224,7 @@ class Tower(nn.Module):
         return cells.flatten(2).transpose(1, 2).to(found.dtype)
 
 
-def _loader(name: str, settings: Any) -> Any:
+def _loader(name: str, settings: "PreTrainedConfig") -> type:
     """Return transformers' class that loads the vision model of these settings; ValueError if it sees no images."""
     from transformers import MODEL_FOR_BACKBONE_MAPPING, MODEL_MAPPING, AutoBackbone, AutoModel
 
@@ -233,15 +238,15 @@ def _loader(name: str, settings: Any) -> Any:
     )
 
 
-def _side(settings: Any, processor: Any) -> int:
+def _side(settings: object, processor: object) -> int:
     """Return the side in pixels of the images that a tower is meant for."""
-    size = getattr(settings, "image_size", None)
-    if getattr(settings, "num_patches", None) and size is None:  # SigLIP 2 with any aspect ratio
-        return math.isqrt(settings.num_patches) * settings.patch_size
+    size, patches = (getattr(settings, name, None) for name in ("image_size", "num_patches"))
+    if patches and size is None:  # SigLIP 2 with any aspect ratio
+        return math.isqrt(patches) * int(getattr(settings, "patch_size", 1))
     if size is None:
         stated = getattr(processor, "crop_size", None) or getattr(processor, "size", None) or {}
         size = next((stated[key] for key in ("height", "shortest_edge") if stated.get(key)), SIDE)
-    return size if isinstance(size, int) else size[0]
+    return size if isinstance(size, int) else int(size[0])
 
 
 def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Candles:
     def __len__(self) -> int:
         return len(self.time)
 
-    def rows(self, chosen: Any) -> "Candles":
+    def rows(self, chosen: slice | np.ndarray) -> "Candles":
         """Return the candles selected by a slice, a mask or row numbers."""
         columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
         return Candles(self.symbol, self.timeframe_ms, **columns)

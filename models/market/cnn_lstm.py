@@ -10,14 +10,14 @@ Shapes: B windows, L candles of a window (lookback), F features, S windows that 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.io import config_from
-from models.market.signal_model import CLASSES, SignalConfig, SignalModel
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalConfig, SignalModel
 
 PRESETS = ("legacy", "default")
 PATCH = 4  # candles from one patch of `default` to the next
@@ -145,6 +145,6 @@ def _embedding(config: CNNLSTMConfig, width: int) -> nn.Embedding | None:
     return table
 
 
-def build(config: Mapping[str, Any]) -> CNNLSTM:
+def build(config: Mapping[str, object]) -> CNNLSTM:
     """Return the model of a saved config. Raises ValueError for an unknown config."""
     return CNNLSTM(config_from(CNNLSTMConfig, config))

@@ -16,14 +16,14 @@ a sequence, F features, C coins, R rounds of boosting, M nodes of a tree.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.io import config_from
-from models.market.signal_model import CLASSES, SignalConfig, SignalModel
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalConfig, SignalModel
 
 EXPERTS = ("linear", "network", "trees")
 RETURNS, VOLATILITIES = ("log_return_1", "log_returns"), ("volatility_50", "volatility")  # features by any such name
@@ -263,6 +263,6 @@ class Trees(nn.Module):
         return (self.start + values.sum(1)).view(*x.shape[:-1], len(CLASSES))
 
 
-def build(config: Mapping[str, Any]) -> PooledExperts:
+def build(config: Mapping[str, object]) -> PooledExperts:
     """Return the model of a saved config. Raises ValueError for an unknown config."""
     return PooledExperts(config_from(PooledExpertsConfig, config))

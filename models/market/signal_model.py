@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from models import io
-from models.inputs import CandlesInput, SignalSettings
 from models.market import candle_features
 from models.market.candles import COLUMNS, Candles
+from models.market.inputs import CLASSES, CandlesInput, SignalSettings
 
-CLASSES = ("SHORT", "NO_TRADE", "LONG")
-MOST_CANDLES = 100_000  # of a window
+LONGEST_LOOKBACK = 100_000  # candles
 ROWS_AT_ONCE = 1024  # predicted
 
 
@@ -37,8 +37,8 @@ class SignalConfig:
     def __post_init__(self) -> None:
         for name in ("features", "coins"):  # JSON has no tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not 4 <= self.lookback <= MOST_CANDLES or not self.features or not self.coins:
-            raise ValueError(f"a window needs 4 to {MOST_CANDLES} candles, a feature and a coin")
+        if not 4 <= self.lookback <= LONGEST_LOOKBACK or not self.features or not self.coins:
+            raise ValueError(f"a window needs 4 to {LONGEST_LOOKBACK} candles, a feature and a coin")
         if self.timeframe_ms < 0:
             raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
         for coin, scaler in self.scalers.items():
@@ -62,7 +62,9 @@ class SignalModel(io.Model):
         return self._memory() + self.config.lookback - 1
 
     @torch.no_grad()
-    def probabilities(self, candles: Mapping[str, Any], coin: str | None = None, now: int | None = None) -> Tensor:
+    def probabilities(
+        self, candles: Mapping[str, ArrayLike], coin: str | None = None, now: int | None = None
+    ) -> Tensor:
         """Return probabilities (N - `candles_needed` + 1, 3) of the classes after each of the last candles.
 
         `candles` maps time (ms since 1970, when a candle opens), open, high, low, close and volume to their columns
@@ -95,7 +97,7 @@ class SignalModel(io.Model):
         self._check_age(newest, newest + self.config.timeframe_ms if isinstance(clock, str) else clock)
         return known, self._scaled(known)
 
-    def answers(self, prepared: Sequence[tuple[Candles, Tensor]], settings: SignalSettings) -> list[dict[str, Any]]:
+    def answers(self, prepared: Sequence[tuple[Candles, Tensor]], settings: SignalSettings) -> list[dict[str, object]]:
         """Return the probabilities of the classes after the newest candle, and the signal that they give."""
         device = next(self.parameters()).device
         numbers = torch.tensor([self.config.coins.index(known.symbol) for known, _ in prepared], device=device)
@@ -129,7 +131,7 @@ class SignalModel(io.Model):
             raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(known)}")
         return coin
 
-    def _candles(self, given: Mapping[str, Any], coin: str) -> Candles:
+    def _candles(self, given: Mapping[str, ArrayLike], coin: str) -> Candles:
         missing = [name for name in COLUMNS if name not in given]
         if missing:
             raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")

@@ -1,4 +1,4 @@
-"""Chains of contexts over characters: how often each token followed each context, as flat arrays that are looked up.
+"""Chains of contexts over characters: counts of the tokens that followed each context, in flat arrays.
 
 A chain is a list of contexts of one position, each a refinement of the one before it: the last 0, 1, 2, ... tokens; the
 current word with the words before it; the last tokens within the document at hand. A token counts for the longest
@@ -54,7 +54,8 @@ def mixed(values: np.ndarray) -> np.ndarray:
     """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
     values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
     values = (values ^ (values >> _SHIFTS[1])) * _FACTORS[1]
-    return values ^ (values >> _SHIFTS[2])
+    values ^= values >> _SHIFTS[2]
+    return values
 
 
 @functools.lru_cache(maxsize=4)
@@ -74,18 +75,21 @@ class Windows:
         np.cumsum((tokens + 1).astype(np.uint64) * powers[: len(tokens)], out=self.sums[1:])
 
     def __call__(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        return (self.sums[ends] - self.sums[begins]) * self.shifts[begins]
+        """Return the hashes of the pieces from `begins` to `ends`."""
+        hashes: np.ndarray = (self.sums[ends] - self.sums[begins]) * self.shifts[begins]
+        return hashes
 
 
 def classes_of(texts: Sequence[str]) -> np.ndarray:
     """Return the classes (V,) of tokens by their texts."""
-    kinds = (
-        (WORD, lambda text: len(text) == 1 and (text.isalnum() or text in "'\u2019-")),
-        (LETTER, lambda text: len(text) == 1 and text.isalpha()),
-        (LINE_END, lambda text: text == "\n"),
-        (CLOSING, lambda text: text in tuple(".,;:|")),
-    )
-    return np.array([sum(bit for bit, holds in kinds if holds(text)) for text in texts])
+    return np.array([_class_of(text) for text in texts])
+
+
+def _class_of(text: str) -> int:
+    if len(text) != 1:
+        return 0
+    word = WORD * (text.isalnum() or text in "'\u2019-") | LETTER * text.isalpha()
+    return word | LINE_END * (text == "\n") | CLOSING * (text in ".,;:|")
 
 
 def contexts(
@@ -93,8 +97,8 @@ def contexts(
 ) -> np.ndarray:
     """Return keys (N, K) int64 of the contexts of each of `tokens` (N,) but the first, whose row says nothing.
 
-    `classes` (V,) are those of all tokens, `document` is the number of the document that these are of, and `sections`
-    (N,) are the headings that they stand below, if not as in `headings`.
+    `classes` (V,) are those of all tokens, `document` is the document's number, and `sections` (N,) are the headings of
+    the tokens, by default those of `headings`.
     """
     piece, places = Windows(tokens), np.arange(len(tokens))
     pieces = np.stack([piece(np.maximum(places - order, 0), places) for order in ORDERS], 1)
@@ -106,10 +110,10 @@ def contexts(
 def keys_of(
     pieces: np.ndarray, word: np.ndarray, before: np.ndarray, sections: np.ndarray, document: int | np.ndarray
 ) -> np.ndarray:
-    """Return keys (N, K) int64 of contexts by what they are made of.
+    """Return keys (N, K) int64 of contexts from their parts.
 
-    That is hashes of the last tokens (N, ORDERS), of the current word (N,), of the words before it (N, WORDS - 1), the
-    latest first, and of the heading (N,), and the number of the document, of all or of each (N,).
+    These are hashes of the last tokens (N, ORDERS), the current word (N,), the words before it (N, WORDS - 1), latest
+    first, and the heading (N,); and the document's number, one for all or one each (N,).
     """
     hashes = [word]
     for number in range(1, WORDS):
@@ -121,9 +125,9 @@ def keys_of(
 
 
 def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.ndarray:
-    """Return a hash (N,) of the heading that each token stands below, by its letters; at first it is `before`.
+    """Return a hash (N,) of the letters of the heading above each token; before the first heading it is `before`.
 
-    A heading is a short line that does not end as a sentence or the row of a table does.
+    A heading is a short line that does not end like a sentence or a table row.
     """
     kinds = classes[tokens]
     ends = np.flatnonzero(kinds & LINE_END)
@@ -187,7 +191,7 @@ class Counts:
 
 
 class Known(Protocol):
-    """What counts can be looked up in."""
+    """Counts by context."""
 
     def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
         """Add the counts of all tokens after each context to `dense` (N, V)."""
@@ -196,15 +200,10 @@ class Known(Protocol):
 EMPTY = Counts(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int32))
 
 
-def chains_within(depth: int) -> list[range]:
-    """Return the chains whose contexts are among the first `depth`: all, or only those of training text."""
-    return [levels for levels in CHAINS if levels.stop <= depth]
-
-
 def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) -> np.ndarray:
-    """Return (N, K) bool: for which of its contexts each token counts, after `known` text and the tokens before it."""
+    """Return (N, K) bool: the contexts in which each token counts, after `known` text and the tokens before it."""
     found = np.zeros(keys.shape, bool)
-    for levels in chains_within(keys.shape[1]):
+    for levels in (each for each in CHAINS if each.stop <= keys.shape[1]):  # all, or only those of training text
         new = np.ones(len(keys), bool)
         for level in reversed(levels):
             found[:, level] = new
@@ -218,7 +217,7 @@ def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) 
 
 
 def shared(keys: np.ndarray, tokens: np.ndarray, documents: np.ndarray, least: int) -> np.ndarray:
-    """Return (N, K) bool: which pairs of a context and a token at least so many of the `documents` (N,) have."""
+    """Return (N, K) bool: the pairs of a context and a token that occur in at least `least` of the `documents` (N,)."""
     found = np.zeros(keys.shape, bool)
     for level in range(keys.shape[1]):
         pairs = _pairs(keys[:, level], tokens)
@@ -242,7 +241,7 @@ def count(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> Counts:
 
 
 def added(several: Sequence[Counts], most_rows: int | None = None) -> Counts:
-    """Add up counts. With `most_rows`, contexts with the smallest totals are left out; of equals, the larger keys."""
+    """Add up counts; `most_rows` drops the contexts with the smallest totals, and of equals the larger keys."""
     keys = np.concatenate([np.repeat(each.keys, np.diff(each.offsets)) for each in several])
     tokens, counts = (np.concatenate([getattr(each, name) for each in several]) for name in ("tokens", "counts"))
     total = _summed(keys, tokens, counts)
@@ -257,7 +256,7 @@ def added(several: Sequence[Counts], most_rows: int | None = None) -> Counts:
 
 
 def _summed(keys: np.ndarray, tokens: np.ndarray, counts: np.ndarray) -> Counts:
-    """Make Counts of pairs (entries,) in any order, of which several may be the same."""
+    """Make Counts of pairs (entries,) in any order, possibly repeated."""
     if not len(keys):
         return EMPTY
     order = np.lexsort((tokens, keys))
@@ -271,7 +270,7 @@ def _summed(keys: np.ndarray, tokens: np.ndarray, counts: np.ndarray) -> Counts:
 
 @dataclass(frozen=True)
 class Layers:
-    """What contexts make of a distribution p that they are given: own + share p. Where nothing was seen, that is p."""
+    """Effect of contexts on a distribution p: own + share p. Where nothing was seen, p stays."""
 
     own: np.ndarray  # (N, K, V) float32
     share: np.ndarray  # (N, K) float32
@@ -286,9 +285,9 @@ def layers(
     chosen: np.ndarray | None,
     rows: np.ndarray | None = None,
 ) -> Layers:
-    """Look up the contexts (N, K), or those of some `rows`, in `known` counts, which add up.
+    """Look up the contexts (N, K), or some `rows` of them, in the sum of the `known` counts.
 
-    Where `chosen` (N, K) says which pairs with `tokens` (N,) count once they are predicted, later rows have those too.
+    With `chosen` (N, K), the pairs with `tokens` (N,) that count once predicted, later rows see earlier ones too.
     """
     rows = np.arange(len(keys)) if rows is None else rows
     num, depth = len(rows), keys.shape[1]
@@ -313,7 +312,7 @@ def layers(
 
 
 def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
-    """Return (N, K, V) by how much the log-probabilities change with each context of its chain.
+    """Return (N, K, V), the change of the log-probabilities by each context of its chain.
 
     The first chain begins with a uniform distribution, the next two with that of a short context of the first, the last
     with the `network`'s, log-probabilities (N, V).

@@ -1,48 +1,26 @@
-"""A character LSTM mixed with chains of counted contexts, which continues a text and adapts to it.
-
-The distributions are multiplied, each to a power (logarithmic opinion pool): log p(v) = sum_k w_k f_k(v) - log Z, where
-f_0 is the LSTM's log-probability of token v and f_k what the k-th context changes in its chain (chains.py). The
-weights are sums over tables, which are looked up by the longest contexts that were seen, the LSTM's entropy and how
-much each context has seen; that they are fitted is a convex problem. There are two sets of them, for a model that
-stays as it is and for one that counts what it reads.
-
-Shapes: as in char_lstm.py and chains.py; F features, the LSTM's and one for each of K contexts.
-"""
+"""A character LSTM mixed with counts of contexts, which continues a text and adapts to it."""
 
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.text import Spans
-from models.inputs import LONGEST_DOCUMENT, LONGEST_PROMPT
+from models.inputs import LONGEST_PROMPT
 from models.io import config_from
-from models.plans import cards, chains
-from models.plans.char_lstm import CharLSTM, CharLSTMConfig, State
+from models.plans import chains, model_cards
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_network import CharLSTMConfig, State
 from models.plans.characters import COPIED, END
+from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.mixture_reader import MixtureReader
-from models.plans.passages import Passages
-from models.plans.suggesting import Suggester, Suggestion
-
-FEATURES = 1 + chains.CONTEXTS
-FROZEN, ADAPTING = range(2)  # sets of weights
-LEAST = -16.0  # log-probability; what is less likely counts as this likely
-ENTROPIES = (0.15, 0.7, 1.5)  # nats, borders of the LSTM's entropy by which weights are looked up, ...
-FINE_ENTROPIES = (0.05, 0.15, 0.4, 0.7, 1.1, 1.5, 2.0, 2.5)  # ... and of its own feature's state
-LENGTHS = [len(levels) + 1 for levels in chains.CHAINS]  # 0: no context of the chain was seen
-TABLES = (LENGTHS[0] * (len(ENTROPIES) + 1), LENGTHS[1] * LENGTHS[2] * LENGTHS[3])
-_PLACES = np.concatenate([np.arange(1, len(levels) + 1) for levels in chains.CHAINS])  # of contexts in their chain
-_STRIDES = np.array([LENGTHS[2] * LENGTHS[3], LENGTHS[3], 1])
-_NUMBERS = np.arange(FEATURES)
-_CHAIN_BEGINS = np.array([levels.start for levels in chains.CHAINS])
-_BORDERS, _FINE_BORDERS = np.array(ENTROPIES), np.array(FINE_ENTROPIES)
-PRIOR, PRIOR_PRECISION, PRECISION = 0.3, 1.0, 40.0  # of normal priors: on common weights; on the tables, around 0
-ITERATIONS = 40  # of L-BFGS
+from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
+from models.plans.stored_passages import Passages
+from models.plans.suggester import Suggester, Suggestion
 
 
 @dataclass(frozen=True)
@@ -64,27 +42,15 @@ class CharMixtureConfig(CharLSTMConfig):
             raise ValueError("documents: of each, 1 or more characters are stored")
 
 
-class Examples:
-    """Places in text that was not counted, to fit weights to.
-
-    `network` (N, V) float32 are log-probabilities of an LSTM that has not learnt from the text.
-    """
-
-    def __init__(self, network: np.ndarray, found: chains.Layers, targets: np.ndarray):
-        self.features = torch.from_numpy(_features(network, found))  # (N, F, V)
-        self.selected = [torch.from_numpy(each) for each in _selected(network, found.states)]
-        self.targets = torch.from_numpy(targets)  # (N,)
-
-
 class CharMixture(CharLSTM):
-    """An LSTM whose predictions are mixed with those of counted contexts.
+    """An LSTM mixed with counts of contexts.
 
-    `model.complete("The information manager is ", document=text_before)` counts the text before it, too, and
-    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with where they stand in documents.
+    `model.complete("The information manager is ", document=text_before)` also counts the text before it;
+    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with their sources in documents.
     """
 
     family = "char_mixture"
-    card = cards.MIXTURE
+    card = model_cards.MIXTURE
     config: CharMixtureConfig
     text: Tensor  # (characters,) int16, the stored documents one after the other
     common: Tensor  # (2, F)
@@ -109,7 +75,7 @@ class CharMixture(CharLSTM):
         self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
     def check(self) -> None:
-        """Raise ValueError for counts that none can have."""
+        """Raise ValueError for impossible counts."""
         counts = self.counted()
         sizes = np.diff(counts.offsets)
         sound = (
@@ -130,7 +96,7 @@ class CharMixture(CharLSTM):
 
     @torch.no_grad()
     def count(self, counts: chains.Counts) -> None:
-        """Take over counts of the sizes in the config."""
+        """Store counts of the sizes in the config."""
         for name in ("keys", "offsets", "tokens", "counts"):
             getattr(self, name).copy_(torch.from_numpy(getattr(counts, name)))
 
@@ -148,19 +114,10 @@ class CharMixture(CharLSTM):
     def _window(self, tokens: Tensor, network: Tensor) -> Tensor:
         keys = chains.contexts(np.append(tokens.numpy(), END), self.classes)[1:, : chains.STORED]
         found = chains.layers(keys, tokens.numpy(), len(self.characters), [self.counted()], None)
-        return self.mixture(network, found, self.tables(FROZEN))
-
-    @staticmethod
-    def mixture(network: Tensor, found: chains.Layers, tables: Sequence[np.ndarray]) -> Tensor:
-        """Return log-probabilities (N, V) by one set of `tables`; `network` (N, V) is the LSTM's, on the CPU."""
-        own = network.detach().numpy()
-        features, weights = _features(own, found), _weights(_selected(own, found.states), tables)
-        logits = np.matmul(weights[:, None], features)[:, 0]
-        logits -= logits.max(1, keepdims=True)
-        return torch.from_numpy(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
+        return mixture(network, found, self.tables(FROZEN))
 
     def weights(self) -> list[Tensor]:
-        """Return the tables of weights, each for a model that stays as it is and for one that adapts."""
+        """Return the tables of weights, each with a set for a frozen model and one for a model that adapts."""
         return [self.common, self.by_length, self.by_lengths, self.by_state]
 
     def tables(self, which: int) -> list[np.ndarray]:
@@ -168,21 +125,21 @@ class CharMixture(CharLSTM):
         return [table[which].cpu().numpy() for table in self.weights()]
 
     def fit(self, which: int, examples: Sequence[Examples]) -> float:
-        """Fit the weights of a model that stays as it is (FROZEN) or of one that adapts; return the nats per token."""
-        tables, nats = _fitted(examples)
-        for own, fitted in zip(self.weights(), tables, strict=True):
-            own[which] = fitted
+        """Fit the FROZEN or the ADAPTING weights; return the nats per token."""
+        tables, nats = fitted(examples)
+        for own, table in zip(self.weights(), tables, strict=True):
+            own[which] = table
         return nats
 
     def reader(self, first: int = END, adapting: bool = True) -> MixtureReader:
         """Return a reader that has read only the token `first`, and counts what follows if it is `adapting`."""
-        return MixtureReader(self, first, adapting)
+        return MixtureReader(self, self.classes, self.counted(), self.tables(int(adapting)), first, adapting)
 
     def suggest(self, field: str, partial: str = "", n: int = 3, document: str = "") -> list[Suggestion]:
-        """Return up to `n` continuations of a form's field, the most useful first, with where they stand in documents.
+        """Return up to `n` continuations of a form's field, the most useful first, with their sources in documents.
 
-        `field` is a heading or a name such as clashDetection, `partial` what was written below it so far, and
-        `document` the text before. Raises ValueError for texts that are too long.
+        `field` is a heading or a name such as clashDetection, `partial` the text below it so far, and `document` the
+        text before. Raises ValueError for texts that are too long.
         """
         if n < 1 or len(document) > LONGEST_DOCUMENT or len(field) + len(partial) > LONGEST_PROMPT:
             raise ValueError(
@@ -196,86 +153,33 @@ class CharMixture(CharLSTM):
         return Suggester(reader, self.passages, text, heading).suggest(n)
 
     def stored(self) -> dict[str, np.ndarray]:
-        """Return the tokens (T,) int16 that are stored of each document."""
+        """Return the stored tokens (T,) int16 of each document."""
         stops = np.cumsum(list(self.config.documents.values()), dtype=np.int64)
         parts = np.split(self.text.cpu().numpy(), stops)[:-1]
         return dict(zip(self.config.documents, parts, strict=True))
 
     @functools.cached_property
     def passages(self) -> Passages:
-        """The stored documents, in which passages are looked up."""
+        """Passages of the stored documents."""
         return Passages({name: self.characters.signs(each.tolist()) for name, each in self.stored().items()})
 
     @functools.cached_property
     def copies(self) -> Spans:
-        """All that counts as copied from the stored documents."""
+        """Pieces of the stored documents that count as copied."""
         return Spans(self.characters.shown(self.passages.text), COPIED)
 
     def copied(self, written: str, piece: str) -> bool:
-        """Return whether `piece` makes 50 characters that the stored documents have, with what was written before."""
+        """Return whether `piece`, after the text written before, completes 50 characters of a stored document."""
         whole = written + piece
         if len(whole) < COPIED or not self.config.documents:
             return False
         return any(whole[:end][-COPIED:] in self.copies for end in range(len(written) + 1, len(whole) + 1))
 
-    def example(self) -> dict[str, Any]:
+    def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
 
 
-def _selected(network: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows (N,) of both tables of lengths, and the states (N, F) of all features."""
-    entropy = -(np.exp(network) * np.maximum(network, LEAST)).sum(1)
-    found = np.zeros((len(states), chains.CONTEXTS), np.int64)  # 0 where the chain was not looked up
-    np.multiply(states > 0, _PLACES[: states.shape[1]], out=found[:, : states.shape[1]])
-    lengths = np.maximum.reduceat(found, _CHAIN_BEGINS, 1)
-    first = lengths[:, 0] * (len(ENTROPIES) + 1) + np.searchsorted(_BORDERS, entropy)
-    own = np.searchsorted(_FINE_BORDERS, entropy)[:, None]
-    return first, lengths[:, 1:] @ _STRIDES, np.concatenate([own, states], 1)
-
-
-def _features(network: np.ndarray, found: chains.Layers) -> np.ndarray:
-    """Return the features (N, F, V), of the contexts that were looked up."""
-    return np.concatenate([np.maximum(network, LEAST)[:, None], chains.sharpened(found, network)], 1)
-
-
-def _weights(selected: Sequence[Any], tables: Sequence[Any]) -> Any:
-    """Return the weights (N, F) of the features; of tensors or of arrays."""
-    first, second, states = selected
-    num = states.shape[1]
-    common, by_length, by_lengths, by_state = tables
-    return common[:num] + by_length[first, :num] + by_lengths[second, :num] + by_state[_NUMBERS[:num], states]
-
-
-def _fitted(examples: Sequence[Examples]) -> tuple[list[Tensor], float]:
-    """Return the tables of weights that predict the examples best, given their priors, and the nats per token."""
-    shapes = ((FEATURES,), (TABLES[0], FEATURES), (TABLES[1], FEATURES), (FEATURES, chains.STATES))
-    tables = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
-    tables[0].data.fill_(PRIOR)
-    optimizer = torch.optim.LBFGS(tables, max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
-
-    def nats_of(some: Examples) -> Tensor:
-        logits = (_weights(some.selected, tables)[:, None] @ some.features)[:, 0]
-        return F.cross_entropy(logits, some.targets, reduction="sum")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        far = PRECISION * sum(table.square().sum() for table in tables[1:])
-        total = far + PRIOR_PRECISION * (tables[0] - PRIOR).square().sum()
-        total.backward()
-        for some in examples:
-            nats = nats_of(some)
-            nats.backward()
-            total = total.detach() + nats.detach()
-        return total
-
-    with torch.enable_grad():
-        optimizer.step(loss)
-    with torch.no_grad():
-        nats = sum(float(nats_of(some)) for some in examples) / sum(len(some.targets) for some in examples)
-        return [table.detach() for table in tables], nats
-
-
-def build(config: Mapping[str, Any]) -> CharMixture:
+def build(config: Mapping[str, object]) -> CharMixture:
     """Build the model from its config as `models.io` reads it."""
     return CharMixture(config_from(CharMixtureConfig, config))

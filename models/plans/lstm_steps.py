@@ -1,43 +1,36 @@
 """Single steps of a trained character LSTM on the CPU, for one text or many side by side.
 
-What becomes of a text does not depend, to the last bit, on the texts beside it. Libraries add up the products of
-matrices in an order that follows from their shapes; here the order does not matter, since nothing is rounded: inputs
-and weights are whole multiples of powers of two, small enough that float64 holds every sum of their products exactly.
+A text does not depend, to the last bit, on the texts beside it. Libraries add up matrix products in an order that
+follows from the shapes; here the order does not matter, since nothing is rounded: inputs and weights are whole
+multiples of powers of two, small enough that float64 holds every sum of their products exactly.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
-if TYPE_CHECKING:
-    from models.plans.char_lstm import CharLSTM
+from torch import Tensor, nn
 
 INPUT_BITS = 24  # of an input in -1 to 1; as fine as float32 just below 1
 WEIGHT_BITS = 28  # of the sum of the sizes of an output's weights; with those of the inputs less than float64's 53
 
 
 class Steps:
-    """The weights of a CharLSTM as they are now, ready for single tokens."""
+    """The weights of a network as they are now, ready for single tokens; `channels` (V, E) are those of all tokens."""
 
     @torch.no_grad()
-    def __init__(self, model: "CharLSTM"):
-        size, layers = model.lstm.hidden_size, range(model.lstm.num_layers)
-        # Of the gates that a sigmoid opens, all halves: it is (tanh(x / 2) + 1) / 2, so that one tanh does for all.
+    def __init__(self, lstm: nn.LSTM, output: nn.Linear, channels: Tensor):
+        size, layers = lstm.hidden_size, range(lstm.num_layers)
+        # Halves for the gates with a sigmoid, which is (tanh(x / 2) + 1) / 2, so that one tanh serves all gates.
         halves = torch.tensor([0.5, 0.5, 1.0, 0.5]).repeat_interleave(size)
-        weights = {name: _cpu(each) for name, each in model.lstm.named_parameters()}
+        weights = {name: _cpu(each) for name, each in lstm.named_parameters()}
         weights = {name: each * (halves[:, None] if each.dim() > 1 else halves) for name, each in weights.items()}
         biases = [(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]).numpy() for n in layers]
-        tokens = torch.arange(len(model.characters), device=model.output.weight.device)
-        channels = _cpu(model.channels(tokens))
-        self.of_tokens = (channels @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
+        self.of_tokens = (_cpu(channels) @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
         self.further = [(biases[n], Product(weights[f"weight_ih_l{n}"])) for n in layers[1:]]  # of the other layers
         self.recurrent = [Product(weights[f"weight_hh_l{n}"]) for n in layers]
-        padding = len(model.characters) - len(model.output.bias)  # special tokens that have the constant logit 0
-        self.output = Product(F.pad(_cpu(model.output.weight), (0, 0, padding, 0)))
-        self.bias = F.pad(_cpu(model.output.bias), (padding, 0)).numpy()
+        padding = len(channels) - len(output.bias)  # special tokens that have the constant logit 0
+        self.output = Product(F.pad(_cpu(output.weight), (0, 0, padding, 0)))
+        self.bias = F.pad(_cpu(output.bias), (padding, 0)).numpy()
 
     def __call__(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities (B, V) after a token (B,) more, and the state (2, L, B, H) after it."""

@@ -1,20 +1,18 @@
-"""What a mixture of an LSTM and counted contexts has read, and what it expects next."""
+"""The reader of a mixture: the LSTM's state, and counts of what was read."""
 
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from models.plans import chains
-from models.plans import text_ends as ends
-from models.plans.char_lstm import END, Reader, Standing
-
-if TYPE_CHECKING:
-    from models.plans.char_mixture import CharMixture
+from models.plans import chains, text_ends
+from models.plans.char_network import CharNetwork
+from models.plans.characters import END
+from models.plans.lstm_reader import Reader, Standing
+from models.plans.mixture_weights import mixture
 
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
@@ -22,13 +20,13 @@ MOST_RECENT = 8  # counts of pieces that were read, before they are added up
 
 
 class Apart:
-    """The counts of several texts, each of which has as many rows of keys."""
+    """The counts of several texts with equal numbers of rows of keys."""
 
     def __init__(self, counts: Sequence[Sequence[chains.Counts]]):
         self.counts = counts
 
     def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
-        """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own."""
+        """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own rows."""
         num = len(keys) // len(self.counts)
         for number, counts in enumerate(self.counts):
             rows = slice(number * num, (number + 1) * num)
@@ -37,30 +35,37 @@ class Apart:
 
 
 class MixtureReader(Reader):
-    """What has been read of one or several documents: their counts beside the model's, and the LSTM's state."""
+    """Documents read: their counts beside the model's, and the LSTM's state."""
 
-    model: "CharMixture"
-
-    def __init__(self, model: "CharMixture", first: int = END, adapting: bool = True):
+    def __init__(
+        self,
+        model: CharNetwork,
+        classes: np.ndarray,
+        known: chains.Counts,
+        tables: Sequence[np.ndarray],
+        first: int = END,
+        adapting: bool = True,
+    ):
         self.adapting, self.document = adapting, -1
-        self.known, self.tables = model.counted(), model.tables(int(adapting))
+        self.depth = chains.CONTEXTS if adapting else chains.STORED  # contexts that a place can have
+        self.classes, self.known, self.tables = classes, known, tables
         self.recent: list[chains.Counts] = []
         super().__init__(model, first)
 
     def fork(self) -> "MixtureReader":
-        """Return a reader of the same text that goes on by itself."""
+        """Return an independent copy."""
         own = copy.copy(self)
         own.recent = list(self.recent)
         return own
 
     def begin(self, first: int = END) -> None:
-        """Begin a document; what was read before stays counted, as other text."""
+        """Begin a document; earlier ones stay counted, as other text."""
         self.document, self.tail, self.line, self.section = self.document + 1, np.array([first]), np.array([first]), 0
         self.end: np.ndarray | None = None  # made when it is asked for
         super().begin(first)
 
     def read(self, tokens: np.ndarray) -> Tensor:
-        """Return the log-probabilities (N, V) of the token at each place, where `tokens` (N,) then turn out to be."""
+        """Read `tokens` (N,); return the log-probabilities (N, V) of each before it was read."""
         pieces = [self._read(tokens[at : at + AT_ONCE]) for at in range(0, len(tokens), AT_ONCE)]
         return torch.cat(pieces) if pieces else torch.zeros(0, len(self.model.characters))
 
@@ -71,7 +76,7 @@ class MixtureReader(Reader):
             piece = tokens[at : at + COUNTED_AT_ONCE]
             if self.adapting:
                 keys = self._keys(piece)
-                self._count(keys, piece, chains.counted(keys, piece, self._counts()))
+                self._count(keys, piece, chains.counted(keys, piece, [self.known, *self.recent]))
             self._pass(piece)
 
     @classmethod
@@ -79,59 +84,59 @@ class MixtureReader(Reader):
         """Return the log-probabilities (B, V) of the next token of each of several texts, which adapt alike."""
         first = readers[0]
         where = np.concatenate([reader.place() for reader in readers])
-        keys = ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
+        keys = text_ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
         return first.mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
     @classmethod
     def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
-        """Go on with a token of each text that is not counted, such as one that was generated."""
+        """Read a token of each text without counting it, such as a generated one."""
         super().go_on(readers, tokens)
-        new, classes = np.array(tokens), readers[0].model.classes
-        grown = ends.after(np.concatenate([reader.place() for reader in readers]), new, classes)
+        new, classes = np.array(tokens), readers[0].classes
+        grown = text_ends.after(np.concatenate([reader.place() for reader in readers]), new, classes)
         for row, reader in enumerate(readers):
             reader._pass(new[row : row + 1])
             if not classes[new[row]] & chains.LINE_END:
                 reader.end = grown[row : row + 1]
 
     def standing(self) -> Standing:
-        """Return where the text stands that has been read."""
+        """Return the state of the text so far."""
         return replace(super().standing(), ends=self.place())
 
     def place(self) -> np.ndarray:
         """Return the end (1, E) of what has been read."""
         if self.end is None:
-            self.end = ends.of(self.tail, self.model.classes, self.section)
+            self.end = text_ends.of(self.tail, self.classes, self.section)
         return self.end
 
     def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
-        """Return what each of B texts expects after a token (B,) more, log-probabilities (B, V), and where they stand.
+        """Return log-probabilities (B, V) after one more token (B,) of each of B texts, and their new standing.
 
-        What was read stays as it is. Headings that the tokens end are not noticed.
+        The reader itself stays as it is. Headings that end with these tokens are not noticed.
         """
         network, after = super().extend(standing, tokens)
-        after = replace(after, ends=ends.after(standing.ends, tokens, self.model.classes))
-        keys = ends.keys(after.ends, self.document)[:, : self.depth]
+        after = replace(after, ends=text_ends.after(standing.ends, tokens, self.classes))
+        keys = text_ends.keys(after.ends, self.document)[:, : self.depth]
         return self.mixed(network, keys, [self.known, *self.summed()]), after
 
     def summed(self) -> list[chains.Counts]:
-        """Return the counts of what was read, all in one."""
+        """Return the counts of the text read, merged into one."""
         self.recent = [chains.added(self.recent)] if len(self.recent) > 1 else self.recent
         return self.recent
 
     def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
-        """Return the log-probabilities (B, V) of the next token of texts by the keys of their contexts and the LSTM's.
+        """Mix the LSTM's log-probabilities (B, V) with the counts of contexts, by their keys.
 
-        What a text gets depends on it alone: products of its own, and sums over rows that are as long for any batch.
+        A text depends on itself alone: it has its own products, and sums over rows of the same length in any batch.
         """
         found = chains.layers(keys, np.zeros(len(keys), np.int64), network.shape[1], counts, None)
-        return self.model.mixture(network, found, self.tables)
+        return mixture(network, found, self.tables)
 
     def _read(self, tokens: np.ndarray) -> Tensor:
-        keys, counts = self._keys(tokens), self._counts()
+        keys, counts = self._keys(tokens), [self.known, *self.recent]
         chosen = chains.counted(keys, tokens, counts) if self.adapting else None
         found = chains.layers(keys, tokens, len(self.model.characters), counts, chosen)
-        mixed = self.model.mixture(super().read(tokens), found, self.tables)
+        mixed = mixture(super().read(tokens), found, self.tables)
         if chosen is not None:
             self._count(keys, tokens, chosen)
         self._pass(tokens)
@@ -142,33 +147,25 @@ class MixtureReader(Reader):
         if len(self.recent) > MOST_RECENT:
             self.recent = [chains.added(self.recent)]
 
-    def _counts(self) -> list[chains.Counts]:
-        return [self.known, *self.recent]
-
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the keys (N, K) of the contexts of `tokens` that come next; K has those that can have been seen."""
+        """Return the keys (N, K) of the contexts of the next `tokens`; K covers those that can have been seen."""
         whole, skipped = np.concatenate([self.tail, tokens]), len(self.tail)
         sections = np.full(len(whole), self.section, np.uint64)
         sections[skipped:] = self._sections(tokens)[:-1]
-        return chains.contexts(whole, self.model.classes, self.document, sections)[skipped:, : self.depth]
-
-    @property
-    def depth(self) -> int:
-        """The number of contexts that a place can have."""
-        return chains.CONTEXTS if self.adapting else chains.STORED
+        return chains.contexts(whole, self.classes, self.document, sections)[skipped:, : self.depth]
 
     def _sections(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the heading (N + 1,) of each of `tokens` that come next, and of what follows them."""
-        if len(tokens) == 1 and not self.model.classes[tokens[0]] & chains.LINE_END:
+        """Return the heading (N + 1,) above each of the next `tokens`, and above the token after them."""
+        if len(tokens) == 1 and not self.classes[tokens[0]] & chains.LINE_END:
             return np.full(2, self.section, np.uint64)
         line = np.concatenate([self.line, tokens, [END]])
-        return chains.headings(line, self.model.classes, self.section)[len(self.line) :]
+        return chains.headings(line, self.classes, self.section)[len(self.line) :]
 
     def _pass(self, tokens: np.ndarray) -> None:
-        """Keep the end of what was read, as far as contexts reach back, and its last line."""
+        """Keep the end of the text, as far as contexts reach back, and its last line."""
         self.section = int(self._sections(tokens)[-1])
         line = np.concatenate([self.line, tokens])
-        ends = np.flatnonzero(self.model.classes[line] & chains.LINE_END)
+        ends = np.flatnonzero(self.classes[line] & chains.LINE_END)
         line = line[ends[-1] + 1 :] if len(ends) else line
         self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
         self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]

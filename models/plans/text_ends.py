@@ -1,6 +1,6 @@
-"""The ends of texts, as far as the contexts of their next tokens reach back, which grow by a token in a few operations.
+"""The ends of texts, as far as contexts of their next tokens reach back; they grow by a token in a few operations.
 
-The ends of B texts are one array (B, SIZE) uint64, so that those of several are stacked and chosen at once.
+The ends of B texts are one array (B, SIZE) uint64, so that several texts are stacked and chosen at once.
 """
 
 import numpy as np
@@ -9,10 +9,9 @@ from models.plans import chains
 
 LONGEST = chains.ORDERS[-1]
 _ORDERS = np.array(chains.ORDERS[1:])
-# What stands in an end: its last tokens plus 1, the latest last, and 0 before the text; hashes of the last 1, 2, 3, ...
+# Columns of an end: its last tokens plus 1, the latest last, and 0 before the text; hashes of the last 1, 2, 3, ...
 # of them; hashes of the words before the current one; the hash and the size of that; how many tokens there are, at most
 # LONGEST; the hash of the heading.
-RECENT = slice(0, LONGEST)
 PIECES = slice(LONGEST, LONGEST + len(_ORDERS))
 BEFORE = slice(PIECES.stop, PIECES.stop + chains.WORDS - 1)
 WORD, WORD_SIZE, LENGTH, SECTION = range(BEFORE.stop, BEFORE.stop + 4)

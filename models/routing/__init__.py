@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from models.routing.policy import RoutingPolicy
 
 
-def build(config: dict[str, Any]) -> RoutingPolicy:
+def build(config: Mapping[str, object]) -> RoutingPolicy:
     """Return an untrained policy from the fields of RoutingConfig; raise ValueError for a field that does not fit."""
     from models.io import config_from
-    from models.routing.policy import RoutingConfig, RoutingPolicy
+    from models.routing.config import RoutingConfig
+    from models.routing.policy import RoutingPolicy
 
     return RoutingPolicy(config_from(RoutingConfig, config))

@@ -1,9 +1,9 @@
-"""Learning about single instances while they are solved: efficient active search.
+"""Efficient active search: learning about each instance while it is solved.
 
 After Hottung, Kwon and Tierney 2022 (Efficient Active Search for Combinatorial Optimization Problems), variant EAS-Emb:
-some of what the encoder has computed for an instance becomes its own parameters, which make its short tours likelier
-and its long ones less likely; the paper's further term, which imitates the best tour so far, gained nothing here. The
-network's weights stay as they are, so instances of a batch do not touch one another.
+some of the encoder's output for an instance becomes parameters of that instance, trained to make its short tours
+likelier and its long ones less likely. The paper's second term, which imitates the best tour so far, gained nothing
+here. The network's weights stay fixed, so the instances of a batch do not affect one another.
 """
 
 from typing import Protocol
@@ -14,12 +14,12 @@ from torch import Tensor
 from models.routing.decoder import Cache
 from models.routing.environment import Instances
 
-OWN = ("query", "pointer_key")  # of a Cache: what becomes an instance's own
-RATE = 0.02  # of Adam, as a share of the root mean square of the numbers that it moves
+OWN = ("query", "pointer_key")  # fields of a Cache that become parameters of the instance
+RATE = 0.02  # learning rate of Adam, relative to the root mean square of each parameter
 
 
 class Scorer(Protocol):
-    """The method of a routing policy that an adaptation calls."""
+    """The part of a routing policy that an adaptation needs."""
 
     def log_prob(
         self,
@@ -28,11 +28,13 @@ class Scorer(Protocol):
         actions: Tensor,
         ends: Tensor | None = None,
         forced: bool = False,
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Return log-probabilities (B, S) of tours (B, S, T)."""
+        ...
 
 
 class Adaptation:
-    """The parameters of a batch of instances, learnt from tours whose first customers were forced."""
+    """Parameters of each instance in a batch, learnt from tours with forced first customers."""
 
     def __init__(self, policy: Scorer, instances: Instances, cache: Cache):
         self.policy, self.instances, self.cache = policy, instances, cache.detach()
@@ -42,7 +44,7 @@ class Adaptation:
         self.optimizer = torch.optim.Adam(self.moved.values(), RATE)
 
     def adapted(self) -> Cache:
-        """Return the cache with the instances' own numbers in it."""
+        """Return the cache with the learnt parameters in it."""
         found = {}
         for name in OWN:
             value = getattr(self.cache, name)
@@ -50,7 +52,7 @@ class Adaptation:
         return self.cache._replace(**found)
 
     def learn(self, actions: Tensor, cost: Tensor) -> Cache:
-        """Return the cache after a step away from tours (B, S, T) that cost (B, S) much, and towards the others."""
+        """Make cheap tours (B, S, T) of cost (B, S) likelier by one step; return the new cache."""
         advantage = (cost - cost.mean(1, keepdim=True)) / cost.std(1, correction=0, keepdim=True).clamp_min(1e-6)
         with torch.enable_grad():
             log_prob = self.policy.log_prob(self.adapted(), self.instances, actions, forced=True)

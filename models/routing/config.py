@@ -1,4 +1,4 @@
-"""Kinds and sizes of routing policies. torch is not imported here: commands read their words before it."""
+"""Kinds and sizes of routing policies. Without torch: commands check their arguments before importing it."""
 
 from dataclasses import dataclass
 
@@ -20,4 +20,4 @@ class RoutingConfig:
     heads: int = 8
     layers: int = 3
     neighbors: int = 0  # k of the GAT encoder's nearest-neighbour graph; 0 is the complete graph
-    spacing: bool = False  # whether distances between nodes are seen in units of their mean spacing, for many sizes
+    spacing: bool = False  # measure distances in units of the mean spacing, for instances of many sizes

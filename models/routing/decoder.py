@@ -1,9 +1,9 @@
 """The pointer decoder: one attention over the nodes chooses the next node of a tour.
 
-It follows Kool et al. 2019 (Attention, Learn to Solve Routing Problems!) with three changes that make a query cheaper
-and the network no less expressive: projections of node states are computed once per instance and looked up per query;
-the output projection of the glimpse is folded into the pointer's keys; a learned weight on the distance to the
-candidate (as in ICAM, Zhou et al. 2024) saves the network from reconstructing distances from coordinates.
+It follows Kool et al. 2019 (Attention, Learn to Solve Routing Problems!), with three changes that make a query cheaper
+without making the network less expressive: projections of node states are computed once per instance and looked up per
+query; the output projection of the glimpse is folded into the pointer's keys; and a learned weight on the distance to
+the candidate (as in ICAM, Zhou et al. 2024) spares the network reconstructing distances from coordinates.
 """
 
 import math
@@ -20,7 +20,7 @@ FORBIDDEN = torch.finfo(torch.float32).min / 2  # logit of probability 0; halved
 
 
 class Cache(NamedTuple):
-    """Values that all queries on an instance share. Channels stand before nodes, so that the long axis is innermost."""
+    """Values shared by all queries on an instance. Channels come before nodes, so that the long axis is innermost."""
 
     query: Tensor  # (B, D, N) contribution to the query of standing on a node
     key: Tensor  # (B, H, N, D/H)
@@ -29,6 +29,7 @@ class Cache(NamedTuple):
     distance: Tensor  # (B, N, N) float32
 
     def detach(self) -> "Cache":
+        """Return the same values without their gradients."""
         return Cache(*(tensor.detach() for tensor in self))
 
 

@@ -1,7 +1,7 @@
-"""Decoding strategies: which tours a search lets a policy build.
+"""Decoding strategies: which tours a search asks a policy to build.
 
-A new strategy is a function here and its entry in DECODES; configs take their choices from that table, before torch is
-imported.
+A new strategy is a function here and its entry in DECODES, from which configs take their choices. torch is imported
+only when needed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_STARTS = 200  # unless more are asked for: the time of all starts grows with the cube of the customers
-MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would share the noise of another instance
+MOST_STARTS = 200  # by default: the time for all starts grows with the cube of the customers
+MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would reuse the noise of another instance
 
 
 class Request(NamedTuple):
@@ -26,27 +26,27 @@ class Request(NamedTuple):
 
 
 class Guidance(NamedTuple):
-    """Arguments of `build` that make the tours of one row differ."""
+    """Arguments of `build` by which the tours of one row differ."""
 
-    uniform: Tensor | None = None  # (R, S, T) numbers in [0, 1) that decide which nodes are sampled
+    uniform: Tensor | None = None  # (R, S, T) numbers in [0, 1) by which nodes are sampled
     first: Tensor | None = None  # (S,) customers that the tours visit first
 
 
 class Plan(NamedTuple):
-    """Tours that a strategy builds for every row; a row is one instance under one symmetry."""
+    """Tours to build for every row, one instance under one symmetry."""
 
     num_tours: int
     guide: Callable[[Tensor, Tensor], Guidance]  # called with row numbers (R,) and tour numbers (S,)
-    learns_after: int | None = None  # tours from which the policy learns about their row before it builds more
+    learns_after: int | None = None  # tours per round, after which the policy adapts to the row; None: it never does
 
 
 def greedy(request: Request) -> Plan:
-    """Build one tour and always visit the likeliest node next."""
+    """Build one tour, visiting the likeliest node at each step."""
     return Plan(1, lambda rows, tours: Guidance())
 
 
 def sampling(request: Request) -> Plan:
-    """Build `samples` tours by drawing nodes; each tour has a stream of random numbers of its own."""
+    """Draw `samples` tours, each from its own stream of random numbers."""
     from common.random import derive_key, uniform
 
     key, most_steps = derive_key(request.seed, "search"), 2 * request.num_customers
@@ -66,7 +66,7 @@ def multistart(request: Request) -> Plan:
 
 
 def adaptive(request: Request) -> Plan:
-    """Draw tours by rounds of one from each customer, and learn from each about the instance (Hottung et al. 2022)."""
+    """Draw tours in rounds of one per first customer, adapting to the instance after each (Hottung et al. 2022)."""
     drawn, starts = sampling(request), min(request.num_customers, MOST_STARTS)
 
     def guide(rows: Tensor, tours: Tensor) -> Guidance:
@@ -75,7 +75,7 @@ def adaptive(request: Request) -> Plan:
     return Plan(request.samples, guide, learns_after=starts)
 
 
-SAMPLED = ("sampling", "adaptive")  # strategies that build `samples` tours
+SAMPLED = ("sampling", "adaptive")  # strategies with `samples` tours
 DECODES: dict[str, Callable[[Request], Plan]] = {
     "greedy": greedy,
     "sampling": sampling,

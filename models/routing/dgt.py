@@ -1,10 +1,10 @@
-"""Dynamic graph transformer: node states that change while the tour grows.
+"""Dynamic graph transformer: node states change while the tour grows.
 
-The encoder is that of the graph transformer. Each step then adds a few channels to every node's encoding, computed
-from the progress of the tour: whether the node still waits, how much capacity would remain after it, its distance from
-the current node, the saving of going there directly instead of through the depot (Clarke and Wright 1964), its
-distance from the depot, and the total demand left. Attention and pointer read the extended states. No channel depends
-on the order in which customers were served, so the states of all steps of a finished tour can be computed at once.
+The encoder is the graph transformer's. Each step adds a few channels to every node's encoding, computed from the
+progress of the tour: whether the node still waits, the capacity left after it, its distance from the current node, the
+saving of going there directly instead of through the depot (Clarke and Wright 1964), its distance from the depot, and
+the total demand left. Attention and pointer read the extended states. No channel depends on the order in which
+customers were served, so the states of all steps of a finished tour can be computed at once.
 """
 
 import torch

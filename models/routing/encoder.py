@@ -1,4 +1,4 @@
-"""The parts that all encoders share: the embedding of nodes and the residual layer around an attention."""
+"""The parts shared by all encoders: the node embedding and the residual layer around an attention."""
 
 import torch
 from torch import Tensor, nn
@@ -37,4 +37,5 @@ class EncoderLayer(nn.Module):
     def forward(self, nodes: Tensor, graph: Tensor | tuple[Tensor, Tensor]) -> Tensor:
         """Map node states (B, N, D) and the graph, in the form that the attention expects, to states (B, N, D)."""
         nodes = nodes + self.attention(self.attention_norm(nodes), graph)
-        return nodes + self.feed_forward(self.feed_forward_norm(nodes))
+        states: Tensor = nodes + self.feed_forward(self.feed_forward_norm(nodes))
+        return states

@@ -17,8 +17,7 @@ whether a customer fits. The validator that checks finished tours shares no code
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import Tensor, nn
 
 DEPOT = 0
 
@@ -34,7 +33,7 @@ class Instances(NamedTuple):
 
 
 class State(NamedTuple):
-    """Progress of the tours of each instance."""
+    """Progress of each instance's tours."""
 
     node: Tensor  # (B, Q) int64, the node visited last
     load: Tensor  # (B, Q) float32, capacity left
@@ -42,7 +41,7 @@ class State(NamedTuple):
 
 
 def reset(instances: Instances, num_tours: int) -> State:
-    """Return the state of tours that have not begun: at the depot with a full vehicle."""
+    """Return the initial state: at the depot with a full vehicle."""
     batch, num_nodes = instances.demand.shape
     device = instances.locs.device
     return State(
@@ -53,7 +52,7 @@ def reset(instances: Instances, num_tours: int) -> State:
 
 
 def feasible(instances: Instances, state: State) -> Tensor:
-    """Return (B, N, Q) bool: the nodes that may be visited next, always at least one."""
+    """Return (B, N, Q) bool: the nodes that may be visited next, at least one."""
     allowed = state.waiting & (instances.demand[..., None] <= state.load[:, None])
     allowed[:, DEPOT] = False
     # At the depot the vehicle is full, so if nothing fits there, nothing is left: the tour is finished.
@@ -69,19 +68,19 @@ def step(instances: Instances, state: State, action: Tensor) -> State:
 
 
 def finished(state: State) -> Tensor:
-    """Return () bool: whether no customer waits in any tour."""
+    """Return () bool: whether all customers of all tours are served."""
     return ~state.waiting[:, DEPOT + 1 :].any()
 
 
 def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
-    """Return the states before the steps of finished tours `actions` (B, S, T), from step `begin` on.
+    """Return the states before each step of finished tours `actions` (B, S, T), from step `begin` on.
 
     The queries are Q = S * (T - begin), the steps of one tour beside each other.
     """
     batch, tours, steps = actions.shape
     num_nodes = instances.demand.shape[1]
     node = torch.cat([torch.zeros_like(actions[..., :1]), actions[..., :-1]], -1)
-    # In float64, where the sum over a whole tour is exact as well; a GPU's cumsum would depend on the order of threads.
+    # A product in float64 is exact over a whole tour; a GPU's cumsum would depend on the order of threads.
     until = torch.ones(steps, steps, dtype=torch.float64, device=actions.device).triu()
     served = instances.demand.double()[:, None].expand(-1, tours, -1).gather(2, node) @ until
     unloaded = torch.where(node == DEPOT, served, 0.0).cummax(-1).values
@@ -94,9 +93,9 @@ def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
 
 
 def route_ends(actions: Tensor, num_nodes: int) -> Tensor:
-    """Return (B, N, S) bool: the customers that stand first or last on a route of the tours `actions` (B, S, T)."""
-    after = F.pad(actions[..., 1:], (0, 1), value=DEPOT)
-    before = F.pad(actions[..., :-1], (1, 0), value=DEPOT)
+    """Return (B, N, S) bool: the customers that are first or last on a route of the tours `actions` (B, S, T)."""
+    after = nn.functional.pad(actions[..., 1:], (0, 1), value=DEPOT)
+    before = nn.functional.pad(actions[..., :-1], (1, 0), value=DEPOT)
     ends = torch.zeros(*actions.shape[:2], num_nodes, dtype=torch.bool, device=actions.device)
     ends.scatter_(2, actions, (before == DEPOT) | (after == DEPOT))
     ends[..., DEPOT] = False
@@ -110,7 +109,8 @@ def tour_length(locs: Tensor, actions: Tensor) -> Tensor:
     path = locs.gather(1, index).view(batch, tours, steps, 2)
     depot = locs[:, None, :1].expand(-1, tours, -1, -1)
     path = torch.cat([depot, path, depot], 2)
-    return (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1).sum(-1)
+    lengths: Tensor = (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1)
+    return lengths.sum(-1)
 
 
 def routes_of(actions: Tensor) -> Routes:

@@ -7,7 +7,6 @@ sparse layer needs memory for N * k edges instead of N * N.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.routing.environment import DEPOT
 
@@ -31,7 +30,7 @@ class DenseGAT(nn.Module):
     def forward(self, nodes: Tensor, distance: Tensor) -> Tensor:
         """Map states (B, N, D) and distances (B, N, N) to states (B, N, D); an infinite distance is a missing edge."""
         batch, num_nodes, width = nodes.shape
-        value = self.lin(nodes).view(batch, num_nodes, self.heads, -1)
+        value: Tensor = self.lin(nodes).view(batch, num_nodes, self.heads, -1)
         source = (value * self.att_src).sum(-1).transpose(1, 2)  # (B, H, N)
         target = (value * self.att_dst).sum(-1).transpose(1, 2)
         slope = (self.lin_edge.weight.view(1, self.heads, -1) * self.att_edge).sum(-1)  # (1, H)
@@ -39,7 +38,7 @@ class DenseGAT(nn.Module):
         scores = (
             target[..., None] + source[:, :, None] + slope[..., None, None] * distance.nan_to_num(posinf=0)[:, None]
         )
-        scores = F.leaky_relu(scores, 0.2).masked_fill(missing, torch.finfo(scores.dtype).min)
+        scores = nn.functional.leaky_relu(scores, 0.2).masked_fill(missing, torch.finfo(scores.dtype).min)
         mixed = scores.softmax(-1).to(value.dtype) @ value.transpose(1, 2)
         return mixed.transpose(1, 2).reshape(batch, num_nodes, width) + self.bias
 
@@ -48,11 +47,12 @@ def sparse_gat(width: int, heads: int) -> nn.Module:
     """Return the same layer on an edge list, from torch_geometric."""
     from torch_geometric.nn import GATConv  # takes seconds to import; only sparse graphs need it
 
-    class FlatGATConv(GATConv):
+    class FlatGATConv(GATConv):  # type: ignore[misc]  # torch_geometric has no types
         def forward(self, nodes: Tensor, graph: tuple[Tensor, Tensor]) -> Tensor:
             """Map states (B, N, D) and (edges (2, E), lengths (E, 1)) over B * N nodes to states (B, N, D)."""
             edges, lengths = graph
-            return super().forward(nodes.flatten(0, 1), edges, edge_attr=lengths).view_as(nodes)
+            states: Tensor = super().forward(nodes.flatten(0, 1), edges, edge_attr=lengths)
+            return states.view_as(nodes)
 
     return FlatGATConv(width, width // heads, heads, edge_dim=1, add_self_loops=False)
 

@@ -30,4 +30,5 @@ class DistanceBiasedAttention(nn.Module):
         # Written out, because with a mask that needs a gradient the fused kernels fall back to a slower composite.
         scores = (query @ key.transpose(2, 3)) * (width // self.heads) ** -0.5
         mixed = (scores + bias.to(scores.dtype)).softmax(-1) @ value
-        return self.mix(mixed.transpose(1, 2).reshape(batch, num_nodes, width))
+        states: Tensor = self.mix(mixed.transpose(1, 2).reshape(batch, num_nodes, width))
+        return states

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models import io
-from models.inputs import RoutingInput, RoutingSettings
 from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
@@ -28,9 +27,10 @@ from models.routing.environment import (
 )
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
+from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.solve import Asked, problem_of, solve, solve_all
 
-SPACED = 20  # customers at which the mean spacing leaves distances as they are
+SPACED = 20  # customers at which distances keep their unit
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
@@ -43,7 +43,7 @@ class Rollout(NamedTuple):
 
 
 class RoutingPolicy(io.Model):
-    """A neural solver of capacitated vehicle routing problems of any size, which builds tours node by node.
+    """A neural solver of capacitated vehicle routing problems of any size, building tours node by node.
 
     routes, cost = load("FOLDER").solve(locs, demand, capacity)  # from models.io import load
     """
@@ -77,9 +77,9 @@ class RoutingPolicy(io.Model):
 
     @staticmethod
     def load_pretrained(name: str, device: str | torch.device = "cpu") -> "RoutingPolicy":
-        """Return a policy that comes with this project: `load_pretrained("cvrp-20")`.
+        """Return a policy shipped with this project: `load_pretrained("cvrp-20")`.
 
-        Each has a card, README.md, that says how it was trained and how good it is. Raises ValueError for other names.
+        Its card, README.md, says how it was trained and how good it is. Raises ValueError for an unknown name.
         """
         known = sorted(path.parent.name for path in PRETRAINED.glob("cvrp-*/config.json"))
         if name not in known:
@@ -87,14 +87,14 @@ class RoutingPolicy(io.Model):
         return cast(RoutingPolicy, io.load(PRETRAINED / name, device))
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return weights that are stored in half precision, for half of the space, in float32: to compute with."""
+        """Return weights stored in half precision as float32, to compute with."""
         half = all(tensor.dtype == torch.float16 for tensor in tensors.values())
         return {name: tensor.float() for name, tensor in tensors.items()} if half else tensors
 
     def encode(self, instances: Instances) -> Cache:
-        """Compute what all queries on these instances share."""
+        """Return what all queries on these instances share."""
         distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
-        if self.config.spacing:  # neighbours are then equally far in instances of all sizes
+        if self.config.spacing:  # then neighbours are equally far in instances of all sizes
             distance = distance * math.sqrt((distance.shape[1] - 1) / SPACED)
         graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
         nodes = self.embedding(instances)
@@ -120,8 +120,8 @@ class RoutingPolicy(io.Model):
         gradients are enabled, one further pass over all steps computes the log-probabilities of the tours or, in native
         code that knows them, their gradients.
 
-        Given `tours` are examples to learn from, whose routes may be driven in any order and from either end: the
-        log-probability of a step out of the depot is that of beginning with any end of any route still to come.
+        Given `tours` are examples to imitate, and their routes may be driven in any order and either way round: the
+        log-probability of leaving the depot is that of visiting any end of any route still to come.
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
@@ -159,7 +159,7 @@ class RoutingPolicy(io.Model):
             return native.log_prob(self.decoder, cache, instances, actions, ends, forced)
         states = replay(instances, actions, begin=int(forced))
         actions = actions[..., int(forced) :]
-        log_probs = self.decoder(cache, instances, states).log_softmax(1)
+        log_probs: Tensor = self.decoder(cache, instances, states).log_softmax(1)
         chosen = log_probs.gather(1, actions.flatten(1)[:, None]).squeeze(1)
         if ends is not None:
             open_ends = states.waiting & ends[..., None].expand(-1, -1, -1, actions.shape[2]).flatten(2)
@@ -185,8 +185,7 @@ class RoutingPolicy(io.Model):
         batch, num_nodes = instances.demand.shape
         num_customers = num_nodes - 1
         state = reset(instances, num_tours)
-        # The check whether all tours are finished waits for the GPU, so there it runs only now and then, first after a
-        # number of returns to the depot.
+        # Checking whether all tours are finished waits for the GPU, so there it is done only now and then.
         every = 1 if state.node.device.type == "cpu" else max(8, num_customers // 8)
         actions: list[Tensor] = []
         for t in range(2 * num_customers):
@@ -203,8 +202,8 @@ class RoutingPolicy(io.Model):
 
     def solve(
         self,
-        locs: Any,
-        demand: Any,
+        locs: object,
+        demand: object,
         capacity: int,
         *,
         decode: str = "multistart",
@@ -216,7 +215,7 @@ class RoutingPolicy(io.Model):
         """Return routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
 
         locs (N, 2) are coordinates in any unit, the depot first; demand (N,) are whole numbers, 0 at the depot;
-        capacity is a whole number. Lists, arrays and tensors are accepted. The other settings are those of `search`;
+        capacity is a whole number. Lists, arrays and tensors are accepted. The other settings are those of `shortlist`;
         for a thousand customers, `starts=20` or so bounds the time. Raises ValueError if this is not an instance.
         """
         return solve(
@@ -236,7 +235,7 @@ class RoutingPolicy(io.Model):
 
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         """Return the routes of each problem, customers numbered from 1, and their cost."""
         found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
         return [
@@ -244,8 +243,8 @@ class RoutingPolicy(io.Model):
             for (given, _), (routes, cost) in zip(prepared, found, strict=True)
         ]
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the decoder, which every step calls; the loop around it depends on the data."""
+    def compile(self, *args: object, **kwargs: object) -> None:
+        """Compile the decoder, called at every step; the loop around it depends on the data."""
         self.decoder.compile(*args, **{"dynamic": True, **kwargs})
 
     def example(self) -> dict[str, Any]:

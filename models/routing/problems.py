@@ -1,12 +1,12 @@
-"""Problems to be solved, as files and test sets give them, and the costs of their solutions.
+"""Problems as files and test sets give them, and the costs of their solutions.
 
-Several metrics are in use, and their costs cannot be compared, so every problem carries its own: files of the VRPLIB
-family say how distances are measured, and their set whether each is rounded; the test sets of machine learning do not
+Costs in different metrics cannot be compared, so every problem carries its own. Files of the VRPLIB family say how
+distances are measured, and the set a file belongs to whether each is rounded; the test sets of machine learning do not
 round.
 
 Numbering: node 0 is the depot, customers are 1..n in the order of the file. A route is the list of its customers
-without the depot, and a solution is a list of routes. `.sol` files number in the same way: customer k is the k-th
-node that is not the depot. So a solution written here fits the file that the problem was read from.
+without the depot, and a solution is a list of routes. `.sol` files use the same numbers: customer k is the k-th node
+that is not the depot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.metrics import METRICS, Metric
+from models.routing.distance_metrics import METRICS, Metric
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ MAX_COORDINATE = 1e9
 MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
 
 
-# What becomes of each distance. VRPLIB rounds; most results on CMT, Golden and tai are without; DIMACS's are cut.
+# Rounding of each distance: VRPLIB rounds, DIMACS truncates, most results on CMT, Golden and tai are exact.
 ROUNDINGS: dict[str, Callable[[Metric, np.ndarray], np.ndarray]] = {
     "round": lambda metric, lengths: metric.whole(lengths),
     "exact": lambda metric, lengths: lengths,
@@ -41,9 +41,9 @@ EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their be
 
 
 def usual_rounding(name: str, matrix: np.ndarray | None = None) -> str:
-    """Return the rounding of the published results on the file `name` of the CVRPLIB: CMT1, Golden_3, X-n101-k25.
+    """Return the rounding of published results on the CVRPLIB file `name`: CMT1, Golden_3, X-n101-k25.
 
-    Distances that are given, as a matrix, are meant as they are.
+    An explicit matrix is taken as it is.
     """
     if matrix is not None:
         return "round" if (matrix == np.rint(matrix)).all() else "exact"
@@ -59,10 +59,10 @@ class Problem:
     demand: np.ndarray  # (n + 1,) int64, 0 at the depot
     capacity: int
     rounding: str  # of each distance, a key of ROUNDINGS
-    best_known: float | None = None  # the least cost that is known, in the problem's own metric
+    best_known: float | None = None  # in the problem's own metric
     metric: str = "EUC_2D"  # a key of METRICS
     matrix: np.ndarray | None = None  # (n + 1, n + 1) float64 symmetric distances before rounding, where locs lack them
-    limit: float = np.inf  # of the length of a route and the service times on it together
+    limit: float = np.inf  # on a route's length and service times together
     service: float = 0.0  # time at each customer
 
     @property

@@ -1,10 +1,9 @@
-"""Searching tours with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
+"""Search with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
 
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import Tensor, nn
 
 from models.routing.adaptation import Adaptation, Scorer
 from models.routing.decoder import Cache
@@ -12,13 +11,15 @@ from models.routing.decodes import DECODES, MOST_SAMPLES, Request
 from models.routing.environment import DEPOT, Instances, tour_length
 
 SYMMETRIES = 8
-SAME = 1e-6  # relative difference of float32 costs up to which two tours are taken for the same one
+SAME = 1e-6  # relative difference of float32 costs below which two tours count as the same
 
 
 class TourBuilder(Scorer, Protocol):
-    """The methods of a routing policy that a search calls."""
+    """The part of a routing policy that a search needs."""
 
-    def encode(self, instances: Instances) -> Cache: ...
+    def encode(self, instances: Instances) -> Cache:
+        """Return what all queries on the instances share."""
+        ...
 
     def build(
         self,
@@ -27,18 +28,18 @@ class TourBuilder(Scorer, Protocol):
         num_tours: int,
         uniform: Tensor | None = None,
         first: Tensor | None = None,
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Return tours (B, S, T)."""
+        ...
 
 
-def search(
-    policy: TourBuilder, instances: Instances, decode: str = "multistart", **settings: Any
-) -> tuple[Tensor, Tensor]:
-    """Return the best tour found per instance: actions (B, T) int64, padded with the depot, and cost (B,) float32.
+class Settings(TypedDict, total=False):
+    """Settings of a search, described at `shortlist`."""
 
-    The settings are those of `shortlist`, less `keep`.
-    """
-    actions, cost = shortlist(policy, instances, decode, **settings)
-    return actions[:, 0], cost[:, 0]
+    decode: str
+    samples: int
+    starts: int | None
+    augment: bool
 
 
 @torch.no_grad()
@@ -57,15 +58,14 @@ def shortlist(
 ) -> tuple[Tensor, Tensor]:
     """Return the `keep` best tours found per instance, best first: actions (B, K, T) int64, padded with the depot.
 
-    Their costs (B, K) float32 come second. Tours of equal cost are taken for the same one, which is kept once; where
-    there are fewer than `keep`, the best one is repeated. `decode` is a key of DECODES; `samples` and `starts` are
-    described there. Without `starts`, multistart builds one tour per customer, up to MOST_STARTS. The noise of sampling
-    depends on (seed, items[b], symmetry, sample) and not on how instances are batched; `items` (B,) int64 numbers the
-    instances and is 0 to B - 1 by default.
+    Their costs (B, K) float32 come second. Tours of equal cost count as one; if fewer than `keep` remain, the best is
+    repeated. `decode` is a key of DECODES; `samples` and `starts` are described there. Without `starts`, multistart
+    builds one tour per customer, up to MOST_STARTS. The noise of sampling depends on (seed, items[b], symmetry, sample)
+    and not on the batch; `items` (B,) int64 numbers the instances, by default from 0 to B - 1.
 
-    With `augment` the strategy is repeated for each of the 8 symmetries of the square, and the best tours are kept
-    (Kwon et al. 2020), by their original costs. `max_scores` bounds memory: so many (tour, node) pairs are scored at a
-    time, about 300 bytes each; results change by rounding only. Raises ValueError for settings that do not fit.
+    With `augment` the strategy is repeated for each of the 8 symmetries of the square (Kwon et al. 2020). `max_scores`
+    bounds memory: that many (tour, node) pairs are scored at a time, about 300 bytes each; results change by rounding
+    only. Raises ValueError for settings that do not fit.
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
@@ -92,7 +92,7 @@ def shortlist(
             actions = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
             costs = tour_length(original.locs, actions)
             best[rows], index = _shortest(torch.cat([best[rows], costs], 1), keep)
-            padded = F.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
+            padded = nn.functional.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
             best_actions[rows] = _rows(torch.cat([best_actions[rows], padded], 1), index)
             if adaptation and tours[-1] + 1 < plan.num_tours:
                 cache = adaptation.learn(actions, costs)
@@ -105,7 +105,7 @@ def shortlist(
 
 
 def _shortest(cost: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """Return the `keep` least costs (B, K) in rising order, equal ones once and then infinity, and where they stand."""
+    """Return the `keep` least costs (B, K) in rising order, infinity in place of repeats, and their indices."""
     ordered, order = cost.sort(dim=1, stable=True)
     if keep > 1:
         again = ordered[:, 1:] <= ordered[:, :-1] * (1 + SAME)

@@ -1,34 +1,36 @@
-"""Solving problems as users have them: plain lists in any unit in, routes and their length in that unit out."""
+"""Solving users' problems: plain lists in any unit in, routes and their length in that unit out."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from common.random import derive_key, random_bits
-from models.inputs import RoutingInput
 from models.routing import native
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
+from models.routing.inputs import RoutingInput
 from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
-from models.routing.search import TourBuilder, shortlist
+from models.routing.search import Settings, TourBuilder, shortlist
 
-LOCAL_SEARCH = 4  # best tours from which a local search goes on, where nothing else is asked for
-AT_ONCE = 256  # problems given to one search, which bounds its own memory
+LOCAL_SEARCH = 4  # best tours improved by the local search, by default
+AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
 MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
 
 
 class Solver(TourBuilder, Protocol):
-    """A tour builder with parameters, which tell the device it is on."""
+    """A tour builder with parameters, which say what device it is on."""
 
-    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights."""
+        ...
 
 
 class Asked(NamedTuple):
-    """A problem, with the number of the random draws of its search."""
+    """A problem and the number of its random stream."""
 
     problem: Problem
     item: int = 0
@@ -40,12 +42,14 @@ def problem_of(given: RoutingInput) -> Problem:
     return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
 
 
-def solve(policy: Solver, locs: Any, demand: Any, capacity: int, **settings: Any) -> tuple[Routes, float]:
+def solve(
+    policy: Solver, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
+) -> tuple[Routes, float]:
     """Return routes and their length; the arguments are those of `RoutingPolicy.solve`."""
     problem = _checked(locs, demand, capacity)
     if not problem.customers:
         return [], 0.0
-    return solve_all(policy, [Asked(problem)], local_search=0, **settings)[0]
+    return solve_all(policy, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
 
 
 def solve_all(
@@ -55,12 +59,12 @@ def solve_all(
     local_search: int | None = None,
     ruin_rounds: int = 0,
     seed: int = 0,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> list[tuple[Routes, float]]:
-    """Return routes and their cost for each problem; `settings` are those of `search`.
+    """Return routes and their cost for each problem; `settings` are those of `shortlist`.
 
-    Raises ValueError for settings that do not fit, a local search or ruins where there is no native code, and a policy
-    whose weights are not finite numbers.
+    Raises ValueError for settings that do not fit, for a local search or ruins without native code, and for a policy
+    whose weights are not finite.
     """
     for name, given in (("local_search", local_search), ("ruin_rounds", ruin_rounds)):
         if given and (reason := native.unavailable()):
@@ -85,7 +89,7 @@ def solve_all(
 
 
 def at_once(problem: Problem) -> int:
-    """Return how many problems of this size are searched together."""
+    """Return how many problems of this size to search together."""
     return max(1, min(AT_ONCE, MOST_DISTANCES // (problem.customers + 1) ** 2))
 
 
@@ -97,15 +101,15 @@ def best_tours(
     local_search: int,
     ruin_rounds: int,
     seed: int,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Tensor:
-    """Return the best tours (B, T) of a search, or of a local search from the best `local_search` ones if it is not 0.
+    """Return the best tours (B, T) of a search, improved by a local search of its best `local_search` tours.
 
-    From each goes on a search of so many `ruin_rounds`. `instances` are the B problems as the policy takes them,
-    `items` (B,) the numbers of their random draws.
+    `ruin_rounds` of ruin and recreate follow. `instances` are the B problems as the policy takes them, `items` (B,) the
+    numbers of their random streams.
     """
     actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
-    if ((actions != DEPOT).sum(-1) != problems[0].customers).any():  # which no search expects
+    if ((actions != DEPOT).sum(-1) != problems[0].customers).any():
         raise ValueError(OMITTED)
     best = actions[:, 0]
     if local_search:
@@ -116,7 +120,7 @@ def best_tours(
 def improved(
     problems: Sequence[Problem], items: Tensor, num_tours: int, seed: int, tours: Tensor | None = None
 ) -> Tensor:
-    """Return the tours (B, T) of a local search in the problems' own metric, from `tours` (B, S, T) or random ones."""
+    """Return tours (B, T) after a local search in the problems' own metric, from `tours` (B, S, T) or random ones."""
     seeds = random_bits(derive_key(seed, "cvrp", "local search"), items.cpu(), 1)[:, 0]
     return native.improve(*_measured(problems), seeds, num_tours, None if tours is None else tours.cpu())
 
@@ -130,7 +134,7 @@ def ruined(
     rounds: int = 0,
     seconds: float = 0,
 ) -> Tensor:
-    """Return the tours (B, T) of ruin and recreate in the problems' own metric, from `tours` (B, T) or random ones.
+    """Return tours (B, T) after ruin and recreate in the problems' own metric, from `tours` (B, T) or random ones.
 
     The budget is `rounds`, or `seconds` of CPU time for each problem.
     """
@@ -160,7 +164,7 @@ def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
     return routes, cost_of(problem, routes)
 
 
-def _checked(locs: Any, demand: Any, capacity: int) -> Problem:
+def _checked(locs: object, demand: object, capacity: int) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
     locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
     if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):
@@ -184,7 +188,7 @@ def _checked(locs: Any, demand: Any, capacity: int) -> Problem:
     return Problem("given", locs.numpy(), demand.long().numpy(), int(most), "exact")
 
 
-def _numbers(values: Any, name: str) -> Tensor:
+def _numbers(values: object, name: str) -> Tensor:
     """Return a finite float64 tensor on the CPU from lists, arrays or tensors."""
     try:
         tensor = torch.as_tensor(values, dtype=torch.float64, device="cpu")

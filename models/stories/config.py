@@ -1,31 +1,15 @@
-"""Sizes of tiny transformers. torch is not imported here: commands read their words before it."""
+"""Sizes and tokens of tiny transformers. torch is not imported here: commands read their words before it."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
+END, UNKNOWN = 0, 1  # tokens: the boundary of stories, and a byte that has no token of its own
+SPECIAL_TOKENS = ("<|endoftext|>", "<unk>")  # their names
+# Merges stay within a piece: a run of letters, digits or other signs with at most one space before it, or one space.
+# Bytes above ASCII count as letters, so that a microcontroller needs no Unicode tables.
+PIECES = " ?[A-Za-z\u0080-\U0010ffff]+| ?[0-9]+| ?[^A-Za-z0-9\u0080-\U0010ffff \t\n\r]+|[ \t\n\r]"
 MOST_TABLES, MOST_ROWS = 4, 2**16  # of a memory
 FEWEST_ENTRIES, MOST_ENTRIES = 16, 2**18  # of counts
 MOST_COUNTED_TOKENS = 4096  # of a vocabulary beside counts
-PRESETS: dict[str, dict[str, Any]] = {
-    "rp2040-speed": {"vocabulary": 256, "width": 8, "layers": 2, "heads": 4, "hidden": 192, "context": 48},
-    "rp2040-optimized": {"vocabulary": 512, "width": 8, "layers": 3, "heads": 8, "hidden": 256, "context": 64},
-    "rp2040-quality": {"vocabulary": 1024, "width": 12, "layers": 4, "heads": 12, "hidden": 384, "context": 96},
-    "rp2040-story": {
-        "vocabulary": 512,
-        "width": 64,
-        "layers": 3,
-        "heads": 4,
-        "hidden": 160,
-        "context": 64,
-        "memory": (8192, 16384),
-    },
-}
-# Parameters (least, most) stated along with these sizes: an estimate, not a count.
-CLAIMED_PARAMETERS = {
-    "rp2040-speed": (8_000, 12_000),
-    "rp2040-optimized": (15_000, 20_000),
-    "rp2040-quality": (25_000, 35_000),
-}
 
 
 def bucket_bits(entries: int) -> int:
@@ -46,7 +30,7 @@ class TinyTransformerConfig:
     memory: tuple[int, ...] = ()  # rows of the tables for bigrams, trigrams, ...: powers of two
     counts: int = 0  # entries that say what followed the last tokens; 0: none
     dropout: float = 0.0
-    tokenizer: dict[str, Any] = field(default_factory=dict)  # as the library `tokenizers` writes it
+    tokenizer: dict[str, object] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", tuple(self.memory))  # a list, as JSON has it
@@ -68,3 +52,19 @@ class TinyTransformerConfig:
             raise ValueError(
                 f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"
             )
+
+
+PRESETS = {
+    "rp2040-speed": TinyTransformerConfig(vocabulary=256, width=8, layers=2, heads=4, hidden=192, context=48),
+    "rp2040-optimized": TinyTransformerConfig(vocabulary=512, width=8, layers=3, heads=8, hidden=256, context=64),
+    "rp2040-quality": TinyTransformerConfig(vocabulary=1024, width=12, layers=4, heads=12, hidden=384, context=96),
+    "rp2040-story": TinyTransformerConfig(
+        vocabulary=512, width=64, layers=3, heads=4, hidden=160, context=64, memory=(8192, 16384)
+    ),
+}
+# Parameters (least, most) stated along with these sizes: an estimate, not a count.
+CLAIMED_PARAMETERS = {
+    "rp2040-speed": (8_000, 12_000),
+    "rp2040-optimized": (15_000, 20_000),
+    "rp2040-quality": (25_000, 35_000),
+}

@@ -8,10 +8,12 @@ Shapes: B sequences, H heads, S positions, N cached positions, D width, d = D / 
 from dataclasses import dataclass
 from functools import cached_property
 from math import erf, exp, isqrt, sqrt
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray
+Array: TypeAlias = NDArray[np.int64]
 
 NAT = 64  # a score or a scaled logit of 64 is one nat
 RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # 1.0 in each kind of activation
@@ -50,7 +52,7 @@ def norm(x: Array) -> Array:
     return np.where(bits == 0, 0, (scaled * ratio + 2048) >> 12)
 
 
-def attend(q: Array, k: Array, v: Array, bias: Array, seen: Array) -> Array:
+def attend(q: Array, k: Array, v: Array, bias: Array, seen: NDArray[np.bool_]) -> Array:
     """Attention (B, H, S, d) of queries (B, H, S, d) over keys and values (B, H, N, d).
 
     `bias` (H, S, N) is added to scores; `seen` (B or 1, 1, S, N) says which positions a position sees.
@@ -58,7 +60,7 @@ def attend(q: Array, k: Array, v: Array, bias: Array, seen: Array) -> Array:
     scores = (product(q, k.swapaxes(-1, -2)) >> 10) + bias
     below = np.where(seen, scores, -(2**40)).max(-1, keepdims=True) - scores
     weights = np.where(seen & (below < len(EXP)), EXP[np.minimum(np.maximum(below, 0), len(EXP) - 1)], 0)
-    reciprocal = 2**31 // weights.sum(-1, keepdims=True)
+    reciprocal: Array = 2**31 // weights.sum(-1, keepdims=True)
     return ((product(weights, v) >> 7) * reciprocal) >> 16
 
 

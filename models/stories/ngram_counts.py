@@ -16,7 +16,7 @@ Shapes: B windows, S positions, V vocabulary, N tokens of a text, E entries, L e
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ TOTALS, SHARES = (1.5, 2.5, 4.5, 8.5, 20.5, 60.5), (0.26, 0.51, 0.76)  # borders
 STATES = 1 + (len(TOTALS) + 1) * (len(SHARES) + 1)  # 0: never seen
 PRIOR, PRECISION = -1.0, 3.0  # of the states' log odds
 ITERATIONS = 50  # of L-BFGS
+Codes = TypeVar("Codes", Tensor, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class NgramCounts(nn.Module):
         return mixed
 
 
-def tag_of(code: Any) -> Any:
+def tag_of(code: Codes) -> Codes:
     """Return the tags of hashes, tensors or arrays."""
     return code >> TAG_PLACE & (1 << TAG_BITS) - 1
 

@@ -1,8 +1,5 @@
 """Memory and speed of the RP2040, and how much of them a tiny transformer takes."""
 
-from dataclasses import replace
-from typing import Any
-
 from models.stories.config import TinyTransformerConfig, bucket_bits
 
 CLOCK_HZ = 125_000_000
@@ -98,8 +95,7 @@ def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:
     for value in range(getattr(config, name) - multiple, least - 1, -multiple):
         if name == "width" and value % config.heads:
             continue
-        change: dict[str, Any] = {name: value}
-        if sram_bytes(replace(config, **change)) <= SRAM_BYTES:
+        if sram_bytes(TinyTransformerConfig(**{**vars(config), name: value})) <= SRAM_BYTES:
             return value
     return None
 

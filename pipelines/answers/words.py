@@ -1,4 +1,4 @@
-"""Inputs as a command gets them: files, folders, lines of a pipe, and words `key=value`."""
+"""Inputs of a command: files, folders, lines of a pipe, and words `key=value`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from common.config import Section, checked, plain_yaml
 from common.config.arguments import nearest
@@ -22,15 +22,14 @@ PIPE = Path("-")
 WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
-def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[str, Any], dict[str, Any]]:
+def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[str, object], dict[str, object]]:
     """Return the paths among the words, the settings, and the fields of one input.
 
-    A word is a path if there is such a file, or if it is not of the form key=value. Raises UserError for settings that
-    do not fit.
+    A word is a path if that file exists or if it is not of the form key=value. Raises UserError for misfit settings.
     """
     paths: list[Path] = []
-    settings: dict[str, Any] = {}
-    fields: dict[str, Any] = {}
+    settings: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for word in words:
         found = WORD.fullmatch(word)
         if found is None or Path(word).exists():
@@ -40,7 +39,7 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
         else:
             near = nearest(found[1], [*inputs.settings.model_fields, *inputs.input.model_fields])
             if near and near[0] in inputs.input.model_fields:
-                raise UserError(f"{word}: there is no {found[1]}; did you mean {near[0]}={found[2]}?")
+                raise UserError(f"{word}: unknown key {found[1]}; did you mean {near[0]}={found[2]}?")
             settings[found[1]] = _value(inputs.settings, *found.groups())
     checked(inputs.settings, settings, "settings")
     return paths, settings, fields
@@ -48,23 +47,25 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
 
 def described(inputs: Inputs) -> list[tuple[str, str]]:
     """Return headings, and the fields of an input and the settings as a terminal shows them."""
-    told = (("fields of an input:", inputs.input), ("settings:", inputs.settings))
-    return [(head, as_text(groups(cls), {})) for head, cls in told]
+    shown = (("fields of an input:", inputs.input), ("settings:", inputs.settings))
+    return [(head, as_text(groups(cls), {})) for head, cls in shown]
 
 
-def _value(cls: type[Section], key: str, text: str) -> Any:
-    """Return what a word gives: text as it stands where the key takes text, else what YAML reads."""
+def _value(cls: type[Section], key: str, text: str) -> object:
+    """Return a word's value: the text itself if the key takes text, else as YAML."""
     types = {each.name: each.type for group in groups(cls) for each in group.keys}
     if "text" in types.get(key, ""):
         return text
     try:
         return plain_yaml.parse(os.fsencode(text))
     except ValueError as error:
-        raise UserError(f"{key}={text}: this is not a YAML value ({error})") from error
+        raise UserError(f"{key}={text}: not a YAML value ({error})") from error
 
 
-def given(paths: Sequence[Path], fields: Mapping[str, Any], inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
-    """Yield the inputs that the words name, else those that come through the pipe, each as soon as it is there."""
+def given(
+    paths: Sequence[Path], fields: Mapping[str, object], inputs: Inputs, pipe: IO[bytes] | None
+) -> Iterator[Given]:
+    """Yield the inputs that the words name, else those from the pipe, each as soon as it arrives."""
     if fields:
         yield Given("words", fields)
     for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() == ".jsonl"):
@@ -78,11 +79,11 @@ def given(paths: Sequence[Path], fields: Mapping[str, Any], inputs: Inputs, pipe
 
 
 def _or_prompt(inputs: Inputs, given: Given) -> Given:
-    """Return an input from a file; where there is no such file, the error says how the word is given as a prompt."""
+    """Return an input from a file; the error for a missing file says how to give the word as a prompt."""
     if given.input is not None or not inputs.line or Path(given.source).exists():
         return given
     (key, text), *_ = inputs.line(given.source).items()
-    return given._replace(error=f'{given.error}; a text to go on from is {key}="{text}"')
+    return given._replace(error=f'{given.error}; for a text to continue, give {key}="{text}"')
 
 
 def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
@@ -97,7 +98,7 @@ def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterat
 
 
 def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Given]:
-    """Yield the input of each line that is not blank: an object in JSON, else a text or the name of a file."""
+    """Yield the input of each line that is not blank: a JSON object, else a text or a file name."""
     for number, line in enumerate(lines):
         source, text = f"{name}:{number + 1}", line.decode("utf-8", "replace").strip("\r\n")
         if text.lstrip().startswith(("{", "[")):
@@ -106,7 +107,7 @@ def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Give
             yield Given(source, {"item": number, **inputs.line(text)})
         elif text.strip():
             for given in inputs.read([Path(text)]):
-                wrong = f"{given.error}; a line is an object in JSON, or the name of a file"
+                wrong = f"{given.error}; a line is a JSON object or a file name"
                 yield given if given.input is not None else Given(source, None, wrong)
 
 
@@ -121,5 +122,5 @@ def _object(source: str, text: str, number: int) -> Given:
 
 
 def standard_input() -> IO[bytes] | None:
-    """Return the pipe into this command; None where a person would have to type."""
+    """Return the pipe into this command; None for a terminal."""
     return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer

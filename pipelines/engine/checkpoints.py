@@ -62,7 +62,7 @@ class Snapshot:
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write folder/step-NNNNNN with a copy of the model in `best`; delete all but the newest `keep` up to it."""
-        with folder_at_once(folder / f"step-{self.progress['step']:06d}") as temporary:
+        with folder_at_once(folder_of(folder, self.progress["step"])) as temporary:
             (temporary / "model.safetensors").write_bytes(_tensor_bytes(self.weights))
             if self.averaged is not None:
                 (temporary / AVERAGE).write_bytes(_tensor_bytes(self.averaged))
@@ -106,6 +106,11 @@ def weights_of(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
 def _copied(state: Any, device: torch.device) -> Any:
     """Return `state` with tensors that training does not change: those of a GPU came as copies, but for scalars."""
     return tree_map_only(torch.Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state)
+
+
+def folder_of(folder: Path, step: int) -> Path:
+    """Return the path of the checkpoint after `step` updates."""
+    return folder / f"step-{step:06d}"
 
 
 def prune(folder: Path, keep: int, step: int) -> None:

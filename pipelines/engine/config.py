@@ -1,15 +1,23 @@
 """Sections of every workload's config: training, hardware, tracking, data. A workload adds its own."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from common.config import Choice, Section
+from common.errors import UserError
 from common.hardware import Hardware
 from pipelines.engine.optim import OPTIMIZERS, SCHEDULES
 from pipelines.tracking.trackers import Tracking
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
 
 
 class Training(Section):
@@ -52,9 +60,17 @@ class Training(Section):
     checkpoint_steps: int = Field(500, ge=1, description="updates between checkpoints")
     keep_checkpoints: int = Field(3, ge=1, description="number of checkpoints kept on disk")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping; null: never")
+    metric: str | None = Field(
+        None,
+        description="validation metric that picks the best model and counts for patience, such as val/loss; lower is "
+        "better, or higher after max:, as in max:val/accuracy; null: the workload's own",
+    )
+    hooks: tuple[str, ...] = Field(
+        (), description="classes of your own that are called while training goes on, a list of module:Class"
+    )
 
     @model_validator(mode="after")
-    def _one_length(self) -> "Training":
+    def _one_length(self) -> Training:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError(
                 f"give one of training.steps and training.epochs and make the other null "
@@ -63,6 +79,26 @@ class Training(Section):
         if isinstance(self.micro_batch_size, int) and self.micro_batch_size < 1:
             raise ValueError(f"training.micro_batch_size must be 1 or more, or auto (given {self.micro_batch_size})")
         return self
+
+    def optimizers(self, model: nn.Module) -> list[Optimizer]:
+        """Return the optimizers that together hold every parameter of `model` that trains."""
+        return OPTIMIZERS[self.optimizer](model, self.learning_rate, self.weight_decay, self.betas)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Return the learning rate of update `step`, counted from 0, of `steps`."""
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(1, steps - self.warmup_steps)
+        height, floor = SCHEDULES[self.schedule](done), self.final_learning_rate
+        return self.learning_rate * (floor + (1 - floor) * height)
+
+    def num_steps(self, size: int | None) -> int:
+        """Return the number of updates over `size` examples; None: endless, where epochs raise UserError."""
+        if self.steps is not None:
+            return self.steps
+        if size is None or self.epochs is None:
+            raise UserError("training.epochs: this workload's data are endless; give training.steps instead")
+        return math.ceil(self.epochs * size / self.batch_size)
 
 
 class DataSection(Section):

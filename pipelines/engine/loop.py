@@ -11,30 +11,33 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from common.config.arguments import nearest
 from common.disk.background import BACKLOG, Background
 from common.disk.files import digests, explained
 from common.errors import Stopped, UserError
 from models import io
 from pipelines.distributed import ranks, sharding
-from pipelines.engine import checkpoints
+from pipelines.engine import checkpoints, hooks
 from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
+from pipelines.engine.hooks import Hook, Moment
 from pipelines.engine.update import NotFinite, OutOfMemory, Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
 from pipelines.run.folder import Run
 
 
 class Loop:
-    """Trains `task.model`; writes metrics, checkpoints, model/best by `metric`, and model/last.
+    """Trains `task.model`; writes metrics, checkpoints, model/best by `metric` or training.metric, and model/last.
 
     Raises what Updater does, but for a lack of memory that a smaller micro-batch mends, and UserError where the disk is
     full; Stopped after a signal that asks to stop. The last good checkpoint stays in the folder.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, metric: Metric):
-        self.task, self.training = task, config.training
-        self.accelerator, self.run, self.metric = accelerator, run, metric
+        self.task, self.config, self.training = task, config, config.training
+        self.accelerator, self.run, self.metric = accelerator, run, metric.chosen(config.training.metric)
+        self.hooks = hooks.load(config.training.hooks)
         self.updater = Updater(task, config, accelerator, run)
         self.writer = Background()  # of models and checkpoints, on the main process
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
@@ -55,17 +58,12 @@ class Loop:
             return progress
         updater.choose_micro_batch_size()
         self.model.train()
-        with updater.stop.listening(), self.writer:
-            self.monitor.start(progress.step)
-            try:
+        try:
+            with updater.stop.listening(), self.writer:
+                self.monitor.start(progress.step)
                 self._train()
-            except NotFinite as error:
-                raise self._not_finite(error) from error
-            except Stopped:
-                self._settle()
-                self.monitor.close()
-                raise
-            self._settle()
+        finally:
+            self._call(lambda hook, now: hook.on_end(now))
         self.monitor.close()
         if self._patience_is_over():
             self.monitor.say(self._why_over())
@@ -73,16 +71,36 @@ class Loop:
         return progress
 
     def _train(self) -> None:
-        self._validate_if_due()  # where the last process ended in a validation
-        batches = self.updater.batches()
-        while not self._is_over():
-            try:
-                stop = self.updater.update(batches)
-            except OutOfMemory as error:
-                self.updater.shrink(error)
-                batches = self.updater.batches()
-                continue
-            self._after_update(stop)
+        try:
+            self._validate_if_due()  # where the last process ended in a validation
+            batches = self.updater.batches()
+            then = (lambda: self._call(lambda hook, now: hook.on_update(now))) if self.hooks else None
+            while not self._is_over():
+                try:
+                    stop = self.updater.update(batches, then)
+                except OutOfMemory as error:
+                    self.updater.shrink(error)
+                    batches = self.updater.batches()
+                    continue
+                self._after_update(stop)
+        except NotFinite as error:
+            raise self._not_finite(error) from error
+        except Stopped:
+            self._settle()
+            self.monitor.close()
+            raise
+        self._settle()
+
+    def _call(self, call: Callable[[Hook, Moment], None]) -> None:
+        """Call each hook where training stands."""
+        if self.hooks:
+            now = self._moment()
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                for hook in self.hooks:
+                    call(hook, now)
+
+    def _moment(self) -> Moment:
+        return Moment(self.run, self.config, self.progress.step, self.steps, self.task.model, self.accelerator)
 
     def _not_finite(self, error: NotFinite) -> UserError:
         self._settle()
@@ -130,7 +148,7 @@ class Loop:
             self._keep_model(last)
         self._settle()
 
-        def told() -> list[str]:
+        def restored() -> list[str]:
             lines = [f"{last} was not that of {path}: written again"] * (digests(last) != before)
             if self.progress.best is None:
                 return lines
@@ -141,7 +159,7 @@ class Loop:
                 lines.append(f"{name} is lost, from {best} and from {path}; the next better one will be there")
             return lines
 
-        lines = ranks.on_main(told)
+        lines = ranks.on_main(restored)
         for line in lines:
             self.monitor.say(line)
         return bool(lines)
@@ -223,7 +241,7 @@ class Loop:
             with sharding.whole(self.accelerator, self.model):
                 values = self._validation_means()
                 extra = {**self.refitted[1], **self.task.after_validation(self._map_items())}
-            value = values[self.metric.name]
+            value = self._chosen({**values, **extra})
             finite = math.isfinite(value)
             better = finite and self.metric.better(value, progress.best)
             progress.validated = progress.step
@@ -235,6 +253,15 @@ class Loop:
         self.model.train()
         note = "  (best so far)" if better else "" if finite else f"  ({self.metric.name} is no number: not the best)"
         self.monitor.validated(progress.step, {**values, **extra}, note)
+        self._call(lambda hook, now: hook.on_validation(now, {**values, **extra}))
+
+    def _chosen(self, values: Mapping[str, float]) -> float:
+        """Return the value of the metric that picks the best model. Raises UserError where validation has none."""
+        name = self.metric.name
+        if name not in values:
+            hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
+            raise UserError(f"training.metric: validation gives no {name}; {hint} gives {', '.join(values)}")
+        return values[name]
 
     def _validation_means(self) -> dict[str, float]:
         """Return the means of the task's scores, {val/<name>: mean}."""
@@ -258,8 +285,11 @@ class Loop:
         snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), asdict(self.progress))
         self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
         self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
+        if self.hooks:
+            now, folder = self._moment(), checkpoints.folder_of(self.run.checkpoints, self.progress.step)
+            self._write(lambda: [hook.on_save(now, folder) for hook in self.hooks])
 
-    def _write(self, work: Callable[[], None]) -> None:
+    def _write(self, work: Callable[[], object]) -> None:
         if self.accelerator.is_main_process:
             self.writer.start(work)
 

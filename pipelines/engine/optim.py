@@ -7,41 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from common.errors import UserError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-    from pipelines.engine.config import Training
-
-RATE_FACTOR = "rate_factor"  # of a group of parameters: what the learning rate is multiplied by
+RATE_FACTOR = "rate_factor"  # of a group of parameters: its learning rate is this share of the others'
 DECAY_SHARE = 0.2  # of the updates after warm-up in which wsd falls (Haegele et al. 2024)
 
 
-def _adamw(model: nn.Module, training: Training) -> list[Optimizer]:
+def _adamw(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
     """AdamW (Loshchilov and Hutter 2019); weight decay on matrices, not on biases, gains and scalars."""
-    return [_adamw_over(model, [p for p in model.parameters() if p.requires_grad], training)]
+    return [_adamw_over(_groups(model, _trained(model), weight_decay), learning_rate, betas)]
 
 
-def _adamw_over(model: nn.Module, parameters: Sequence[nn.Parameter], training: Training) -> Optimizer:
+def _adamw_over(groups: list[dict[str, object]], learning_rate: float, betas: tuple[float, float]) -> Optimizer:
     import torch
 
-    groups = _groups(model, parameters, training.weight_decay)
-    return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, fused=True)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=True)
 
 
-def _sgd(model: nn.Module, training: Training) -> list[Optimizer]:
-    """Stochastic gradient descent with momentum `training.betas[0]`; the decay is not decoupled."""
+def _sgd(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
+    """Stochastic gradient descent with momentum `betas[0]`; the decay is not decoupled."""
     import torch
 
-    groups = _groups(model, [p for p in model.parameters() if p.requires_grad], training.weight_decay)
-    return [torch.optim.SGD(groups, lr=training.learning_rate, momentum=training.betas[0])]
+    return [torch.optim.SGD(_groups(model, _trained(model), weight_decay), lr=learning_rate, momentum=betas[0])]
 
 
-def _muon(model: nn.Module, training: Training) -> list[Optimizer]:
+def _muon(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) for matrices other than embeddings, AdamW for the rest.
 
     Muon's updates are scaled to the size of AdamW's (Liu et al. 2025), so one learning rate suits both.
@@ -50,27 +44,25 @@ def _muon(model: nn.Module, training: Training) -> list[Optimizer]:
     from torch import nn
 
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in parameters if p.ndim == 2 and id(p) not in embeddings]
+    matrices = [p for p in _trained(model) if p.ndim == 2 and id(p) not in embeddings]
     chosen = {id(p) for p in matrices}
-    others = [p for p in parameters if id(p) not in chosen]
+    others = [p for p in _trained(model) if id(p) not in chosen]
     optimizers: list[Optimizer] = []
     if matrices:
-        optimizers.append(
-            torch.optim.Muon(
-                _groups(model, matrices, training.weight_decay),
-                lr=training.learning_rate,
-                momentum=training.betas[0],
-                adjust_lr_fn="match_rms_adamw",
-            )
-        )
-    return optimizers + ([_adamw_over(model, others, training)] if others else [])
+        groups = _groups(model, matrices, weight_decay)
+        muon = torch.optim.Muon(groups, lr=learning_rate, momentum=betas[0], adjust_lr_fn="match_rms_adamw")
+        optimizers.append(muon)
+    return optimizers + ([_adamw_over(_groups(model, others, weight_decay), learning_rate, betas)] if others else [])
 
 
-def _groups(model: nn.Module, parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    """Return the parameters in groups of one weight decay and one factor on the learning rate.
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    A model may name parts of its parameters' names with such factors, as `rate_factors`.
+
+def _groups(model: nn.Module, parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, object]]:
+    """Return the parameters in groups with equal weight decay and equal share of the learning rate.
+
+    A model may set shares by parts of its parameters' names: `rate_factors`.
     """
     factors = {
         id(parameter): factor
@@ -81,21 +73,21 @@ def _groups(model: nn.Module, parameters: Sequence[nn.Parameter], weight_decay: 
     found: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, False): [], (1.0, True): []}
     for parameter in parameters:
         found.setdefault((factors.get(id(parameter), 1.0), parameter.ndim < 2), []).append(parameter)
-    groups: list[dict[str, Any]] = []
+    groups: list[dict[str, object]] = []
     for (factor, short), members in found.items():
-        group = {"params": members, "weight_decay": 0.0 if short else weight_decay}
+        group: dict[str, object] = {"params": members, "weight_decay": 0.0 if short else weight_decay}
         groups += [group if factor == 1 else {**group, RATE_FACTOR: factor}] if members else []
     return groups
 
 
-# (model, training) -> the optimizers that together hold every parameter that trains.
-OPTIMIZERS: dict[str, Callable[[nn.Module, Training], list[Optimizer]]] = {
+# (model, learning rate, weight decay, betas) -> the optimizers that together hold every parameter that trains.
+OPTIMIZERS: dict[str, Callable[[nn.Module, float, float, tuple[float, float]], list[Optimizer]]] = {
     "adamw": _adamw,
     "sgd": _sgd,
     "muon": _muon,
 }
 
-# Share of updates after warm-up that are done -> height of the rate between its final value (0) and its peak (1).
+# Share of the updates after warm-up that are done -> the rate between its final value (0) and its peak (1).
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
     "constant": lambda done: 1.0,
@@ -104,25 +96,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 
 
-def learning_rate(training: Training, step: int, steps: int) -> float:
-    """Return the rate of update `step`, counted from 0, of `steps`."""
-    if step < training.warmup_steps:
-        return training.learning_rate * (step + 1) / training.warmup_steps
-    done = (step - training.warmup_steps) / max(1, steps - training.warmup_steps)
-    height, floor = SCHEDULES[training.schedule](done), training.final_learning_rate
-    return training.learning_rate * (floor + (1 - floor) * height)
-
-
 def set_rates(optimizers: Sequence[Optimizer], rate: float) -> None:
     """Set the learning rate of the next update."""
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
-
-
-def total_steps(training: Training, size: int | None) -> int:
-    """Return the number of updates. Raises UserError for epochs over endless data, whose `size` is None."""
-    if training.steps is not None:
-        return training.steps
-    if size is None or training.epochs is None:
-        raise UserError("training.epochs: this workload's data are endless; give training.steps instead")
-    return math.ceil(training.epochs * size / training.batch_size)

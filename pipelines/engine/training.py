@@ -61,7 +61,7 @@ def train(
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
-    outcome = {"state": "done", "select": workload.metric.name, "best": progress.best}
+    outcome = {"state": "done", "select": loop.metric.name, "best": progress.best}
     outcome |= {"best_step": progress.best_step, "step": progress.step}
     ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(run.best.parent)}))
     accelerator.end_training()

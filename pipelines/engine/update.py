@@ -21,7 +21,7 @@ from pipelines.distributed import ranks, sharding
 from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
+from pipelines.engine.optim import set_rates
 from pipelines.engine.workload import Loss, Task
 from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor
@@ -75,14 +75,13 @@ class Updater:
         world = accelerator.num_processes
         check_divides(self.training.batch_size, world, self.training.micro_batch_size)
         self.local_batch_size = self.training.batch_size // world
-        self.steps = total_steps(self.training, task.train.size)
+        self.steps = self.training.num_steps(task.train.size)
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         noise.by_item(task.model)
-        optimizers = OPTIMIZERS[self.training.optimizer](task.model, self.training)
         self.model: nn.Module
-        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, optimizers)
+        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         # Without a scaler and sharded gradients Accelerate's wrappers only cost time: half a millisecond a step.
@@ -137,14 +136,16 @@ class Updater:
 
         return stream(self.task.train, plan(), self.accelerator.device)
 
-    def update(self, batches: Iterator[tuple[Tensor, Any]]) -> int | None:
+    def update(self, batches: Iterator[tuple[Tensor, Any]], then: Callable[[], None] | None = None) -> int | None:
         """Make one optimizer update; return the number of a signal that came on any rank.
+
+        `then` is called after it, while parameters still have the gradients that it took.
 
         Losses are sums. They are divided by the global batch size on the way back, and where the true denominator
         differs (tokens) the gradient is corrected once before clipping.
         """
         progress = self.progress
-        set_rates(self.optimizers, learning_rate(self.training, progress.step, self.steps))
+        set_rates(self.optimizers, self.training.rate(progress.step, self.steps))
         try:
             part = self._accumulate(batches)
             agreement = self._announce(part.failed)
@@ -158,10 +159,12 @@ class Updater:
             self._check_finite(progress.step + 1, float(norm), float(part.sums["loss"]))
         for optimizer in self.optimizers:
             (optimizer.optimizer if self.plain else optimizer).step()
-            optimizer.optimizer.zero_grad()
         progress.step += 1
         if self.average is not None:
             self.average.update(progress.step)
+        if then is not None:
+            then()
+        self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
         self.figures.append({"grad_norm": norm, "updates": 1, "count": part.count, **part.sums})
         self.monitor.count(progress.step, self.training.batch_size, part.waited)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from common.errors import UserError
 from pipelines.engine.config import BaseConfig
 
 if TYPE_CHECKING:
@@ -110,6 +111,17 @@ class Metric:
 
     name: str = "val/loss"
     maximise: bool = False
+
+    def chosen(self, word: str | None) -> Metric:
+        """Return the metric that training.metric names, [max:|min:]NAME; None: this one, whose name has its direction.
+
+        Raises UserError for another direction.
+        """
+        direction, _, name = (word or self.name).rpartition(":")
+        if direction not in ("", "max", "min"):
+            raise UserError(f"training.metric: {word}: a direction is max or min, as in max:{name}")
+        maximise = direction == "max" or (not direction and name == self.name and self.maximise)
+        return Metric(name, maximise)
 
     def better(self, value: float, best: float | None) -> bool:
         """Whether `value` beats `best`, the best so far; NaN beats nothing, and any number beats NaN."""

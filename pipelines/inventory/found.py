@@ -32,7 +32,7 @@ class Found:
     run: Run
     members: tuple[Run, ...]
     config: dict[str, Any]  # {dotted key: value}
-    metric: Metric | None  # None for a workload from elsewhere
+    metric: Metric | None  # None where the workload is not found
     records: list[dict[str, Any]]
     bytes: int
 
@@ -122,8 +122,15 @@ def _members(run: Run) -> tuple[Run, ...]:
 
 def _found(run: Run) -> Found:
     config = yaml.safe_load(run.config_file.read_text()) if run.started() else {}
-    metric = workloads.find(run.workload).metric if run.workload in workloads.names() else None
-    return Found(run, _members(run), dict(leaves(config)), metric, run.metrics(), size(run.folder))
+    return Found(run, _members(run), dict(leaves(config)), _metric(run.workload), run.metrics(), size(run.folder))
+
+
+def _metric(workload: str) -> Metric | None:
+    """Return the metric of a workload; None where its package is gone, or is a user's and cannot be imported."""
+    try:
+        return workloads.find(workload).metric
+    except Exception:  # whatever that code raises: the other runs are listed all the same
+        return None
 
 
 def size(path: Path) -> int:

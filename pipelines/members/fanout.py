@@ -26,6 +26,7 @@ from common.disk.files import digests, explained, remove, write_json
 from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
 from common.machine import cores
+from common.plain import Plain
 from common.stopping import StopRequest
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+Outcome = Mapping[str, Any]  # of a training: its state and, if it is not done, the reason
+FAILED: Outcome = {"state": "failed", "reason": "its training left no word"}
 STACKING = ("cuda",)  # devices that wait for launches, so that members are stacked
 MOST_STACKED = 32  # members of a process
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
@@ -49,7 +52,7 @@ class Job:
     run: Run
     configs: Mapping[str, BaseConfig]
     folder: Path  # of the prepared data
-    manifest: Mapping[str, Any]  # of these
+    manifest: Mapping[str, Plain]  # of these
     resume: bool
     find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
@@ -84,12 +87,8 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     _check_shared(job.run)
     if len(waiting) < len(names):
         accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
-    mine = waiting[accelerator.process_index :: accelerator.num_processes]
-    # The ranks wait for each other here, as long as it takes.
-    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
-    number = next((number for number in numbers if number), None)
 
-    def end() -> dict[str, dict[str, Any]]:
+    def end() -> dict[str, Outcome]:
         for name in names:
             run = job.run.member(name)
             if run.outcome() is None:  # a signal came first
@@ -99,6 +98,16 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         write_json(job.run.folder / "members.json", outcomes)
         return {name: outcomes[name] for name in names}
 
+    if len(job.configs) == accelerator.num_processes == 1:
+        try:
+            _train_here(job, waiting)
+        finally:
+            end()
+        return
+    mine = waiting[accelerator.process_index :: accelerator.num_processes]
+    # The ranks wait for each other here, as long as it takes.
+    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
+    number = next((number for number in numbers if number), None)
     outcomes = ranks.on_main(end)
     if number:
         raise Stopped(number, "; members that were being trained are saved")
@@ -106,6 +115,19 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     if failed:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise MembersFailed(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
+
+
+def _train_here(job: Job, names: Sequence[str]) -> None:
+    """Train the only member in this process, as any other run; raises what its training raises."""
+    for name in names:
+        began, outcome = time.perf_counter(), FAILED
+        try:
+            outcome = _fit(job, name, job.find)
+        except Exception as error:
+            outcome = _failure(error)
+            raise
+        finally:
+            _keep(job.run.member(name), outcome, began)
 
 
 def _check_shared(run: Run) -> None:
@@ -133,7 +155,8 @@ def _of_one_thread(config: BaseConfig) -> BaseConfig:
 def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
     """Return whether members may share a process. In fp16 not: gradients are of losses without the scaler's factor."""
     hardware = config.hardware
-    alone = hardware.compile or hardware.gradient_checkpointing or config.tracking.log_with or precision == "fp16"
+    alone = hardware.compile or hardware.gradient_checkpointing or config.tracking.log_with or config.training.hooks
+    alone = alone or precision == "fp16"
     return config.stacks and hardware.stack and not alone
 
 
@@ -168,7 +191,7 @@ class _Pool:
                     for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        processes.say(f"{ended}/{len(names)} {name} {_told(outcome)}  left {clock(left)}")
+                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()
@@ -192,7 +215,7 @@ class _Pool:
         if self.stop.number:  # the signal came while it was being started
             process.terminate()
 
-    def _ended(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _ended(self) -> Iterator[tuple[str, Outcome]]:
         """Yield the members that have ended since this was last called, and how."""
         for first, process in list(self.running.items()):
             over, names = process.exitcode is not None, self.members[first]
@@ -203,7 +226,7 @@ class _Pool:
                 names.remove(name)
                 yield name, self._outcome(name, process)
 
-    def _outcome(self, name: str, process: Any) -> dict[str, Any]:
+    def _outcome(self, name: str, process: Any) -> Outcome:
         run = self.job.run.member(name)
         outcome = run.outcome()
         if outcome is None:  # it had no time to say anything
@@ -258,34 +281,46 @@ def _train_stacked(job: Job, members: Sequence[str]) -> None:
 
 def _train(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
     """Train one member, write down how it ended, and return an exit status."""
-    from pipelines.engine.training import make_accelerator, train
-
-    run, config, began = job.run.member(member), job.configs[member], time.perf_counter()
-    outcome: dict[str, Any] = {"state": "failed"}
-    status = 0
+    run, began, status = job.run.member(member), time.perf_counter(), 0
+    log = run.folder / "train.log"
     try:
-        write_to(_opened(run.folder / "train.log"))
-        workload = find()
-        accelerator = make_accelerator(config, run)
-        facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
-        with run.held():
-            train(workload, config, job.folder, facts, run, accelerator, job.resume)
-        outcome = run.outcome() or outcome
-    except UserError as error:
-        outcome, status = {"state": "failed", "reason": str(error)}, 2
-    except Stopped as stop:
-        outcome, status = {"state": "stopped", "reason": str(stop)}, 128 + stop.number
+        write_to(_opened(log))
+        outcome = _fit(job, member, find)
     except Exception as error:
-        traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}; see {run.folder / 'train.log'}"
-        outcome, status = {"state": "failed", "reason": reason}, 1
-    print(_told(outcome), flush=True)
+        outcome = _failure(error, f"; see {log}")
+        status = 128 + error.number if isinstance(error, Stopped) else 2 if isinstance(error, UserError) else 1
+        if status == 1:
+            traceback.print_exc()
+    print(_described(outcome), flush=True)
     try:
-        write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
+        _keep(run, outcome, began)
     except UserError as error:
         processes.say(f"error: {error}")
         status = 2
     return status
+
+
+def _fit(job: Job, member: str, find: Callable[[], Workload]) -> Outcome:
+    """Train one member; return how it ended."""
+    from pipelines.engine.training import make_accelerator, train
+
+    run, config = job.run.member(member), job.configs[member]
+    workload = find()
+    accelerator = make_accelerator(config, run)
+    facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
+    with run.held():
+        train(workload, config, job.folder, facts, run, accelerator, job.resume)
+    return run.outcome() or FAILED
+
+
+def _failure(error: Exception, see: str = "") -> Outcome:
+    if isinstance(error, UserError | Stopped):
+        return {"state": "stopped" if isinstance(error, Stopped) else "failed", "reason": str(error)}
+    return {"state": "failed", "reason": f"{type(error).__name__}: {error}{see}"}
+
+
+def _keep(run: Run, outcome: Outcome, began: float) -> None:
+    write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
 
 
 def _opened(log: Path) -> TextIO:
@@ -302,7 +337,7 @@ def _write_to(file: TextIO) -> None:
         os.dup2(file.fileno(), 2)
 
 
-def _told(outcome: dict[str, Any]) -> str:
+def _described(outcome: Outcome) -> str:
     if outcome["state"] != "done":
         return f"{outcome['state']}: {outcome['reason']}"
     return f"done: best {outcome['select']} {outcome['best']:.5g} at step {outcome['best_step']} of {outcome['step']}"

@@ -14,6 +14,7 @@ from common.config.arguments import nearest
 from common.disk.files import append_json_line, read_json_lines, remove, tidy, write_json, write_text
 from common.disk.lock import held
 from common.errors import UserError
+from common.packages import RECORD
 from pipelines.run.provenance import provenance
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -24,16 +25,17 @@ Config = TypeVar("Config", bound=Section)
 class Run:
     """Paths and records of one run. Only the main process writes.
 
-    The run `default/BTCUSDT` is the member BTCUSDT of the run `default`: an ordinary run in a folder below it.
+    `package` is the folder of a workload of the user's own, which the provenance records, so that later commands find
+    it. The run `default/BTCUSDT` is the member BTCUSDT of the run `default`: an ordinary run in a folder below it.
     """
 
-    def __init__(self, workload: str, name: str):
+    def __init__(self, workload: str, name: str, package: Path | None = None):
         if not re.fullmatch(f"{NAME}(/{NAME})?", name):
             raise UserError(
                 f"--name {name!r}: a run's name is letters, digits, '.', '_' and '-', as in dgt-50; a member of a run "
                 "of many models is RUN/MEMBER"
             )
-        self.workload, self.name = workload, name
+        self.workload, self.name, self.package = workload, name, package
         self.root = Path("runs") / workload
         self.folder = self.root / name.replace("/", "/members/")
         self.config_file = self.folder / "config.yaml"
@@ -50,7 +52,7 @@ class Run:
 
     def member(self, name: str) -> "Run":
         """Return the run of one member of a run of many models."""
-        return Run(self.workload, f"{self.name}/{name}")
+        return Run(self.workload, f"{self.name}/{name}", self.package)
 
     def outcome(self) -> dict[str, Any] | None:
         """Return how training ended, with "state" done, or of a member failed or stopped; None if it has not."""
@@ -132,7 +134,8 @@ class Run:
         if path.exists():  # a resumed run keeps what is known of its earlier starts
             last = json.loads(path.read_text())
             earlier = [*last.pop("earlier"), last]
-        write_json(path, {**provenance(world_size, data), "earlier": earlier})
+        own = {RECORD: str(self.package)} if self.package else {}
+        write_json(path, {**provenance(world_size, data), **own, "earlier": earlier})
 
     def keep_config(self, config: Section) -> None:
         """Write the config: with it the run is begun."""

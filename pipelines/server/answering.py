@@ -1,6 +1,6 @@
-"""A run that answers requests: those that arrive while it computes are answered together afterwards.
+"""A run that answers requests: those that arrive while it computes are batched afterwards.
 
-Models that write texts side by side begin with those that arrive at once (`scheduling.py`).
+Models that write texts side by side start new ones at once instead (`scheduling.py`).
 """
 
 from __future__ import annotations
@@ -14,31 +14,49 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-from common.config import checked
+from common.config import Section, checked
 from common.errors import UserError
-from common.input_files import Given
-from pipelines.answers.trained import Trained
+from common.plain import Plain
+from pipelines.answers.trained import Streaming, Trained
 from pipelines.server.limits import Limits, Refused, too_large
-from pipelines.server.scheduling import PLACES, Request, Scheduler
+from pipelines.server.scheduling import PLACES, Request, Scheduler, Writer
 
 Result = TypeVar("Result")
 
 
+@runtime_checkable
+class Writing(Protocol):
+    """A model that writes texts side by side."""
+
+    def writer(self) -> Writer:
+        """Return the writer with the model's weights as they are now."""
+
+    def prepared(self, given: object, settings: object) -> object:
+        """Return an input as the writer takes it. Raises ValueError for an unusable one."""
+
+
+def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
+    """Return an answer that is no error. Raises Refused for one that is."""
+    if "error" in answer:
+        raise Refused(422, str(answer["error"]))
+    return answer
+
+
 @dataclass(eq=False)
 class Waiting:
-    """A request that is not answered yet."""
+    """An unanswered request."""
 
-    asked: Sequence[Any]
-    settings: Mapping[str, Any]
-    at_once: int  # inputs, of any requests, that are answered together
-    answers: asyncio.Future[list[dict[str, Any]]]
-    found: list[dict[str, Any]] = field(default_factory=list)  # answers to the first of its inputs
+    asked: Sequence[object]
+    settings: Mapping[str, object]
+    at_once: int  # inputs, of any requests, to answer together
+    answers: asyncio.Future[list[dict[str, Plain]]]
+    found: list[dict[str, Plain]] = field(default_factory=list)  # answers to its first inputs
 
     @functools.cached_property
     def key(self) -> str:
-        """Requests with equal keys can be answered together."""
+        """Equal for requests that can be answered together."""
         return json.dumps(self.settings, sort_keys=True)
 
 
@@ -50,24 +68,26 @@ class Answering:
         self.thread = ThreadPoolExecutor(1, f"answers of {self.name}")
         self.waiting: deque[Waiting] = deque()
         self.wake = asyncio.Event()
-        self.open = 0  # requests, streams among them, that are not finished
+        self.open = 0  # unfinished requests, including streams
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
-        self.scheduler: Scheduler | None = None
-        if len(trained.models) == 1 and hasattr(model := next(iter(trained.models.values())), "writer"):
-            self.scheduler = Scheduler(model.writer(), PLACES, self._in_thread, self._count)
+        first, *others = trained.models.values()
+        self.writing = first if isinstance(first, Writing) and not others else None
+        self.scheduler = (
+            Scheduler(self.writing.writer(), PLACES, self._in_thread, self._count) if self.writing else None
+        )
 
     @property
     def name(self) -> str:
-        """The run's name with its workload's."""
+        """WORKLOAD/NAME."""
         return f"{self.trained.workload}/{self.trained.name}"
 
     @property
     def streams(self) -> bool:
-        """Whether the models are of text, which can be sent as it comes."""
-        return all(hasattr(model, "stream") for model in self.trained.models.values())
+        """Whether the models write text, which can be sent as it is written."""
+        return all(isinstance(model, Streaming) for model in self.trained.models.values())
 
-    async def answers(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return an answer to each input, or what is wrong with it. Raises Refused."""
+    async def answers(self, inputs: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
+        """Return an answer or an error for each input. Raises Refused."""
         found, chosen = await asyncio.to_thread(self._read, inputs, settings)
         usable = [asked for asked, _ in found if asked is not None]
         if usable and self.scheduler:
@@ -76,8 +96,8 @@ class Answering:
             answers = iter(await self._in_turn(usable, settings, chosen) if usable else [])
         return [next(answers) if asked is not None else {"error": error} for asked, error in found]
 
-    async def pieces(self, given: Any, settings: Mapping[str, Any]) -> AsyncGenerator[str]:
-        """Return the text of an answer piece by piece; who wants no more of it closes it. Raises Refused."""
+    async def pieces(self, given: object, settings: Mapping[str, object]) -> AsyncGenerator[str]:
+        """Return the text of an answer piece by piece; close it to give it up. Raises Refused."""
 
         def begun() -> AsyncGenerator[str]:
             asked, chosen = self.usable(given, settings)
@@ -89,7 +109,7 @@ class Answering:
                 raise Refused(422, str(refused)) from refused
 
         streamed = self._streamed(await asyncio.to_thread(begun))
-        await anext(streamed)  # counted from here on, or refused while that can still be told
+        await anext(streamed)  # counted from here on, or refused while the status can still say so
         return streamed
 
     async def _each(self, pieces: Iterator[str]) -> AsyncGenerator[str]:
@@ -104,30 +124,32 @@ class Answering:
                 async for piece in pieces:
                     yield piece
 
-    def usable(self, given: Any, settings: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return an input and settings as the models take them. Raises Refused where they do not fit."""
+    def usable(self, given: object, settings: Mapping[str, object]) -> tuple[object, Section]:
+        """Return an input and settings as the models take them. Raises Refused for misfits."""
         ((asked, error),), chosen = self._read([given], settings)
         if asked is None:
             raise Refused(422, error)
         return asked, chosen
 
-    def _read(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> tuple[list[tuple[Any, str]], Any]:
+    def _read(
+        self, inputs: Sequence[object], settings: Mapping[str, object]
+    ) -> tuple[list[tuple[object | None, str]], Section]:
         chosen = self._checked(settings)
         return [self._asked(each, chosen) for each in inputs], chosen
 
-    def _asked(self, given: Any, settings: Any) -> tuple[Any, str]:
+    def _asked(self, given: object, settings: Section) -> tuple[object | None, str]:
         """Return an input as the models take it, or None and what is wrong with it."""
         try:
-            asked = self.trained.asked(Given("request", given), files=False)
-            if self.scheduler:
-                asked = self.scheduler.writer.model.prepared(asked, settings)
+            asked: object = self.trained.read(given, files=False)
+            if self.writing:
+                asked = self.writing.prepared(asked, settings)
         except ValueError as error:  # a UserError is one
             return None, str(error)
         large = too_large(asked, self.trained.inputs.served)
         return (None, large) if large else (asked, "")
 
-    def _checked(self, settings: Mapping[str, Any]) -> Any:
-        """Return settings as the models take them. Raises Refused for those that do not fit."""
+    def _checked(self, settings: Mapping[str, object]) -> Section:
+        """Return settings as the models take them. Raises Refused for misfits."""
         try:
             chosen = checked(self.trained.inputs.settings, settings, "settings")
         except UserError as error:
@@ -136,8 +158,10 @@ class Answering:
             raise Refused(422, f"settings: {large}")
         return chosen
 
-    async def _in_turn(self, asked: Sequence[Any], settings: Mapping[str, Any], chosen: Any) -> list[dict[str, Any]]:
-        """Return answers to inputs, together with those of other requests; `chosen` are the settings as a Section."""
+    async def _in_turn(
+        self, asked: Sequence[object], settings: Mapping[str, object], chosen: Section
+    ) -> list[dict[str, Plain]]:
+        """Return answers to inputs, computed with those of other requests; `chosen` are the settings as a Section."""
         at_once = self.trained.inputs.together(chosen)
         own = Waiting(asked, settings, at_once, asyncio.get_running_loop().create_future())
         with self._counted():
@@ -149,24 +173,24 @@ class Answering:
                 if own in self.waiting:
                     self.waiting.remove(own)
 
-    async def _written(self, scheduler: Scheduler, request: Request) -> list[dict[str, Any]]:
-        """Return texts, which are written beside those of other requests."""
+    async def _written(self, scheduler: Scheduler, request: Request) -> list[dict[str, Plain]]:
+        """Return texts, written beside those of other requests."""
         with self._counted():
             return await self._in_time(scheduler.answers(request), lambda: bool(request.texts))
 
     async def _in_time(self, result: Awaitable[Result], begun: Callable[[], bool]) -> Result:
-        """Return a result. Raises Refused where it takes too long, or is not even `begun` then."""
+        """Return a result. Raises Refused after too long: another status where it was not even `begun`."""
         try:
             return await asyncio.wait_for(result, self.limits.seconds)
         except TimeoutError:
             if begun():
                 raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
-            raise Refused(429, f"no answer within {self.limits.seconds:g} s, too many ask; try later") from None
+            raise Refused(429, f"no answer within {self.limits.seconds:g} s: too many requests; try later") from None
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         if self.open >= self.limits.waiting:
-            raise Refused(429, f"{self.open} requests to this run are not answered yet; try later")
+            raise Refused(429, f"{self.open} requests to this run are unanswered; try later")
         self.open += 1
         try:
             yield
@@ -174,7 +198,7 @@ class Answering:
             self.open -= 1
 
     async def work(self) -> None:
-        """Answer what waits, for ever."""
+        """Answer waiting requests forever."""
         if self.scheduler:
             await self.scheduler.work()
         while True:
@@ -183,8 +207,8 @@ class Answering:
             while self.waiting:
                 await self._answer(self._together())
 
-    def _together(self) -> list[tuple[Waiting, Sequence[Any]]]:
-        """Take inputs of the first request that waits, and of others that can be answered with them."""
+    def _together(self) -> list[tuple[Waiting, Sequence[object]]]:
+        """Take inputs of the first waiting request, and of others that can be answered with them."""
         first, chosen = self.waiting[0], []
         room = first.at_once
         for each in list(self.waiting):
@@ -198,20 +222,20 @@ class Answering:
     def _count(self, together: int) -> None:
         self.batches, self.batched = self.batches + 1, self.batched + together
 
-    async def _answer(self, chosen: Sequence[tuple[Waiting, Sequence[Any]]]) -> None:
-        """Answer some inputs of requests; those with more of them go to the end of the queue."""
+    async def _answer(self, chosen: Sequence[tuple[Waiting, Sequence[object]]]) -> None:
+        """Answer some inputs of requests; those with more left go to the end of the queue."""
         whole = [each for _, inputs in chosen for each in inputs]
         together = functools.partial(self.trained.together, whole, chosen[0][0].settings)
         try:
             found = iter(await self._in_thread(together))
-        except Exception as error:  # told to those who asked, and the next ones are answered
+        except Exception as error:  # raised to the clients concerned; others are served on
             for request, _ in chosen:
                 if not request.answers.done():
                     request.answers.set_exception(error)
             return
         for request, inputs in chosen:
             request.found += itertools.islice(found, len(inputs))
-            if request.answers.done():  # nobody waits any longer
+            if request.answers.done():  # given up
                 continue
             if len(request.found) < len(request.asked):
                 self.waiting.append(request)
@@ -219,7 +243,7 @@ class Answering:
                 request.answers.set_result(request.found)
 
     async def run(self, function: Callable[[], Result]) -> Result:
-        """Call a function after what waits for the models already. Raises Refused where that takes too long."""
+        """Call a function in the models' thread, after what already waits there. Raises Refused after too long."""
         with self._counted():
             return await self._in_time(self._in_thread(function), lambda: True)
 
@@ -227,5 +251,5 @@ class Answering:
         return asyncio.get_running_loop().run_in_executor(self.thread, function)
 
     def close(self) -> None:
-        """End the thread, after what it is doing."""
+        """End the thread after its current work."""
         self.thread.shutdown(cancel_futures=True)

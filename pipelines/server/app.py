@@ -1,131 +1,192 @@
-"""The application: routes, and the life of the runs that answer them."""
+"""The HTTP application: its routes, and the runs that answer them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI, Request, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from common import browser
-from pipelines.server import bodies, description, openai
-from pipelines.server.answering import Answering
+from common.config import Section, checked
+from common.config.keys import as_text, groups
+from common.errors import UserError
+from common.plain import Plain
+from pipelines.answers.words import described as described_fields
+from pipelines.report.markup import fragment
+from pipelines.server import bodies
+from pipelines.server.answering import Answering, usable
 from pipelines.server.guard import Guard
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.metrics import Metrics
+from pipelines.server.openai import Completions
 from pipelines.server.sent import Answer, Events, to_json
 
 PAGE = Path(__file__).resolve().parent / "page"
+ERRORS: dict[int | str, dict[str, object]] = {
+    "4XX": {"description": "what is wrong, as `error`; 422 for unusable inputs, 429 for too many requests"}
+}
+DOCS = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>API of this server</title><link rel="stylesheet" href="/base.css">
+<style>pre{overflow-x:auto}</style></head><body><main><h1>API of this server</h1>
+<p><a href="/openapi.json">The same as OpenAPI</a></p>
+{% for route in routes %}
+<h2>{{ route.methods|join }} {{ route.path }}</h2><p>{{ route.summary }}</p>
+{% if route.description %}<pre tabindex="0">{{ route.description }}</pre>{% endif %}
+{% endfor %}</main></body></html>
+"""
 
 
-def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None = None) -> Starlette:
-    """Return the application that answers for `runs`; requests name one of the `hosts`, if given, or an address."""
-    server = Server({run.name: run for run in runs}, limits)
-    routes = [
-        Route("/health", server.health),
-        Route("/metrics", server.measured),
-        Route("/runs", server.listed),
-        Route("/runs/{name:path}/predict", server.predict, methods=["POST"]),
-        Route("/runs/{name:path}/stream", server.stream, methods=["POST"]),
-        Route("/runs/{name:path}/rivals", server.rivals, methods=["POST"]),
-        *openai.routes(server.runs, limits),
-        Route("/openapi.json", lambda request: Answer(description.openapi(runs))),
-        Route("/docs", lambda request: HTMLResponse(description.page(runs))),
-    ]
-    # Files of the page, and after them those that all pages share.
+def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None = None) -> FastAPI:
+    """Return the application that answers for `runs`; requests address one of the `hosts`, if given, or an IP."""
+    metrics = Metrics()
+    app = FastAPI(
+        title="Trained models",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        responses=ERRORS,
+        dependencies=[Security(HTTPBearer(auto_error=False))] if limits.token else [],
+        middleware=[Middleware(Guard, limits=limits, metrics=metrics, hosts=hosts)],
+        exception_handlers={HTTPException: _failed, RequestValidationError: _misfit},
+        lifespan=functools.partial(_alive, runs),
+    )
+    forms = Completions(runs, limits)
+    names = [run.name for run in runs]
+
+    @app.get("/health", summary="Whether the server answers, and its runs.")
+    async def health() -> Response:
+        return Answer({"status": "healthy", "model_loaded": bool(runs), "runs": names})
+
+    @app.get("/metrics", summary="Counts of requests, times and memory in Prometheus's format.")
+    async def counts() -> Response:
+        return PlainTextResponse(metrics.text(runs))
+
+    @app.get("/runs", summary="The runs, with their models and the verdicts of their evaluations.")
+    async def listed() -> Response:
+        return Answer([described(run) for run in runs])
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        shown = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
+        return HTMLResponse(str(fragment(DOCS, routes=shown)))
+
+    def post(path: str, endpoint: Callable[..., Awaitable[Response]], summary: str, body: type[Section]) -> None:
+        text = as_text(groups(body), {})
+        app.post(path, summary=summary, description=text)(endpoint)
+
+    post("/suggest", forms.suggest, "Complete a field of a form.", bodies.Suggest)
+    post("/generate", forms.generate, "Continue a text with the model of forms.", bodies.Generate)
+    post("/v1/completions", forms.complete, "Complete prompts, as OpenAI's clients request it.", bodies.Completion)
+    listed_models = "The text runs, as OpenAI's clients list models."
+    app.get("/v1/models", summary=listed_models, description=" ")(forms.models)
+    for run in runs:
+        _add_run(app, run, limits)
+
+    @app.post("/runs/{name:path}/{action}", include_in_schema=False)
+    async def unknown(name: str, action: str) -> Response:
+        raise Refused(404, f"no run {name[:200]!r} is served; there are {', '.join(names)}")
+
+    for route in [each for each in app.routes if isinstance(each, APIRoute) and "GET" in (each.methods or ())]:
+        app.head(route.path, include_in_schema=False)(route.endpoint)
     shared = StaticFiles(directory=browser.FOLDER)
-    routes += [Route(f"/{path.name}", shared) for path in sorted(browser.FOLDER.glob("*.[cj]s*"))]
-    routes.append(Mount("/", StaticFiles(directory=PAGE, html=True)))
-    middleware = [Middleware(Guard, limits=limits, metrics=server.metrics, hosts=hosts)]
-    told = {HTTPException: lambda request, error: Answer({"error": error.detail}, error.status_code, error.headers)}
-    return Starlette(routes=routes, middleware=middleware, exception_handlers=told, lifespan=server.lifespan)
+    app.router.routes += [Route(f"/{path.name}", shared) for path in browser.FOLDER.glob("*.[cj]s*")]
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
+    return app
 
 
-class Server:
-    """The endpoints that all runs have."""
+@contextlib.asynccontextmanager
+async def _alive(runs: Sequence[Answering], app: FastAPI) -> AsyncIterator[None]:
+    """Let the runs answer while the application lives."""
+    tasks = [asyncio.create_task(run.work()) for run in runs]
+    try:
+        yield
+    finally:
+        for task, run in zip(tasks, runs, strict=True):
+            task.cancel()
+            run.close()
 
-    def __init__(self, runs: Mapping[str, Answering], limits: Limits):
-        self.runs, self.limits, self.metrics = runs, limits, Metrics()
 
-    @contextlib.asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Let the runs answer while the application lives."""
-        tasks = [asyncio.create_task(run.work()) for run in self.runs.values()]
-        try:
-            yield
-        finally:
-            for task, run in zip(tasks, self.runs.values(), strict=True):
-                task.cancel()
-                run.close()
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    broken = isinstance(error.__cause__, RecursionError | UnicodeDecodeError)
+    message = f"the body is not JSON: {error.__cause__}" if broken else error.detail
+    return Answer({"error": message}, error.status_code, error.headers)
 
-    async def health(self, request: Request) -> Response:
-        """Say that the server answers."""
-        return Answer({"status": "healthy", "model_loaded": bool(self.runs), "runs": list(self.runs)})
 
-    async def measured(self, request: Request) -> Response:
-        """Return counts as Prometheus reads them."""
-        return PlainTextResponse(self.metrics.text(self.runs.values()))
+async def _misfit(request: Request, error: Exception) -> Response:
+    """Say what is wrong with a body as configs do, with the nearest key."""
+    assert isinstance(error, RequestValidationError)
+    (first, *_) = error.errors()
+    if first["type"] == "json_invalid":
+        return Answer({"error": f"the body is not JSON: {first['ctx']['error']} at {first['loc'][-1]}"}, 400)
+    try:
+        checked(request.scope["route"].body_field.field_info.annotation, error.body, "the body")
+    except UserError as misfit:
+        return Answer({"error": str(misfit)}, 422)
+    raise error
 
-    async def listed(self, request: Request) -> Response:
-        """Return the runs, with what is known of their models."""
-        return Answer([described(run) for run in self.runs.values()])
 
-    async def predict(self, request: Request) -> Response:
-        """Answer inputs."""
-        run = self._run(request)
-        body = await bodies.read(request, bodies.Predict, self.limits)
-        if len(body.inputs) > self.limits.inputs:
-            raise Refused(413, f"{len(body.inputs)} inputs are more than the {self.limits.inputs} of a request")
+def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
+    """Add the routes of a run; requests its models cannot answer are refused, and left out of the schema."""
+    inputs = run.trained.inputs
+
+    async def predict(body: bodies.Predict) -> Response:
+        if len(body.inputs) > limits.inputs:
+            raise Refused(413, f"{len(body.inputs)} inputs are more than the {limits.inputs} of a request")
         outputs = await run.answers(body.inputs, body.settings)
-        usable = any("error" not in output for output in outputs)
-        return Answer({"outputs": outputs, "verdict": run.verdict}, 200 if usable else 422)
+        status = 200 if any("error" not in output for output in outputs) else 422
+        return Answer({"outputs": outputs, "verdict": run.verdict}, status)
 
-    async def stream(self, request: Request) -> Response:
-        """Answer an input with a text, piece by piece."""
-        run = self._run(request)
-        body = await bodies.read(request, bodies.Stream, self.limits)
+    async def stream(body: bodies.Stream) -> Response:
         pieces = await run.pieces(body.input, body.settings)
-        return Events(pieces, lambda piece: {"text": piece}, to_json({"done": True}), self.limits.seconds)
+        return Events(pieces, lambda piece: {"text": piece}, to_json({"done": True}), limits.seconds)
 
-    async def rivals(self, request: Request) -> Response:
-        """Answer an input by the model and by other methods."""
-        run = self._run(request)
-        solve = run.trained.inputs.rivals
+    async def rivals(body: bodies.Rivals) -> Response:
+        solve = inputs.rivals
         if solve is None:
-            raise Refused(404, f"{run.name} has no rivals here")
-        body = await bodies.read(request, bodies.Rivals, self.limits)
+            raise Refused(404, f"there are no rivals of {run.name}")
         asked, _ = await asyncio.to_thread(run.usable, body.input, body.settings)
 
-        def solved() -> dict[str, Any]:
-            began = time.perf_counter()  # in the model's turn: what it waited for it is not the others' time, too
-            (own,) = run.trained.together([asked], body.settings)
-            if "error" in own:
-                raise Refused(422, own["error"])
+        def solved() -> dict[str, Plain]:
+            began = time.perf_counter()  # in the model's turn: waiting for it must not lengthen the others' time
+            own = usable(*run.trained.together([asked], body.settings))
             taken = 1000 * (time.perf_counter() - began)
-            others = solve(asked, min(body.milliseconds or taken, bodies.MOST_MILLISECONDS) / 1000)
+            others = solve(asked, min(body.milliseconds or taken, bodies.MAX_MILLISECONDS) / 1000)
             return {**others, "model": {**own, "milliseconds": taken}}
 
         return Answer({"outputs": await run.run(solved)})
 
-    def _run(self, request: Request) -> Answering:
-        name = request.path_params["name"]
-        if name not in self.runs:
-            raise Refused(404, f"no run {name[:200]!r} is served; there are {', '.join(self.runs)}")
-        return self.runs[name]
+    text = "\n\n".join(f"{head}\n\n{fields}" for head, fields in described_fields(inputs))
+    for endpoint, body, offered, summary in (
+        (predict, bodies.Predict, True, "Answer inputs, all with the same settings."),
+        (stream, bodies.Stream, run.streams, "Answer an input with text, as server-sent events."),
+        (rivals, bodies.Rivals, inputs.rivals is not None, "Answer an input by the model and by other methods."),
+    ):
+        endpoint.__annotations__["body"] = bodies.for_inputs(body, inputs)
+        app.post(
+            f"/runs/{run.name}/{endpoint.__name__}",
+            summary=summary,
+            description=text,
+            include_in_schema=offered,
+        )(endpoint)
 
 
-def described(run: Answering) -> dict[str, Any]:
-    """Return what is known of a run."""
+def described(run: Answering) -> dict[str, Plain]:
+    """Return a run's name, its verdict, and facts about its models."""
     models = list(run.trained.models.values())
     facts = run.trained.inputs.about(models) if run.trained.inputs.about else {}
     about = {

@@ -1,4 +1,4 @@
-"""Connections whose requests must begin, and whose answers must be taken, in time."""
+"""Connections that close on clients too slow to send their headers or to read their answers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connection(H11Protocol):
-    """A connection that ends where a request's headers do not arrive within the seconds that it may be idle.
+    """A connection that closes when headers take longer than the idle time, which uvicorn alone would wait out.
 
-    uvicorn waits for them as long as something comes, or nothing has yet; h11 bounds how much they are. It ends, too,
-    where its client takes nothing of an answer for so long: closed in the usual way, it would wait to be read.
+    It is also aborted when its client reads nothing of an answer for that long; a regular close would wait for the
+    client. h11 bounds the size of headers.
     """
 
     late: asyncio.TimerHandle | None = None
     full: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start waiting for headers."""
         super().connection_made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come; see the class."""
+        """Take bytes, and watch the time until headers are whole."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._expect()
@@ -30,17 +31,18 @@ class Connection(H11Protocol):
             self._arrived()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop both clocks."""
         self._arrived()
         self._taken()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Hear that the client has not read what fills the buffer."""
+        """Start the clock of a client that does not read."""
         super().pause_writing()
         self.full = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Hear that the client reads again."""
+        """Stop it: the client reads again."""
         self._taken()
         super().resume_writing()
 

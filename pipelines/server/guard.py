@@ -1,10 +1,11 @@
-"""What stands before every request: who may ask, how much may be sent, and counting.
+"""Middleware before every route: who may ask and how much they may send; it also counts requests.
 
-Refusals and errors become short answers in JSON.
+Refusals and errors become short JSON answers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import ipaddress
@@ -27,17 +28,18 @@ HEADERS = {
     b"content-security-policy": b"default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     b"frame-ancestors 'none'",
 }
-OPEN = ("/health", "/docs", "/openapi.json")  # without a token, as are the files of the page
+OPEN = ("/health", "/docs", "/openapi.json")  # without a token, like the files of the page
 
 
 class Guard:
-    """Middleware around the whole application; requests must name one of the `hosts`, if given, or an address."""
+    """The middleware; requests must address one of the `hosts`, if given, or an IP address."""
 
     def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, hosts: Collection[str] | None):
         self.app, self.limits, self.metrics, self.hosts = app, limits, metrics, hosts
-        self.held = 0  # bytes of bodies of requests that are not answered yet
+        self.held = 0  # bytes in the bodies of unanswered requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle an ASGI request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -47,18 +49,19 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS.items()]
+                retry = [(b"retry-after", b"1")] if status == 429 else []
+                message["headers"] = [*message["headers"], *HEADERS.items(), *retry]
             await send(message)
 
         try:
             headers = dict(scope["headers"])
             self._check_site(headers)
             self._check_token(scope, headers)
+            self._check_kind(scope, headers)
             held = self._hold(headers)
-            await self.app(scope, receive, sent)
+            await self.app(scope, self._bounded(receive), sent)
         except Refused as refused:
-            retry = {"retry-after": "1"} if refused.status == 429 else {}
-            await Answer({"error": str(refused)}, refused.status, retry)(scope, receive, sent)
+            await Answer({"error": refused.detail}, refused.status_code)(scope, receive, sent)
         except Exception:
             traceback.print_exc(file=sys.stderr)
             if status:  # the answer has begun
@@ -70,49 +73,75 @@ class Guard:
             self.metrics.count(route, status, time.perf_counter() - began)
 
     def _check_site(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for a request that a page of another site sends, or one whose name was made to lead here.
+        """Raise Refused for requests from other sites' pages, and for names that others made lead here (DNS rebinding).
 
-        A page can send only what it was loaded from as origin, and a name is only its owner's (DNS rebinding). Where a
-        token is asked for, which no other page has, it alone decides.
+        A page can forge neither its origin nor the name it was loaded from. A token, which no other page has, alone
+        decides where one is required.
         """
         asked, origin = headers.get(b"host", b"").lower(), headers.get(b"origin")
         if self.hosts is not None and not self._is_own(_name(asked)):
-            raise Refused(400, f"host {_shown(asked)} is no name of this server; ask {' or '.join(self.hosts)}")
+            raise Refused(400, f"host {_shown(asked)} is not this server; use {' or '.join(self.hosts)}")
         if self.limits.token is None and origin is not None and origin.lower().partition(b"://")[2] != asked:
             raise Refused(403, f"pages of other sites are not answered (origin {_shown(origin)})")
 
     def _is_own(self, name: str) -> bool:
-        """Return whether a name is one of the server's own, or an address, which nobody can make lead elsewhere."""
+        """Return whether a name is one of the server's own or an address, which nobody can redirect."""
         with contextlib.suppress(ValueError):
             return bool(ipaddress.ip_address(name))
         return name in (self.hosts or ())
 
     def _check_token(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for a request that lacks the token where one is needed."""
+        """Raise Refused for a request without the token it needs."""
         is_file = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(("/runs", "/v1", "/metrics"))
         if self.limits.token is None or is_file or scope["path"] in OPEN:
             return
         if not hmac.compare_digest(headers.get(b"authorization", b""), f"Bearer {self.limits.token}".encode()):
-            raise Refused(401, "this server asks for a token: authorization: Bearer TOKEN")
+            raise Refused(401, "this server requires a token: authorization: Bearer TOKEN")
+
+    def _check_kind(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Raise Refused for bodies other than JSON, which pages of other sites may send unasked."""
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if scope["method"] == "POST" and kind != b"application/json":
+            raise Refused(415, f"the body must be application/json (given {_shown(kind)})")
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """Return a `receive` that raises Refused for a body too long or too late."""
+        end, size, whole = time.monotonic() + self.limits.seconds, 0, False
+
+        async def received() -> Message:
+            nonlocal size, whole
+            if whole:  # all that can follow is that the client leaves
+                return await receive()
+            try:
+                async with asyncio.timeout(end - time.monotonic()):
+                    message = await receive()
+            except TimeoutError:
+                raise Refused(408, f"the body did not arrive within {self.limits.seconds:g} s") from None
+            size, whole = size + len(message.get("body", b"")), not message.get("more_body", False)
+            if size > self.limits.body_bytes:
+                raise Refused(413, f"the body has more than {self.limits.body_bytes} bytes")
+            return message
+
+        return received
 
     def _hold(self, headers: Mapping[bytes, bytes]) -> int:
-        """Return the bytes of a body, which are held from now on. Raises Refused where that is too much.
+        """Count the bytes of a body as held, and return them. Raises Refused for too many.
 
-        Once it is read, a body takes some twenty times as much memory, and hundreds of requests may wait at once.
+        Parsed, a body takes some twenty times as much memory, and hundreds of requests may wait at once.
         """
-        told, most = headers.get(b"content-length", b""), self.limits.body_bytes
-        # A body that comes in chunks is read to its end, whatever length is told beside.
-        size = most if b"transfer-encoding" in headers else int(told) if told.isdigit() else 0
+        length, most = headers.get(b"content-length", b""), self.limits.body_bytes
+        # A body in chunks may be of any size, whatever length is given beside it.
+        size = most if b"transfer-encoding" in headers else int(length) if length.isdigit() else 0
         if size > most:
             raise Refused(413, f"the body has more than {most} bytes")
         if self.held + size > most * self.limits.bodies:
-            raise Refused(429, f"bodies of {self.held} bytes are not answered yet; try later")
+            raise Refused(429, f"bodies of {self.held} bytes are unanswered; try later")
         self.held += size
         return size
 
 
 def _name(host: bytes) -> str:
-    """Return what a Host header names, without the port; nothing where it cannot be read."""
+    """Return the name in a Host header without the port; "" for an unreadable one."""
     try:
         return urlsplit(f"//{host.decode('ascii')}").hostname or ""
     except ValueError:

@@ -1,34 +1,31 @@
-"""What one client may ask of a server, and the refusals of what is more."""
+"""Bounds on what clients may ask, and the exception that refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from starlette.exceptions import HTTPException
 
 
 @dataclass(frozen=True)
 class Limits:
     """Bounds on requests."""
 
-    body_bytes: int = 8 * 2**20  # of a request
-    bodies: int = 8  # of that size, together, of requests that are not answered yet
-    inputs: int = 64  # of a request
-    waiting: int = 256  # requests to one run that are not answered yet
-    seconds: float = 60.0  # for the body to arrive, and for an answer
-    token: str | None = None  # that requests must bring; None: any request is answered
+    body_bytes: int = 8 * 2**20  # per request
+    bodies: int = 8  # as many bytes as this many largest bodies, over all unanswered requests
+    inputs: int = 64  # per request
+    waiting: int = 256  # unanswered requests per run
+    seconds: float = 60.0  # for the body to arrive, and for the answer
+    token: str | None = None  # required of requests; None: anyone is answered
 
 
-class Refused(Exception):
-    """A request that is not answered; `status` is that of the response."""
-
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
+class Refused(HTTPException):
+    """A request that is not answered: the response's status, and what is wrong."""
 
 
-def too_large(values: Any, served: Mapping[str, float]) -> str | None:
-    """Say which value of an input or of settings is more than a server takes; None if none is.
+def too_large(values: object, served: Mapping[str, float]) -> str | None:
+    """Say which value of an input or of settings exceeds what a server takes; None if none does.
 
     Numbers are bounded by their value, texts and lists by their length.
     """

@@ -1,4 +1,4 @@
-"""Counts of what a server does, in the text format that Prometheus reads."""
+"""Counters in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 
 
 class Metrics:
-    """Requests by route and status, and how long they took."""
+    """Requests by route and status, with their durations."""
 
     def __init__(self) -> None:
         self.requests: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -22,14 +22,14 @@ class Metrics:
         self.within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(BOUNDS))
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """Count a request; `route` is one of the server's own, so that there are not more than a few."""
+        """Count a request; `route` is one of the server's own, which bounds their number."""
         self.requests[route, status] += 1
         self.seconds[route] += seconds
         for place, bound in enumerate(BOUNDS):
             self.within[route][place] += seconds <= bound
 
     def text(self, runs: Iterable[Answering]) -> str:
-        """Return all counts."""
+        """Return the counters."""
         lines = ["# TYPE requests_total counter"]
         lines += [
             f'requests_total{{route="{route}",status="{status}"}} {count}'

@@ -1,83 +1,73 @@
-"""Interfaces that others have defined: the form's /suggest and /generate, and OpenAI's /v1/completions."""
+"""Interfaces defined elsewhere: the form's /suggest and /generate, and OpenAI's /v1/completions."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from common.plain import Plain
 from pipelines.server import bodies
-from pipelines.server.answering import Answering
+from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
 
 SUGGESTED = 3  # continuations of a field, beside the completion
 
 
-def routes(runs: Mapping[str, Answering], limits: Limits) -> list[Route]:
-    """Return the routes, which take the first run that completes forms, or the run that a request names."""
-    ours = Completions(runs, limits)
-    return [
-        Route("/suggest", ours.suggest, methods=["POST"]),
-        Route("/generate", ours.generate, methods=["POST"]),
-        Route("/v1/completions", ours.complete, methods=["POST"]),
-        Route("/v1/models", ours.models),
-    ]
+@runtime_checkable
+class Suggesting(Protocol):
+    """A model that suggests continuations and their places in documents."""
+
+    def suggest(self, field: str, partial: str, n: int) -> Sequence[object]:
+        """Return up to `n` suggestions, as dataclasses."""
 
 
 class Completions:
-    """The endpoints."""
+    """The endpoints; the first run that can completes forms, the run named by a request completes prompts."""
 
-    def __init__(self, runs: Mapping[str, Answering], limits: Limits):
+    def __init__(self, runs: Sequence[Answering], limits: Limits):
         self.limits = limits
-        self.runs = {name: run for name, run in runs.items() if run.streams}
-        self.form = next((run for run in self.runs.values() if "field" in run.trained.inputs.input.model_fields), None)
+        self.runs = {run.name: run for run in runs if run.streams}
 
-    async def suggest(self, request: Request) -> Response:
-        """Complete a field of a form, and suggest continuations with where they stand in documents."""
-        body = await bodies.read(request, bodies.Suggest, self.limits)
-        given = {"field": body.field_type, "prompt": body.partial_text}
-        found = await self._for_the_form(given, {"length": body.max_length})
-        suggest = getattr(next(iter(self.form.trained.models.values())), "suggest", None)
-        if suggest:
-            ways = await self.form.run(lambda: suggest(body.field_type, body.partial_text, SUGGESTED))
+    async def suggest(self, body: bodies.Suggest) -> Response:
+        """Complete a field of a form, and suggest continuations with their places in documents."""
+        run = self._form()
+        found = await _completed(run, body.field_type, body.partial_text, {"length": body.max_length})
+        model = next(iter(run.trained.models.values()))
+        if isinstance(model, Suggesting):
+            ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text, SUGGESTED))
             found["suggestions"] = [vars(way) for way in ways]
         return Answer(found)
 
-    async def generate(self, request: Request) -> Response:
-        """Go on with a text."""
-        body = await bodies.read(request, bodies.Generate, self.limits)
-        given = {"field": body.field_type, "prompt": body.prompt}
-        return Answer(await self._for_the_form(given, {"length": body.max_length, "temperature": body.temperature}))
+    async def generate(self, body: bodies.Generate) -> Response:
+        """Continue a text."""
+        settings = {"length": body.max_length, "temperature": body.temperature}
+        return Answer(await _completed(self._form(), body.field_type, body.prompt, settings))
 
-    async def _for_the_form(self, given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        if self.form is None:
-            raise Refused(404, "no run that completes forms is served")
-        (answer,) = await self.form.answers([given], settings)
-        if "error" in answer:
-            raise Refused(422, answer["error"])
-        return {"text": answer["text"], "prompt_used": answer["prompt"]}
+    def _form(self) -> Answering:
+        for run in self.runs.values():
+            if "field" in run.trained.inputs.input.model_fields:
+                return run
+        raise Refused(404, "no run that completes forms is served")
 
-    async def models(self, request: Request) -> Response:
-        """List the runs of text, as OpenAI lists models."""
+    async def models(self) -> Response:
+        """List the text runs, as OpenAI lists models."""
         return Answer({"object": "list", "data": [{"id": name, "object": "model"} for name in self.runs]})
 
-    async def complete(self, request: Request) -> Response:
+    async def complete(self, body: bodies.Completion) -> Response:
         """Complete one prompt or several."""
-        body = await bodies.read(request, bodies.Completion, self.limits)
         run = self.runs.get(body.model)
         if run is None:
-            raise Refused(404, f"no run of text {body.model!r} is served; there are {', '.join(self.runs)}")
+            raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
         prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
         if not 1 <= len(prompts) <= (1 if body.stream else self.limits.inputs):
             raise Refused(422, f"prompt: {len(prompts)} texts; a request takes 1 to {self.limits.inputs}, a stream 1")
         stop = body.stop if isinstance(body.stop, str | None) else body.stop[0]
-        settings = {"length": body.max_tokens, "top_k": 0, "stop": stop}
+        settings: dict[str, object] = {"length": body.max_tokens, "top_k": 0, "stop": stop}
         settings |= {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
         about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
         about["model"] = body.model
@@ -85,12 +75,19 @@ class Completions:
             pieces = await run.pieces({"prompt": prompts[0]}, settings)
             return Events(pieces, lambda text: {**about, "choices": [_choice(0, text)]}, b"[DONE]", self.limits.seconds)
         answers = await run.answers([{"prompt": prompt, "item": i} for i, prompt in enumerate(prompts)], settings)
-        wrong = [answer["error"] for answer in answers if "error" in answer]
-        if wrong:
-            raise Refused(422, wrong[0])
-        choices = [_choice(index, answer["text"], answer["finish"]) for index, answer in enumerate(answers)]
+        choices = [
+            _choice(index, answer["text"], answer["finish"]) for index, answer in enumerate(map(usable, answers))
+        ]
         return Answer({**about, "choices": choices})
 
 
-def _choice(index: int, text: str, finish: str | None = None) -> dict[str, Any]:
+async def _completed(
+    run: Answering, field: str | None, prompt: str, settings: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the continuation of a prompt in a field, and the prompt that was completed. Raises Refused."""
+    (answer,) = await run.answers([{"field": field, "prompt": prompt}], settings)
+    return {"text": usable(answer)["text"], "prompt_used": answer["prompt"]}
+
+
+def _choice(index: int, text: Plain, finish: Plain = None) -> dict[str, Plain]:
     return {"index": index, "text": text, "finish_reason": finish, "logprobs": None}

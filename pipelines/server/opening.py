@@ -1,4 +1,4 @@
-"""Words of the command that serves: which runs, and for whom."""
+"""Arguments of the serve command: which runs, and for whom."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pipelines.server.limits import Limits
 
 
 def opened(word: str, device: str | None, limits: Limits) -> Answering:
-    """Load the run that a word names. Raises UserError where there is none."""
+    """Load the run that a word names. Raises UserError for an unknown one."""
     workload, equals, folder = word.partition("=")
     if equals:
         if (Path(folder) / "config.yaml").is_file():
-            raise UserError(f"{word}: this is the folder of a run, not of a model; give {folder} alone")
+            raise UserError(f"{word}: this is a run's folder, not a model's; give {folder} alone")
         return Answering(trained.find(workload, "", Path(folder), device), "", limits)
     _no_model_folder(Path(word))
     parts = Path(word).parts
@@ -31,7 +31,7 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
     parts = tuple(part for part in parts if part != "members")
     if len(parts) not in (2, 3):
         raise UserError(f"{word}: a run is WORKLOAD/NAME, as in cvrp/default, or its folder; see pipelines/runs.py")
-    workloads.inputs(parts[0])  # of which there must be one of this name
+    workloads.inputs(parts[0])  # refuses an unknown workload
     run = Run(parts[0], "/".join(parts[1:]))
     if not trained.folders_of(run):
         known = list(dict.fromkeys([*run.names(), *cli.pretrained(run.workload)]))
@@ -42,17 +42,17 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
 
 
 def _no_model_folder(path: Path) -> None:
-    """Raise UserError, with what to give instead, where a word that should name a run is a folder with a model."""
+    """Raise UserError for a model's folder where a run is expected; say what to give instead."""
     if not (path / "config.json").is_file():
         return
     name = path.resolve().name
     own = [f"{workload}/{name}" for workload in workloads.names() if name in cli.pretrained(workload)]
     instead = own[0] if own and path.resolve().parent == cli.PRETRAINED else f"WORKLOAD={path}, as in cvrp={path}"
-    raise UserError(f"{path}: this is the folder of a model, not of a run; give {instead}")
+    raise UserError(f"{path}: this is a model's folder, not a run's; give {instead}")
 
 
 def check_names(runs: Sequence[Answering]) -> None:
-    """Raise UserError if two runs would answer under one name."""
+    """Raise UserError for two runs of one name."""
     names = [run.name for run in runs]
     for name in names:
         if names.count(name) > 1:
@@ -60,7 +60,7 @@ def check_names(runs: Sequence[Answering]) -> None:
 
 
 def limits(args: Namespace) -> Limits:
-    """Return the bounds that the command's options set. Raises UserError for a token that is none."""
+    """Return the bounds set by the command's options. Raises UserError for an unusable token or bound."""
     token = None
     if args.token_file:
         try:
@@ -70,7 +70,7 @@ def limits(args: Namespace) -> Limits:
         if len(token) < 16 or not token.isascii() or not token.isprintable():
             raise UserError(f"--token-file {args.token_file}: a token is 16 or more printable ASCII characters")
     elif not is_local(args.host):
-        print(f"--host {args.host}: anybody who reaches this machine is answered; see --token-file", file=sys.stderr)
+        print(f"--host {args.host}: anyone who can reach this machine is answered; see --token-file", file=sys.stderr)
     for name in ("body_megabytes", "waiting", "seconds"):
         if getattr(args, name) <= 0:
             raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)} must be above 0")
@@ -78,7 +78,7 @@ def limits(args: Namespace) -> Limits:
 
 
 def is_local(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -86,11 +86,11 @@ def is_local(host: str) -> bool:
 
 
 def hosts(host: str, token: str | None) -> list[str] | None:
-    """Return the names, beside addresses, by which the server may be asked; None: by any.
+    """Return the names, beside IP addresses, that requests may address; None: any.
 
-    Anybody can make a name of their own lead to this machine, and a page of that name ask it what it asks itself.
+    Otherwise the owner of any name could let it resolve to this machine, and their page read the answers.
     """
-    if token:  # which no page of another site has
+    if token:  # no page of another site has it
         return None
     if is_local(host):
         return ["localhost"]
@@ -99,7 +99,7 @@ def hosts(host: str, token: str | None) -> list[str] | None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises UserError where that is not possible."""
+    """Return a listening socket. Raises UserError for an address in use or foreign."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=1024)

@@ -1,52 +1,77 @@
-"""Texts that a run writes side by side, those of all requests: a token of each in turn (Yu et al. 2022, Orca).
+"""Continuous batching (Yu et al. 2022, Orca): the texts of all requests to a run grow side by side, token by token.
 
-A text takes a place as soon as one is free, and leaves it when it ends, so that a short one does not wait for a long
-one. A request has at most half of the places that the others leave.
+A text takes a place as soon as one is free and leaves it when it ends, so a short text does not wait for a long one. A
+request gets at most half of the places that the others leave.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Protocol
 
-PLACES = 32  # texts under way together; what was counted of the longest document that is taken has 10 MB
-TURN_SECONDS = 0.02  # after which what was written is told, and new requests and those given up are noticed
+from common.plain import Plain
+
+PLACES = 32  # texts growing together; the counts of the longest document accepted take 10 MB
+TURN_SECONDS = 0.02  # between looks at new and cancelled requests; also how often streams get what was written
+
+
+class Text(Protocol):
+    """A text that grows."""
+
+    ended: bool
+
+    def taken(self) -> str:
+        """Return what is certain and was not returned before."""
+
+    def answer(self) -> dict[str, Plain]:
+        """Return the answer of a text that has ended."""
+
+
+class Writer(Protocol):
+    """A model that writes texts side by side."""
+
+    def begun(self, given: object, settings: object) -> Text:
+        """Read a prompt."""
+
+    def advance(self, texts: Sequence[Text]) -> None:
+        """Write one more token of each text."""
 
 
 class Request:
-    """Texts that are asked for together."""
+    """Texts requested together."""
 
-    def __init__(self, inputs: Sequence[Any], settings: Any):
+    def __init__(self, inputs: Sequence[object], settings: object):
         self.waiting, self.settings = deque(inputs), settings
-        self.texts: list[Any] = []  # those that were begun
+        self.texts: list[Text] = []  # begun
         self.fault: Exception | None = None
-        self.told: asyncio.Queue[str] = asyncio.Queue()  # of a single text, piece by piece
+        self.written: asyncio.Queue[str] = asyncio.Queue()  # of a single text, piece by piece
         self.done = asyncio.Event()
 
     @property
-    def going(self) -> list[Any]:
-        """The texts that are under way."""
+    def going(self) -> list[Text]:
+        """The texts that still grow."""
         return [text for text in self.texts if not text.ended]
 
-    def answers(self) -> list[dict[str, Any]]:
-        """Return the answers, once it is done; raise what went wrong."""
+    def answers(self) -> list[dict[str, Plain]]:
+        """Return the answers once done; raise the fault if there was one."""
         if self.fault:
             raise self.fault
         return [text.answer() for text in self.texts]
 
 
 class Scheduler:
-    """The requests to a model of text.
+    """The requests to a text model.
 
-    `in_thread` calls a function in the model's thread, and `count` is told how many tokens are written side by side.
+    `in_thread` calls a function in the model's thread; `count` receives the number of tokens of each step.
     """
 
     def __init__(
         self,
-        writer: Any,
+        writer: Writer,
         places: int,
         in_thread: Callable[[Callable[[], None]], Awaitable[None]],
         count: Callable[[int], None],
@@ -55,8 +80,8 @@ class Scheduler:
         self.requests: list[Request] = []
         self.wake = asyncio.Event()
 
-    async def answers(self, request: Request) -> list[dict[str, Any]]:
-        """Return the answers to a request; who wants them no longer cancels this."""
+    async def answers(self, request: Request) -> list[dict[str, Plain]]:
+        """Return the answers to a request; cancel this to give it up."""
         self._add(request)
         try:
             await request.done.wait()
@@ -65,11 +90,11 @@ class Scheduler:
             self._remove(request)
 
     async def pieces(self, request: Request) -> AsyncGenerator[str]:
-        """Yield what is written of a text; who wants no more of it closes this."""
+        """Yield a text as it is written; close this to give it up."""
         self._add(request)
         try:
-            while not request.done.is_set() or not request.told.empty():
-                yield await request.told.get()
+            while not request.done.is_set() or not request.written.empty():
+                yield await request.written.get()
             request.answers()
         finally:
             self._remove(request)
@@ -83,26 +108,26 @@ class Scheduler:
             self.requests.remove(request)
 
     async def work(self) -> None:
-        """Write what is asked for, for ever."""
+        """Serve requests forever."""
         while True:
             await self.wake.wait()
             self.wake.clear()
             while self.requests:
                 taken = list(self.requests)
                 try:
-                    await self.in_thread(lambda taken=taken: self._turn(taken))
-                except Exception as error:  # told to those who asked, and the next ones are answered
+                    await self.in_thread(functools.partial(self._turn, taken))
+                except Exception as error:  # raised to the clients concerned; others are served on
                     for request in taken:
                         request.fault = request.fault or error
                 for request in taken:
-                    self._tell(request)
+                    self._deliver(request)
 
-    def _tell(self, request: Request) -> None:
-        """Tell what is new of a request, and whether it is done."""
+    def _deliver(self, request: Request) -> None:
+        """Hand over what is new of a request, and whether it is done."""
         if request.fault or not (request.waiting or request.going):
             request.done.set()
             self._remove(request)
-        request.told.put_nowait("".join(text.taken() for text in request.texts))
+        request.written.put_nowait("".join(text.taken() for text in request.texts))
 
     def _turn(self, requests: Sequence[Request]) -> None:
         """Begin texts and write tokens, in the model's thread."""
@@ -120,7 +145,7 @@ class Scheduler:
                 return
 
     def _next(self, requests: Sequence[Request]) -> Request | None:
-        """Return the request whose next text is to begin, if there is a place for one: that with the fewest texts."""
+        """Return the request whose text begins next: the one with the fewest texts; None without a free place."""
         going = [len(request.going) for request in requests]
         free = self.places - sum(going)
         waiting = [(own, number) for number, own in enumerate(going) if requests[number].waiting and own < max(free, 1)]

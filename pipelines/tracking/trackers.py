@@ -16,10 +16,12 @@ from pipelines.run.folder import Run
 if TYPE_CHECKING:
     import numpy as np
     from accelerate import Accelerator
+    from torch import Tensor
 
 Rows = Sequence[Mapping[str, object]]
 # The name under which Accelerate knows each tracker, and the package it needs.
 TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+Tables, Arrays = Mapping[str, Rows], Mapping[str, "np.ndarray"]
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
 PLACES = {
     "wandb": {"WANDB_DIR": "{folder}", "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
@@ -66,36 +68,54 @@ def show(
     start(accelerator, config, run)
     for tracker in accelerator.trackers:
         if tracker.name in TAKERS:
-            TAKERS[tracker.name](tracker, tables, pictures)
+            TAKERS[tracker.name](tracker, tables, pictures, {}, None)
     accelerator.end_training()
 
 
-def _to_tensorboard(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+def track(
+    accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor], images: Mapping[str, np.ndarray]
+) -> None:
+    """Pass on {name: numbers} and {name: (H, W, 3) uint8} of a step to those started trackers that take them."""
+    numbers = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
+    for tracker in accelerator.trackers:
+        if tracker.name in TAKERS:
+            TAKERS[tracker.name](tracker, {}, images, numbers, step)
+
+
+def _to_tensorboard(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
     for name, rows in tables.items():
         columns, cells = _cells(rows)
         lines: list[Sequence[object]] = [columns, ["---"] * len(columns), *cells]
         tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
     for name, picture in pictures.items():
-        tracker.log_images({name: picture[None]}, dataformats="NHWC")
+        tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
+    for name, numbers in histograms.items():
+        tracker.writer.add_histogram(name, numbers, global_step=step)
 
 
-def _to_wandb(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+def _to_wandb(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
+    import wandb
+
     for name, rows in tables.items():
         columns, cells = _cells(rows)
         tracker.log_table(name, columns=columns, data=[[str(cell) for cell in line] for line in cells])
     for name, picture in pictures.items():
-        tracker.log_images({name: [picture]})
+        tracker.log_images({name: [picture]}, step=step)
+    for name, numbers in histograms.items():
+        tracker.log({name: wandb.Histogram(numbers)}, step=step)
 
 
-def _to_trackio(tracker: Any, tables: Mapping[str, Rows], pictures: Mapping[str, np.ndarray]) -> None:
+def _to_trackio(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
     import trackio
     from pandas import DataFrame
 
     for name, rows in tables.items():
         columns, cells = _cells(rows)
-        tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))})
+        tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
     for name, picture in pictures.items():
-        tracker.log({name: trackio.Image(picture)})
+        tracker.log({name: trackio.Image(picture)}, step=step)
+    for name, numbers in histograms.items():
+        tracker.log({name: trackio.Histogram(numbers)}, step=step)
 
 
 def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
@@ -103,7 +123,8 @@ def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
     return columns, [[row.get(column, "") for column in columns] for row in rows]
 
 
-TAKERS: dict[str, Callable[[Any, Mapping[str, Rows], Mapping[str, np.ndarray]], None]] = {
+# (tracker, tables, pictures, histograms, step)
+TAKERS: dict[str, Callable[[Any, Tables, Arrays, Arrays, int | None], None]] = {
     "tensorboard": _to_tensorboard,
     "wandb": _to_wandb,
     "trackio": _to_trackio,

@@ -3,45 +3,48 @@
 import importlib
 import importlib.util
 import os
-import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from common.errors import UserError
 from common.input_files import Inputs
+from common.packages import import_folder, recorded_folder
 from pipelines.engine.workload import Workload
 
 FOLDER = Path(__file__).resolve().parent
 
 
 def names() -> list[str]:
-    """The workloads in this project's folder."""
+    """Return the names of the workloads in this project's folder."""
     return sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
 
 
 def name_of(word: str) -> str:
-    """The name of the workload that --workload gives, be it by its name or by its folder."""
+    """Return the name of the workload that --workload gives, by its name or by its folder."""
     return Path(os.path.abspath(word)).name
 
 
 def own_folder(word: str) -> Path | None:
-    """The folder of a workload of the user's own; None for a name, which is one of this project or unknown."""
+    """Return the folder of a workload of the user's own, by its path or its runs' name; None for any other name."""
+    if word in names():
+        return None
     folder = Path(os.path.abspath(word))
     is_path = len(Path(word).parts) != 1 or (folder / "__init__.py").is_file()
-    return folder if is_path and word not in names() else None
+    return folder if is_path else _recorded(word)
 
 
 def find(word: str) -> Workload:
-    """The workload of this name, or in this folder, whose name is then the workload's.
+    """Return the workload of this name, or in this folder, whose name is then the workload's.
 
     Raises UserError where there is none.
     """
-    return _package(word).WORKLOAD
+    workload: Workload = _package(word).WORKLOAD
+    return workload
 
 
 def inputs(word: str) -> Inputs:
-    """What the models of this workload answer: INPUTS in the module `input_files` of its package.
+    """Return what the models of this workload answer: INPUTS in the module `input_files` of its package.
 
     Raises UserError where there is no such workload, or its models have no predictions.
     """
@@ -52,8 +55,8 @@ def inputs(word: str) -> Inputs:
     return found
 
 
-def _package(word: str) -> Any:
-    """The imported package of a workload."""
+def _package(word: str) -> ModuleType:
+    """Import the package of a workload."""
     folder = own_folder(word)
     if folder is not None:
         return _import_own(word, folder)
@@ -64,11 +67,22 @@ def _package(word: str) -> Any:
     return importlib.import_module(f"{__name__}.{word}")
 
 
-def _import_own(word: str, folder: Path) -> Any:
-    """Import a package from outside this project, under its own name.
+def _recorded(name: str) -> Path | None:
+    """Return the folder that runs of this workload were trained from, as they record it; None without such runs.
 
-    Its parent goes to the end of sys.path, which the processes of members and data loaders inherit.
+    Raises UserError for several, and where it is gone.
     """
+    known = {folder for run in Path("runs", name).glob("*/") if (folder := recorded_folder(run))}
+    there = [folder for folder in sorted(known) if (folder / "__init__.py").is_file()]
+    if len(there) > 1 or (known and not there):
+        places = " and ".join(map(str, there or sorted(known)))
+        what = "trained from" if there else "trained from what is no longer in"
+        raise UserError(f"runs of {name} were {what} {places}; give the folder, as in --workload FOLDER/{name}")
+    return there[0] if there else None
+
+
+def _import_own(word: str, folder: Path) -> ModuleType:
+    """Import a package from outside this project, under its own name."""
     file = folder / "__init__.py"
     if not file.is_file() or not folder.name.isidentifier():
         raise UserError(
@@ -77,12 +91,7 @@ def _import_own(word: str, folder: Path) -> Any:
         )
     if folder.name in names():
         raise UserError(f"--workload {word}: this project has a workload {folder.name}; give your folder another name")
-    if str(folder.parent) not in sys.path:
-        sys.path.append(str(folder.parent))
-    spec = importlib.util.find_spec(folder.name)
-    if spec is None or Path(spec.origin or "").resolve() != file.resolve():
-        raise UserError(f"--workload {word}: Python has another package {folder.name}; give your folder another name")
-    package = importlib.import_module(folder.name)
+    package = import_folder(folder)
     if not isinstance(getattr(package, "WORKLOAD", None), Workload):
         raise UserError(f"--workload {word}: {file} defines no WORKLOAD, a pipelines.engine.workload.Workload")
     return package

@@ -38,7 +38,7 @@ def test_a_bad_line_among_a_thousand_is_named_and_the_others_are_answered(tmp_pa
     assert [each["source"] for each in found] == [f"many.jsonl:{number + 1}" for number in range(1000)]
     assert [number for number, each in enumerate(found) if "routes" not in each] == [416]
     assert "this is not JSON" in found[416]["error"]
-    assert "1 input could not be used, or not in full; the first, many.jsonl:417: this is not JSON" in done.stderr
+    assert "1 input could not be used, or only in part; the first: many.jsonl:417: this is not JSON" in done.stderr
 
 
 def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_path):
@@ -66,14 +66,17 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
         (["--name", "cvrp20", "x.vrp"], ["there is no run runs/cvrp/cvrp20; did you mean --name cvrp-20 or"]),
         (["x.vrp"], ["there is no run runs/cvrp/default; did you mean --name cvrp-20 or cvrp-50 or cvrp-100?"]),
-        (["--workload", "tinystories", "promt=Once"], ["promt=Once: there is no promt; did you mean prompt=Once?"]),
+        (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
         (
             ["--workload", "crypto", "now=2025-01-16"],
             ["is a date: give it in ms since 1970, now=1736985600000, or"],
         ),
         (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
         (["--model", "runs/cvrp/dgt", "x.vrp"], ["give --name dgt, or --model runs/cvrp/dgt/model/best"]),
-        (["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"], ["the family routing is none of"]),
+        (
+            ["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"],
+            ["of the family routing are not of the workload tinystories"],
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):
@@ -126,13 +129,13 @@ def test_a_line_that_is_neither_an_object_nor_a_file_is_named_by_its_number(tmp_
     good, bad = words.given([tmp_path / "a.jsonl"], {}, workloads.inputs("cvrp"), None)
     assert good.input["name"] == "0"
     assert bad.source == f"{tmp_path}/a.jsonl:2"
-    assert "depot: 3: there is no such file or folder; a line is an object in JSON, or the name of a file" in bad.error
+    assert "depot: 3: there is no such file or folder; a line is a JSON object or a file name" in bad.error
 
 
 @pytest.mark.parametrize("name", ["tinystories", "bep"])
 def test_a_text_instead_of_a_file_is_answered_with_the_word_for_it(name):
     (found,) = words.given([Path("Once upon a time")], {}, workloads.inputs(name), None)
-    assert 'there is no such file or folder; a text to go on from is prompt="Once upon a time"' in found.error
+    assert 'there is no such file or folder; for a text to continue, give prompt="Once upon a time"' in found.error
 
 
 def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ ELSEWHERE = {
     "python tests/peers/": "tests/peers/test_peers.py",
     "python pipelines/serve.py": "tests/server/test_server.py",
     "python tests/server/load.py": "tests/server/test_server.py",
-    "python pipelines/ask.py": "tests/workloads/lmol/test_preferences.py",
+    "python pipelines/ask.py": "tests/workloads/lmol/people/test_preferences.py",
     "python tests/evidence.py": "tests/test_evidence.py",
     "python tests/distributed/one_model.py": "tests/distributed/test_one_model.py",
     "python -m pytest": ".ci/run",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from common.errors import Stopped
+from common.errors import Stopped, UserError
 from common.stopping import stop_if_asked
 from tests import forked
 from tests.engine import toy as toy_module
@@ -297,3 +298,23 @@ def test_a_validation_that_gives_no_number_is_said_and_is_never_the_best(tmp_pat
     ]
     progress = json.loads((tmp_path / "runs/toy/lost/checkpoints/step-000006/progress.json").read_text())
     assert (progress["best"], progress["best_step"], progress["stale"]) == (1, 4, 1)
+
+
+def test_the_metric_that_the_config_names_picks_the_best_model_and_counts_for_patience(tmp_path, alone):
+    alone("highest", steps=40, validation_steps=5, metric="max:val/error", patience=2)
+    found = records(tmp_path, "highest", "val/error")
+    progress = json.loads((tmp_path / "runs/toy/highest/checkpoints/step-000015/progress.json").read_text())
+    assert list(found) == [5, 10, 15]  # it falls, so that the first is the best
+    assert (progress["best"], progress["best_step"], progress["stale"]) == (found[5], 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("val/eror", "training.metric: validation gives no val/eror; did you mean val/error? It gives val/error"),
+        ("up:val/error", "training.metric: up:val/error: a direction is max or min, as in max:val/error"),
+    ],
+)
+def test_a_metric_that_no_validation_gives_is_refused_with_the_nearest(alone, metric, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        alone("mistyped", steps=9, validation_steps=3, metric=metric)

@@ -12,7 +12,7 @@ from common.errors import Stopped, UserError
 from models import io
 from pipelines.engine.averaging import Average
 from pipelines.engine.config import Training
-from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, SCHEDULES, learning_rate, total_steps
+from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, SCHEDULES
 from tests.engine import toy
 
 
@@ -39,7 +39,7 @@ def test_every_optimizer_holds_each_trained_parameter_once_and_lowers_a_loss(nam
     torch.manual_seed(0)
     model = Net()
     training = Training(steps=1, optimizer=name, learning_rate=0.02)
-    optimizers = OPTIMIZERS[name](model, training)
+    optimizers = training.optimizers(model)
     held = [id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     assert sorted(held) == sorted(id(p) for p in model.parameters() if p.requires_grad)
     tokens, wanted = torch.arange(5), torch.linspace(-1, 1, 5)[:, None]
@@ -60,9 +60,9 @@ def test_every_optimizer_holds_each_trained_parameter_once_and_lowers_a_loss(nam
 def test_parts_of_a_model_may_learn_at_a_share_of_the_rate(name):
     model = Net()
     training = Training(steps=1, optimizer=name)
-    plain = [len(optimizer.param_groups) for optimizer in OPTIMIZERS[name](model, training)]
+    plain = [len(optimizer.param_groups) for optimizer in training.optimizers(model)]
     model.rate_factors = {"layers.0": 0.1, "layers.2.bias": 1.0}
-    groups = [group for optimizer in OPTIMIZERS[name](model, training) for group in optimizer.param_groups]
+    groups = [group for optimizer in training.optimizers(model) for group in optimizer.param_groups]
     factors = {id(p): group.get(RATE_FACTOR, 1.0) for group in groups for p in group["params"]}
     found = {key: factors[id(p)] for key, p in model.named_parameters() if p.requires_grad}
     assert found == {key: 0.1 if key.startswith("layers.0") else 1.0 for key in found}
@@ -72,7 +72,7 @@ def test_parts_of_a_model_may_learn_at_a_share_of_the_rate(name):
 
 def test_muon_takes_matrices_but_embeddings_and_adamw_the_rest():
     model = Net()
-    muon, adamw = OPTIMIZERS["muon"](model, Training(steps=1, optimizer="muon"))
+    muon, adamw = Training(steps=1, optimizer="muon").optimizers(model)
     assert isinstance(muon, torch.optim.Muon)
     assert [id(p) for p in muon.param_groups[0]["params"]] == [id(model.layers[0].weight), id(model.layers[2].weight)]
     assert id(model.embedding.weight) in {id(p) for group in adamw.param_groups for p in group["params"]}
@@ -81,7 +81,7 @@ def test_muon_takes_matrices_but_embeddings_and_adamw_the_rest():
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
 def test_biases_gains_and_scalars_do_not_decay(name):
     model = Net()
-    (optimizer,) = OPTIMIZERS[name](model, Training(steps=1, weight_decay=0.1))
+    (optimizer,) = Training(steps=1, optimizer=name, weight_decay=0.1).optimizers(model)
     decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert all(decay[id(p)] == (0.1 if p.ndim >= 2 else 0.0) for p in model.parameters() if p.requires_grad)
 
@@ -89,24 +89,24 @@ def test_biases_gains_and_scalars_do_not_decay(name):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_starts_at_the_peak_after_the_warm_up_and_never_rises(name):
     training = Training(steps=100, schedule=name, warmup_steps=10, final_learning_rate=0.1, learning_rate=2.0)
-    rates = [learning_rate(training, step, 100) for step in range(100)]
+    rates = [training.rate(step, 100) for step in range(100)]
     assert rates[:10] == pytest.approx([0.2 * (k + 1) for k in range(10)])
     assert rates[10] == 2.0
     assert all(later <= earlier for earlier, later in itertools.pairwise(rates[10:]))
-    end = learning_rate(training, 100, 100)
+    end = training.rate(100, 100)
     assert end == pytest.approx(2.0 if name == "constant" else 0.2)
 
 
 def test_schedules_in_the_middle():
-    rate = {name: learning_rate(Training(steps=100, schedule=name, learning_rate=1), 50, 100) for name in SCHEDULES}
+    rate = {name: Training(steps=100, schedule=name, learning_rate=1).rate(50, 100) for name in SCHEDULES}
     assert rate == pytest.approx({"cosine": 0.5, "constant": 1, "linear": 0.5, "wsd": 1})
-    assert learning_rate(Training(steps=100, schedule="wsd", learning_rate=1), 90, 100) == pytest.approx(0.5)
+    assert Training(steps=100, schedule="wsd", learning_rate=1).rate(90, 100) == pytest.approx(0.5)
 
 
 def test_epochs_become_steps_and_endless_data_have_none():
-    assert total_steps(Training(epochs=2, batch_size=16), 100) == math.ceil(200 / 16)
+    assert Training(epochs=2, batch_size=16).num_steps(100) == math.ceil(200 / 16)
     with pytest.raises(UserError, match=r"training.epochs: this workload's data are endless; give training.steps"):
-        total_steps(Training(epochs=2), None)
+        Training(epochs=2).num_steps(None)
 
 
 def test_an_average_is_that_of_the_formula_and_the_model_gets_its_own_weights_back():

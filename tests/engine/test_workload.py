@@ -23,3 +23,10 @@ from pipelines.engine.workload import Metric
 ])  # fmt: skip
 def test_a_value_is_better_in_the_direction_of_the_metric(maximise, value, best, better):
     assert Metric("val/x", maximise).better(value, best) is better
+
+
+def test_the_config_may_choose_another_metric_and_its_direction():
+    own = Metric("val/accuracy", maximise=True)
+    assert own.chosen(None) == own.chosen("val/accuracy") == own.chosen("max:val/accuracy") == own
+    assert own.chosen("min:val/accuracy") == Metric("val/accuracy")
+    assert own.chosen("val/loss") == own.chosen("min:val/loss") == Metric("val/loss")

@@ -13,11 +13,11 @@ import torch
 
 from exporters import __main__ as exporters
 from exporters import to_freqtrade
-from exporters.programs.cnn_lstm import random_candles
+from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market.candle_features import SETS
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
-from pipelines.workloads.crypto import backtest
+from pipelines.workloads.crypto.trading import backtest
 from tests.exporters.commands import refusal
 from tests.models.tiny import disturb
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from exporters import __main__ as exporters
-from exporters import portable, programs, to_onnx
-from exporters.programs import char_lstm, cnn_lstm, comparator, routing, tiny_transformer
+from exporters import onnx, portable, to_onnx
+from exporters.onnx import char_lstm, cnn_lstm, comparator, routing, tiny_transformer
 from models import io
 from models.market.candle_features import SETS
 from tests.exporters.commands import refusal
@@ -84,7 +84,7 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
     few(monkeypatch)
     run = tmp_path / "w" / "text"
     hostile.folder_of("char_lstm", run / "model/best")
-    converted = to_onnx._converted
+    converted = to_onnx.converted
 
     def of_another_model(program):
         with torch.no_grad():
@@ -94,7 +94,7 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
             program.module.model.output.bias[0] -= 0.1
         return data
 
-    monkeypatch.setattr(to_onnx, "_converted", of_another_model)
+    monkeypatch.setattr(to_onnx, "converted", of_another_model)
     with pytest.raises(RuntimeError, match=r"network.onnx differs by 0\.\d+ from the model"):
         exporters.export("onnx", run, "best", None)
     assert not (run / "exports/onnx/manifest.json").exists()
@@ -106,7 +106,7 @@ def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, mon
     monkeypatch.setitem(io.FAMILIES, "waves", str(hostile.waves.__file__))
     error = refusal(capsys, monkeypatch, "onnx", run)
     assert "nobody has described the family 'waves' as tensor programs" in error
-    assert "add exporters/programs/waves.py with describe(model), or export safetensors" in error
+    assert "add exporters/onnx/waves.py with describe(model), or export safetensors" in error
     assert not (run / "exports").exists()
 
 
@@ -116,7 +116,7 @@ def test_a_sparse_policy_is_refused(tmp_path):
     model = io.load(run / "model/best")
     object.__setattr__(model.config, "neighbors", 5)
     with pytest.raises(ValueError, match=r"sparse graphs \(neighbors=5\).*give a policy with model.neighbors=0"):
-        programs.describe(model)
+        onnx.describe(model)
 
 
 def test_copies_import_nothing_of_the_project():

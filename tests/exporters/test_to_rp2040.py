@@ -18,7 +18,7 @@ from exporters.rp2040.settings import Settings
 from models import io
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
-from models.stories.integer_transformer import quantize
+from models.stories.quantization import quantize
 from tests.exporters.commands import command, refusal
 from tests.exporters.rp2040.files import SOURCES, bootable
 from tests.models.tiny import make, trained_tokenizer

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from exporters import __main__ as exporters
 from exporters import cards, to_safetensors
 from models import io
-from models.plans import cards as model_cards
+from models.plans import model_cards as model_cards
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.routing.policy import RoutingPolicy
 from tests.exporters.commands import command, refusal

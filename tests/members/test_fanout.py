@@ -129,7 +129,7 @@ def test_a_member_that_cannot_write_its_log_says_so(tmp_path, monkeypatch):
 
 def test_how_a_member_ended_before_counts_no_more(tmp_path, pool):
     """Otherwise another rank could take an old failure for the end of this training."""
-    job = job_of({"a": config_of()}, tmp_path, resume=True)
+    job = job_of(dict.fromkeys("ab", config_of()), tmp_path, resume=True)
     write_outcome(job.run.member("a"), {"state": "failed", "reason": "of old"})
     pool.number = signal.SIGTERM
     with pytest.raises(Stopped):
@@ -211,7 +211,7 @@ def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_p
     run, accelerator = Run("toy", "many"), FakeAccelerator()
     found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
     assert found == {name: run.member(name).best for name in "ac"}
-    reason = "its data have changed since; go on with pipelines/train.py --resume"
+    reason = "its data have changed; continue with pipelines/train.py --resume"
     assert accelerator.said[-1] == f"b is left out: stale {reason}"
 
 
@@ -274,6 +274,47 @@ def test_what_a_member_prints_is_in_its_log(ended):
     log = (run / "nan/train.log").read_text()
     assert "failed: loss or gradient is not finite" in log
     assert "Traceback" not in log
+
+
+def weights(run):
+    return {path.parent.name: path.read_bytes() for path in run.best.parent.rglob("*.safetensors")}
+
+
+def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_among_others(tmp_path, monkeypatch, capfd):
+    config = config_of(toy={"dropout": 0.3})
+    fanout.train_all(job_of(dict.fromkeys("ab", config), tmp_path), ["a"], FakeAccelerator())
+    among = weights(Run("toy", "many").member("a"))
+    shutil.rmtree(tmp_path / "runs")
+    monkeypatch.setattr(fanout, "_Pool", None)
+    monkeypatch.setattr(processes, "start_server", None)
+    capfd.readouterr()
+    fanout.train_all(job_of({"a": config}, tmp_path), ["a"], FakeAccelerator())
+    run = Run("toy", "many").member("a")
+    assert weights(run) == among
+    assert run.outcome()["state"] == "done"
+    assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == {"a": run.outcome()}
+    assert not (run.folder / "train.log").exists()
+    assert "step 4/4" in capfd.readouterr().err
+    again = FakeAccelerator()
+    fanout.train_all(job_of({"a": config_of(toy={"dropout": 0.3})}, tmp_path, resume=True), ["a"], again)
+    assert again.said == ["1 of 1 members are done"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "state", "reason"),
+    [
+        ({"toy": {"nan_at": 3}}, UserError, "failed", "not finite at step 3"),
+        ({"toy": {"signal_at": 3}}, Stopped, "stopped", "stopped by SIGTERM after step 3"),
+        ({"fault": "exception"}, RuntimeError, "failed", "RuntimeError: pretended"),
+    ],
+)
+def test_the_only_member_ends_as_any_other_run_and_its_end_is_written_down(tmp_path, options, error, state, reason):
+    with pytest.raises(error):
+        fanout.train_all(job_of({"a": config_of(**options)}, tmp_path), ["a"], FakeAccelerator())
+    outcome = Run("toy", "many").member("a").outcome()
+    assert outcome["state"] == state
+    assert reason in outcome["reason"]
+    assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == {"a": outcome}
 
 
 @pytest.fixture

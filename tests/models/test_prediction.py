@@ -12,8 +12,8 @@ from PIL import Image
 from exporters.rp2040 import inference, layout
 from models import sampling
 from models.market.signal_model import signal
-from models.stories.integer_transformer import quantize
-from models.stories.tiny_transformer import END
+from models.stories.config import END
+from models.stories.quantization import quantize
 from tests.models.images.comparator.test_interface import brightness
 from tests.models.market.test_signal_models import NEEDED, STEP, candles
 from tests.models.market.test_signal_models import make as make_signals

@@ -28,8 +28,10 @@ from exporters import __main__ as exporters
 from models import io
 from models.market import candle_features
 from models.market.candles import Candles
-from pipelines.workloads.crypto import Config, backtest, data, trading
-from pipelines.workloads.crypto.thresholds import signals
+from pipelines.workloads.crypto import Config, data
+from pipelines.workloads.crypto.trading import backtest
+from pipelines.workloads.crypto.trading import strategy as trading
+from pipelines.workloads.crypto.trading.strategy import signals
 
 DIGITS, CLOSE = 6, 1e-6  # of prices; difference of ratios and returns that is rounding to 8 digits
 

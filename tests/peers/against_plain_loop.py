@@ -63,7 +63,7 @@ def plain(epochs: int, words: list[str]) -> None:
 
     config = configs.load(CONFIG, Config, words)
     folder = next(Path("data/crypto").iterdir())
-    for symbol in data.symbols(config.data):
+    for symbol in config.data.coins():
         coin = data.load(folder, symbol)
         features, labels = torch.from_numpy(coin.scaled(0)), torch.from_numpy(coin.labels).long()
         loaders = {

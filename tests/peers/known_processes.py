@@ -18,8 +18,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from models.market.candles import COLUMNS
-from pipelines.workloads.crypto.judge import PREDICTIVE
-from tests.workloads.crypto.autoregressive import GARCH, HORIZON, THRESHOLD, VOLATILITY, Coins, candles_of, student
+from pipelines.workloads.crypto.verdict.judge import PREDICTIVE
+from tests.workloads.crypto.verdict.autoregressive import (
+    GARCH,
+    HORIZON,
+    THRESHOLD,
+    VOLATILITY,
+    Coins,
+    candles_of,
+    student,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 # name -> candles, and the mean of the next return, in columns, from returns (t, K) up to now

@@ -24,8 +24,9 @@ sys.path[0] = str(ROOT)
 
 from common.config import load
 from models import io
-from models.plans.char_lstm import Reader, Standing
-from pipelines.workloads.bep import Config, data
+from models.plans.lstm_reader import Reader, Standing
+from pipelines.workloads.bep import data
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.task import CharTask
 from pipelines.workloads.bep.typist import lstm_alone
 from tests.peers.fine_tuning import bits, blocks, prepared, train

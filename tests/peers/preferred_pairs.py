@@ -21,10 +21,11 @@ if __name__ == "__main__":
 
 from common.statistics import mean_and_half_width
 from models.images.ranking import FIRST, SECOND
-from pipelines.workloads.lmol import Data, sources
-from pipelines.workloads.lmol.one_image import texture_features
+from pipelines.workloads.lmol import sources
+from pipelines.workloads.lmol.config import Data
+from pipelines.workloads.lmol.judging.one_image import texture_features
 from pipelines.workloads.lmol.pairs import label
-from pipelines.workloads.lmol.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 
 SHARE, SLIPS, MOST = 0.95, 0.05, 20_000
 WAYS = {  # name: (pairs are chosen, images that look alike have like scores)

@@ -20,7 +20,7 @@ from common.config import load
 from common.disk.prepared import folder_for
 from models import io
 from pipelines.workloads.crypto import Config, data
-from pipelines.workloads.crypto.bootstrap import block_bootstrap
+from pipelines.workloads.crypto.verdict.significance import block_bootstrap
 from pipelines.workloads.crypto.windows import pooled
 from tests.peers.against_legacy import run_stage
 from tests.peers.known_processes import HORIZON, PROCESSES, path, written

@@ -8,7 +8,11 @@ BOXES: tuple[tuple[int, int, int, int, str, list[str], tuple[str, ...]], ...] = 
     (
         *(20, 16, 740, 54, "pipelines/*.py"),
         ["the commands, which share cli.py, with answers/ · server/ · inventory/ · checks/"],
-        ("pipelines", *(f"pipelines.{name}" for name in ("answers", "checks", "cli", "inventory", "server"))),
+        (
+            "examples",
+            "pipelines",
+            *(f"pipelines.{name}" for name in ("answers", "checks", "cli", "inventory", "server")),
+        ),
     ),
     (
         20,

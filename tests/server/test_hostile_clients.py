@@ -97,7 +97,7 @@ def test_a_stream_takes_a_place_and_the_next_one_is_refused_before_it_begins(wor
     with served([word], Limits(waiting=1)) as port, begun(port) as connection:
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         status, refused = ask(port, PATH, BODY)
-        assert (status, refused["error"].startswith("1 requests to this run are not answered")) == (429, True)
+        assert (status, refused["error"].startswith("1 requests to this run are unanswered")) == (429, True)
 
 
 def test_what_nobody_waits_for_any_longer_is_not_computed(word, monkeypatch):
@@ -143,7 +143,7 @@ def test_bodies_that_do_not_arrive_are_given_up_and_bounded_together(word, chunk
         deadline = time.monotonic() + 5
         while (found := ask(port, PATH, {**BODY, "settings": {"length": 5}}))[0] == 200:
             assert time.monotonic() < deadline  # the slow one has not been heard yet
-        assert (found[0], "are not answered yet; try later" in found[1]["error"]) == (429, True)
+        assert (found[0], "are unanswered; try later" in found[1]["error"]) == (429, True)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
         assert ask(port, PATH, BODY)[0] == 200
 

@@ -149,6 +149,7 @@ def test_the_form_is_completed_as_it_asks(port):
     status, found = ask(port, "/generate", {"prompt": "abc", "max_length": 5, "temperature": 0.5})
     assert (status, len(found["text"])) == (200, 5)
     assert ask(port, "/health")[1]["status"] == "healthy"
+    assert ask(port, "/health", method="HEAD")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,9 @@ def test_the_form_is_completed_as_it_asks(port):
         ("/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"startz": 1}}, {}, 422, "mean 'starts'?"),
         ("/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"samples": 1000}}, {}, 422, "the 256 that this"),
         ("/runs/bep/small/stream", {"input": {"prompt": ""}}, {}, 422, "prompt is missing"),
-        ("/runs/lmol/small/stream", {"input": {"images": [png(1)]}}, {}, 422, "is no model of text"),
-        ("/runs/lmol/small/rivals", {"input": {}}, {}, 404, "has no rivals"),
-        ("/v1/completions", {"model": "cvrp/small", "prompt": "x"}, {}, 404, "no run of text"),
+        ("/runs/lmol/small/stream", {"input": {"images": [png(1)]}}, {}, 422, "writes no text"),
+        ("/runs/lmol/small/rivals", {"input": {}}, {}, 404, "no rivals"),
+        ("/v1/completions", {"model": "cvrp/small", "prompt": "x"}, {}, 404, "no text run"),
         ("/suggest", {"field_type": "x"}, {"headers": {"content-type": "text/plain"}}, 415, "application/json"),
     ],
 )
@@ -186,7 +187,11 @@ def test_the_description_is_whole_and_the_page_of_it_needs_nothing_else(port):
     assert "/runs/tinystories/small/stream" in found["paths"]
     assert "/runs/crypto/small/stream" not in found["paths"]
     body = found["paths"]["/runs/cvrp/small/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert body["required"] == ["inputs"]
+    schemas = found["components"]["schemas"]
+    predict = schemas[body["$ref"].rpartition("/")[2]]
+    assert predict["required"] == ["inputs"]
+    assert {"customers", "demands", "capacity"} <= set(predict["properties"]["inputs"]["items"]["properties"])
+    assert "decode" in predict["properties"]["settings"]["properties"]
     status, page = ask(port, "/docs")
     assert "POST /runs/lmol/small/predict" in page
     assert not re.search("(src|href)=.?https?:", page)
@@ -318,7 +323,7 @@ PREDICT = {
         (["cvrp/none"], "there is no run runs/cvrp/none"),
         (["cvrp/cvrp20"], r"did you mean cvrp/cvrp-20 or .*\? cvrp=FOLDER takes a folder with a model"),
         (["cvpr/cvrp-20"], "unknown workload 'cvpr'; did you mean cvrp"),
-        ([str(ROOT / "models/pretrained/cvrp-20")], "not of a run; give cvrp/cvrp-20$"),
+        ([str(ROOT / "models/pretrained/cvrp-20")], "not a run's; give cvrp/cvrp-20$"),
         (["cvrp"], "a run is WORKLOAD/NAME"),
         (["cvrp/cvrp-20", "cvrp/cvrp-20", "--port", "0"], "two runs are called cvrp/cvrp-20"),
         (["cvrp/cvrp-20", "--token-file", "none"], "--token-file none: cannot be read"),

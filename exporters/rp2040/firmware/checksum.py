@@ -8,6 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
+    """Write OUT."""
     source, target = sys.argv[1:]
     image = bytearray(Path(source).read_bytes())
     if any(image[252:256]):

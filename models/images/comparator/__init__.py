@@ -17,7 +17,6 @@ tower, D width, R reference images.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.cross import PATCH, DictionaryCross, TowerCross
@@ -29,7 +28,7 @@ from models.io import config_from
 KINDS = ("siamese", "cross", "scorer")
 
 
-def build(config: Mapping[str, Any]) -> Comparator:
+def build(config: Mapping[str, object]) -> Comparator:
     """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit."""
     sizes = config_from(ComparatorConfig, config)
     _check(sizes)

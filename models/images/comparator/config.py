@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 LONGEST_SIDE = 4096  # pixels
 
@@ -40,4 +39,4 @@ class ComparatorConfig(Question):
     base: str = ""  # a folder or a hub id, whose vision tower replaces convolutions or dictionary
     revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
     texture: bool = False  # siamese, scorer: judge by fine detail wherever it is, not by shapes
-    teacher: dict[str, Any] = field(default_factory=dict)  # scorer: family and config of the comparator it learns from
+    teacher: dict[str, object] = field(default_factory=dict)  # scorer: family and config of its teacher

@@ -52,7 +52,8 @@ class Cross(Comparator):
         x, other = cells[first], cells[second]
         for block in self.blocks:
             x = block(x, other)
-        return self.answer(self.norm(x.mean(1)))
+        logits: Tensor = self.answer(self.norm(x.mean(1)))
+        return logits
 
 
 class DictionaryCross(Cross):
@@ -121,7 +122,8 @@ class TowerCross(Cross):
 
     def encode(self, images: Tensor) -> Tensor:
         """Return features (U, T, V) of images (U, C, S, S)."""
-        return self.tower(pixels(images))
+        features: Tensor = self.tower(pixels(images))
+        return features
 
 
 class CrossBlock(nn.Module):
@@ -143,4 +145,5 @@ class CrossBlock(nn.Module):
         query = self.query(self.norm(x)).view(shape).transpose(1, 2)
         key, value = (part.view(shape).transpose(1, 2) for part in self.key_value(self.other_norm(other)).chunk(2, -1))
         x = x + self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.up_norm(x))))
+        further: Tensor = self.down(F.gelu(self.up(self.up_norm(x))))
+        return x + further

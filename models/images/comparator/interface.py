@@ -4,20 +4,21 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, TypedDict
 
 import torch
 from torch import Tensor
 
 from common import noise
+from common.disk.files import write_whole
+from common.plain import Plain
 from common.statistics import Z95
 from models import io
 from models.images import ranking
 from models.images.comparator.config import Question
+from models.images.inputs import ComparisonSettings, ImagesInput
 from models.images.ranking import SWAPPED
 from models.images.reliability import QUANTILES, Reliability
-from models.inputs import ComparisonSettings, ImagesInput
-from models.io import write_whole
 
 ENDINGS = (
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".avif", ".heic", ".heif"),
@@ -54,6 +55,16 @@ class Picture(NamedTuple):
     error: str = ""
 
 
+class Against(TypedDict):
+    """The arguments that `ranking.place`, `update` and `fit_scale` have in common."""
+
+    log_odds: ranking.Compare
+    references: Tensor
+    reference_scores: Tensor
+    theta: float
+    budget: int
+
+
 class Comparator(io.Model):
     """Base class of all comparators; subclasses implement `encode` and `compare_encoded`."""
 
@@ -78,7 +89,7 @@ class Comparator(io.Model):
         self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
         # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
         self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
-        self._kept: tuple[list[Any], Tensor] | None = None  # see `encoded_references`
+        self._kept: tuple[list[tuple[int, torch.dtype, torch.device]], Tensor] | None = None  # see `encoded_references`
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Leave out a scale that was fitted without a prior; `score` then fits one to the references."""
@@ -107,7 +118,7 @@ class Comparator(io.Model):
         encoded: Tensor | None = None,
         numbers: Tensor | None = None,
         with_encodings: bool = False,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier.
 
         With `with_encodings`, return logits and encodings (U, ...).
@@ -200,7 +211,7 @@ class Comparator(io.Model):
         """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
         return ranking.place(self.scoring, num_images=len(images), **self._against(images, budget))
 
-    def _against(self, images: Tensor, budget: int) -> dict[str, Any]:
+    def _against(self, images: Tensor, budget: int) -> Against:
         """Return what `ranking.place` and `ranking.update` need to compare images with the references."""
         unit, encoded = self.config.unit, self.encoded_references()
         if len(images):
@@ -232,7 +243,7 @@ class Comparator(io.Model):
 
         return logits
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Plain]:
         """Return the meaning of the answers and the fit that turns them into scores, on the user's scale."""
         config, fitted = self.config, dict(zip(FITTED, self.fitted.tolist(), strict=True))
         return {
@@ -267,7 +278,7 @@ class Comparator(io.Model):
 
     def answers(
         self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, Plain]]:
         """Return the ranking of images, the highest score first, or the probabilities of the answers about two."""
         pairs = [pictures for given, pictures in prepared if given.images is None]
         found = iter(self._compared(pairs)) if pairs else iter(())
@@ -276,7 +287,7 @@ class Comparator(io.Model):
             for given, pictures in prepared
         ]
 
-    def _compared(self, pairs: Sequence[Sequence[Picture]]) -> list[dict[str, Any]]:
+    def _compared(self, pairs: Sequence[Sequence[Picture]]) -> list[dict[str, Plain]]:
         encoded = self.encode_all(
             torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
         )
@@ -284,15 +295,15 @@ class Comparator(io.Model):
         answers = self.both_orders(encoded, first, first + 1).tolist()
         return [dict(zip(("first_is_higher", "second_is_higher", "tie"), row, strict=True)) for row in answers]
 
-    def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Any]:
+    def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Plain]:
         usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, str | float]] = []
         if usable:
             scores, errors = self.score(torch.stack(list(usable.values())), budget)
             for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
                 rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
         wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
-        ranking = sorted(rows, key=lambda row: -row["score"])
+        ranking = sorted(rows, key=lambda row: -float(row["score"]))
         return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
 
     def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
@@ -317,11 +328,11 @@ class Comparator(io.Model):
         """
         if isinstance(image, Tensor):
             return image
-        from models.images import image_files as images
+        from models.images import image_files
 
         config = self.config
         try:
-            square = images.decode(image if isinstance(image, bytes) else Path(image), config.size, MOST_PIXELS)
+            square = image_files.decode(image if isinstance(image, bytes) else Path(image), config.size, MOST_PIXELS)
         except ValueError as error:
             raise ValueError(f"{'image' if isinstance(image, bytes) else image}: {error}") from error
         found = torch.from_numpy(square.copy()).movedim(-1, 0)

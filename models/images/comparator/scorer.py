@@ -1,7 +1,7 @@
 """The scorer: a network that sees one image and tells its score, with a standard error."""
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from models.images.reliability import Reliability
 
 LEAST_LOG_ERROR, MOST_LOG_ERROR = -6.0, 3.0  # of standard errors, in standard deviations of the training scores
 SHARE_OF_VARIANCE = 0.5  # beta of Seitzer et al. (2022)
-WIDENED = 1.5  # factor on the errors that a teacher is told, as those of images that are mistaken are no normal ones
+WIDENED = 1.5  # factor on the errors handed to a teacher, since errors of badly mistaken images are not normal
 
 
 class Scorer(Comparator):
@@ -100,8 +100,8 @@ class Scorer(Comparator):
         scores, errors = self.scoring.scores(*self.place(images, budget))
         wide = errors > self.widest.cpu()
         if self.teacher is not None and self.widest > 0 and wide.any():
-            told = images[wide.to(images.device)], (scores[wide], errors[wide])
-            scores[wide], errors[wide] = self.asked(*told, budget)
+            before = scores[wide], errors[wide]
+            scores[wide], errors[wide] = self.asked(images[wide.to(images.device)], before, budget)
         return scores, errors
 
     def asked(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
@@ -119,7 +119,8 @@ def _teacher(config: ComparatorConfig) -> Comparator:
         or inner.get("teacher")
     ):
         raise ValueError("teacher must be {family, config} of a comparator that compares images")
-    teacher: Any = io.module_of(family).build(inner)
+    teacher = io.module_of(family).build(inner)
+    assert isinstance(teacher, Comparator)
     if isinstance(teacher, Scorer):
         raise ValueError("teacher is a scorer itself; give a comparator that compares images")
     if (teacher.config.size, teacher.config.channels) != (config.size, config.channels):

@@ -1,7 +1,6 @@
 """The siamese comparators: a convolutional encoder, or a frozen vision tower, and an antisymmetric head."""
 
 import dataclasses
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +35,8 @@ class Siamese(Comparator):
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, D) of images (U, C, S, S)."""
-        return self.encoder(pixels(images))
+        encoded: Tensor = self.encoder(pixels(images))
+        return encoded
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3), by ReLU, sums and products of single rows only.
@@ -74,7 +74,7 @@ class TowerSiamese(Siamese):
         encoded: Tensor | None = None,
         numbers: Tensor | None = None,
         with_encodings: bool = False,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Return what any comparator does; the encoder's dropout falls on images, also where moments are given."""
         with noise.rows(numbers):
             return super().forward(images, first, second, encoded, numbers, with_encodings)
@@ -121,7 +121,8 @@ class Texture(nn.Module):
         # The factor 8 brings the difference to about the size of the share.
         responses = self.convolutions(torch.cat([8 * detail, detail / contrast], 1)).flatten(2)
         deviation = (responses.var(2, unbiased=False) + 1e-4).sqrt()
-        return self.out(torch.cat([responses.mean(2), deviation], 1))
+        encoded: Tensor = self.out(torch.cat([responses.mean(2), deviation], 1))
+        return encoded
 
 
 def _halving(channels: int, width: int, layers: int) -> tuple[list[nn.Module], int]:

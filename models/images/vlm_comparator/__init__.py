@@ -15,13 +15,12 @@ language model.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from models import io
 from models.images.vlm_comparator.config import VlmComparatorConfig
 from models.images.vlm_comparator.model import VlmComparator
 
 
-def build(config: Mapping[str, Any]) -> VlmComparator:
+def build(config: Mapping[str, object]) -> VlmComparator:
     """Build the model from the fields of VlmComparatorConfig; ValueError names what does not fit."""
     return VlmComparator(io.config_from(VlmComparatorConfig, config))

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -18,6 +18,10 @@ from models.images.vision_tower import Base, unchanged
 from models.images.vlm_comparator.built import built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, VlmComparatorConfig
 from models.images.vlm_comparator.families import Family, family_of, projectors_of
+from models.images.vlm_comparator.processor import Processor
+
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 LANGUAGE_MODEL = r".*\.(language_model|text_model)\..*\."  # never the vision tower, whose features are kept
 
@@ -27,7 +31,7 @@ class LoadedBase:
     """A model of AutoModelForImageTextToText and what is needed to ask it."""
 
     network: Any
-    processor: Any
+    processor: Processor
     family: Family
     ours: bool  # its vocabulary is WORDS
     revision: str
@@ -44,8 +48,8 @@ def load_base(config: VlmComparatorConfig) -> LoadedBase:
         if config.base and not is_ours(config.base):
             return _from_hub(config)
         network, revision = _from_ours(config) if config.base else (built(config), config.revision)
-    family = family_of(config.base, network.config)
-    return LoadedBase(network, processor_for(network.config), family, True, revision)
+    settings: Any = network.config
+    return LoadedBase(network, processor_for(settings), family_of(config.base, settings), True, revision)
 
 
 def pools(base: str) -> bool:
@@ -60,7 +64,7 @@ def is_ours(base: str) -> bool:
     return isinstance(found, dict) and "family" in found
 
 
-def _from_ours(config: VlmComparatorConfig) -> tuple[Any, str]:
+def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:
     """Return the network of a model that was built and trained here, and its revision."""
     if io.described(Path(config.base))["config"].get("base"):  # which might be itself
         raise ValueError(f"base {config.base} has a base of its own; give a vlm that was trained whole")
@@ -71,7 +75,7 @@ def _from_ours(config: VlmComparatorConfig) -> tuple[Any, str]:
         raise ValueError(
             f"base {config.base} must be a vlm that was trained whole on images of size {config.size}; it is {trained}"
         )
-    return model.network, revision
+    return model.get_submodule("network"), revision
 
 
 def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
@@ -91,7 +95,7 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
     return LoadedBase(network, processor, family, False, revision)
 
 
-def load_processor(base: Base) -> Any:
+def load_processor(base: Base) -> Processor:
     """Return transformers' processor of a base, without its part for videos, which would need torchvision.
 
     Images are scaled by PIL, whether torchvision is there or not, so that they are the same on all machines.
@@ -113,16 +117,17 @@ def load_processor(base: Base) -> Any:
     except (ImportError, TypeError, ValueError) as error:
         raise ValueError(f"base {base.name}: its processor cannot be made ({error})") from error
     processor.chat_template = processor.chat_template or tokenizer.chat_template
-    return processor
+    found: Processor = processor
+    return found
 
 
-def without_videos(kind: Any) -> Any:
+def without_videos(kind: "type[ProcessorMixin]") -> type:
     """Return a class of processors that has no part for videos, whatever it is given."""
     parts = [part for part in kind.get_attributes() if part != "video_processor"]
     return type(kind.__name__, (kind,), {"get_attributes": classmethod(lambda cls: parts)})
 
 
-def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, Any]:
+def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, object]:
     """Return arguments of from_pretrained for weights in 4 bits."""
     if not config.four_bit:
         return {}
@@ -147,11 +152,11 @@ def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, Any]:
     }
 
 
-def adapted(base: LoadedBase, config: VlmComparatorConfig) -> Any:
+def adapted(base: LoadedBase, config: VlmComparatorConfig) -> nn.Module:
     """Return the network with adapters and a copy of its projector, both trainable in float32; all else is frozen."""
     from peft import LoraConfig, get_peft_model
 
-    alpha: Any = config.lora_alpha  # which need not be whole, whatever peft's annotation says
+    alpha: Any = config.lora_alpha  # peft takes fractions, although it is annotated as int
     settings = LoraConfig(
         r=config.lora_rank,
         lora_alpha=alpha,

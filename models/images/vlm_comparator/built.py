@@ -1,12 +1,28 @@
 """A small LLaVA (Liu et al. 2023) that is built from the config, or one of a published size, and its processor."""
 
-from typing import Any
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.images.vlm_comparator.config import IMAGE, PRESETS, PROMPT, WORDS, VlmComparatorConfig
+from models.images.vlm_comparator.processor import Processor
+
+
+class Vision(Protocol):
+    """Sizes of a vision tower in transformers' config."""
+
+    image_size: int
+    patch_size: int
+
+
+class Settings(Protocol):
+    """The part of a LLaVA's config in transformers that is read here."""
+
+    vision_config: Vision
+    image_seq_length: int
+    vision_feature_select_strategy: str
 
 
 def built(config: VlmComparatorConfig) -> nn.Module:
@@ -16,14 +32,17 @@ def built(config: VlmComparatorConfig) -> nn.Module:
     dtype = torch.bfloat16 if config.preset in PRESETS else torch.float32
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        return AutoModelForImageTextToText.from_config(_settings(config), dtype=dtype, attn_implementation="sdpa")
+        model: nn.Module = AutoModelForImageTextToText.from_config(
+            _settings(config), dtype=dtype, attn_implementation="sdpa"
+        )
+    return model
 
 
-def _settings(config: VlmComparatorConfig) -> Any:
-    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
+def _settings(config: VlmComparatorConfig) -> object:
+    from transformers import LlavaConfig
 
-    vision: dict[str, Any]
-    text: dict[str, Any]
+    vision: dict[str, int]
+    text: dict[str, int]
     preset = PRESETS.get(config.preset)
     if preset is None:
         shape = {
@@ -36,17 +55,17 @@ def _settings(config: VlmComparatorConfig) -> Any:
         text = {**shape, "vocab_size": len(WORDS)}
     else:
         vision, text = preset["vision"], preset["text"]
-    ids: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
+    ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
     return LlavaConfig(
-        vision_config=CLIPVisionConfig(**vision),
-        text_config=LlamaConfig(**text, **ids, max_position_embeddings=4096),
+        vision_config={"model_type": "clip_vision_model", **vision},
+        text_config={"model_type": "llama", **text, **ids, "max_position_embeddings": 4096},
         image_token_index=WORDS.index(IMAGE),
         image_seq_length=(vision["image_size"] // vision["patch_size"]) ** 2,
         vision_feature_layer=-2 if preset else -1,  # the usual -2 would leave the last of few layers idle
     )
 
 
-def processor_for(settings: Any) -> Any:
+def processor_for(settings: Settings) -> Processor:
     """Return the processor of a model that is built here, whose tokenizer knows WORDS and nothing else."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import CLIPImageProcessorPil, LlavaProcessor, PreTrainedTokenizerFast
@@ -76,13 +95,13 @@ def processor_for(settings: Any) -> Any:
     )
 
 
-def prompt_ids(settings: Any) -> Tensor:
+def prompt_ids(settings: Settings) -> Tensor:
     """Return what `processor_for` makes of PROMPT, (1, L), without making a text of as many words."""
     marks = {IMAGE: settings.image_seq_length}
     return torch.tensor([[WORDS.index(word) for word in PROMPT.split() for _ in range(marks.get(word, 1))]])
 
 
-def pixel_values(images: Tensor, settings: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+def pixel_values(images: Tensor, settings: Settings, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return what `processor_for` makes of images (U, C, S, S) with values from 0 to 1, computed on their device."""
     side = settings.vision_config.image_size
     images = images.expand(-1, 3, -1, -1)

@@ -3,7 +3,6 @@
 import importlib.util
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from models.images.comparator.config import Question
 
@@ -14,7 +13,7 @@ IMAGE = "<image>"
 PROMPT = f"<s> USER: {IMAGE} {IMAGE} which image ranks higher ? ASSISTANT:"
 WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPT.split()), *ANSWERS)
 # Sizes of published models. Their weights are random here: they serve to measure speed and memory without a download.
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+PRESETS: dict[str, dict[str, dict[str, int]]] = {
     "llava-1.5-7b": {
         "vision": {
             "hidden_size": 1024,

@@ -7,35 +7,29 @@ the type's own `get_image_features` returns.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-Arrange = Callable[[Any, Tensor, Mapping[str, Tensor]], Tensor]
+Arrange = Callable[[nn.Module, Tensor, Mapping[str, Tensor]], Tensor]
 
 
-def _as_they_come(model: Any, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+def _as_they_come(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     return tokens
 
 
-def _and_newline(model: Any, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
-    newline = model.image_newline.to(tokens.dtype)
+    newline = model.get_parameter("image_newline").to(tokens.dtype)
     return torch.cat([tokens, newline.expand(len(tokens), 1, -1)], 1)
 
 
-def _row_by_row(model: Any, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+def _row_by_row(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return tokens (U, T, D) row by row; the tower sees them window by window."""
     from transformers.vision_utils import get_vision_window_index
 
-    tower = model.visual
-    order, _ = get_vision_window_index(
-        inputs["image_grid_thw"][:1],
-        spatial_merge_size=tower.spatial_merge_size,
-        window_size=tower.window_size,
-        patch_size=tower.patch_size,
-    )
+    sizes = {name: getattr(model.visual, name) for name in ("spatial_merge_size", "window_size", "patch_size")}
+    order, _ = get_vision_window_index(inputs["image_grid_thw"][:1], **sizes)
     return tokens[:, order.argsort().to(tokens.device)]
 
 
@@ -65,7 +59,7 @@ FAMILIES = {
 }
 
 
-def family_of(name: str, settings: Any) -> Family:
+def family_of(name: str, settings: object) -> Family:
     """Return the family of base `name` by its config; ValueError names those that are known."""
     kind = getattr(settings, "model_type", type(settings).__name__)
     if kind not in FAMILIES:
@@ -73,10 +67,10 @@ def family_of(name: str, settings: Any) -> Family:
     return FAMILIES[kind]
 
 
-def projectors_of(model: Any, family: Family) -> list[str]:
+def projectors_of(model: nn.Module, family: Family) -> list[str]:
     """Return the names in `model` of the modules that are the family's projector, in the order of their calls."""
     names = []
     for name in family.projectors:
         parent, star, _ = name.partition(".*")
-        names += [f"{parent}.{i}" for i in range(len(model.get_submodule(parent)))] if star else [name]
+        names += [f"{parent}.{i}" for i, _ in enumerate(model.get_submodule(parent).children())] if star else [name]
     return names

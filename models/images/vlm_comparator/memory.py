@@ -7,9 +7,9 @@
 Within the block torch computes with fake tensors, which rest on its meta device. Values cannot be asked for.
 """
 
+import contextlib
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,13 +21,17 @@ class Live(TorchDispatchMode):
     """Counts the bytes of the tensors that are made, while they live."""
 
     def __init__(self) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.now = self.peak = 0
         self._known: set[int] = set()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         found = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(found):
             if isinstance(tensor, Tensor):
@@ -58,12 +62,12 @@ class Plan:
         from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
 
         self.used, self._mode = Live(), FakeTensorMode(allow_non_fake_inputs=True)
+        self._entered = contextlib.ExitStack()
 
     def __enter__(self) -> "Plan":
-        self._mode.__enter__()
-        self.used.__enter__()
+        self._entered.enter_context(self._mode)
+        self._entered.enter_context(self.used)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self.used.__exit__(*error)
-        self._mode.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        self._entered.close()

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.machine import free_memory_bytes
+from common.plain import Plain
 from models.images.comparator.interface import Comparator, pixels
 from models.images.vision_tower import AT_ONCE as IMAGES_AT_ONCE
 from models.images.vision_tower import layers_of, leave_out, quietly
@@ -39,6 +40,7 @@ class VlmComparator(Comparator):
 
     config: VlmComparatorConfig
     network: Any  # transformers' model, or peft's around it
+    rate_factors: dict[str, float]  # shares of the learning rate, by part of parameters' names
     ids: Tensor  # (1, L) of the prompt with the places of both images' tokens
     ids_answers: Tensor  # (3,)
     positions: Tensor | None  # (3, 1, L) of models whose positions have several axes
@@ -101,7 +103,7 @@ class VlmComparator(Comparator):
     @property
     def gradient_checkpointing(self) -> bool:
         """True if the backward pass computes the language model's activations again instead of keeping them."""
-        return self.base.is_activation_checkpointing
+        return bool(self.base.is_activation_checkpointing)
 
     @gradient_checkpointing.setter
     def gradient_checkpointing(self, wanted: bool) -> None:
@@ -121,7 +123,7 @@ class VlmComparator(Comparator):
             return "transformers' model does not average tokens as it does; train with model.pool=false"
         return None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Plain]:
         """Extend a comparator's description by what is needed to ask the base without this package."""
         return {
             **super().describe(),
@@ -163,7 +165,7 @@ class VlmComparator(Comparator):
         with quietly():
             merged.save_pretrained(empty(folder / "merged"))
             self.processor.save_pretrained(folder / "merged")
-            again: Any = AutoModelForImageTextToText.from_pretrained(folder / "merged", dtype=dtype)
+            again: nn.Module = AutoModelForImageTextToText.from_pretrained(folder / "merged", dtype=dtype)
         again = again.to(merged.device).eval()
         check_equal(again.state_dict(), merged.state_dict(), "merged")
         self.network, self.config = again, dataclasses.replace(self.config, lora=False)
@@ -200,7 +202,7 @@ class VlmComparator(Comparator):
     def project(self, encoded: Tensor) -> list[Tensor]:
         """Return the images as tokens of the language model, each (U, T, D); the last stands in the prompt.
 
-        Any before it are added to what layers of the language model put out.
+        Those before it are added to the outputs of layers of the language model.
         """
         model = self.base.model
         # The trainable parts of a base compute in float32, whatever the base's type.
@@ -251,14 +253,15 @@ class VlmComparator(Comparator):
         begun.batch_select_indices(which)
         rest = [each[other] for each in tokens]
         found = self._ask(slice(self.begun, None), rest, past_key_values=begun, use_cache=True)
-        return found.logits[:, -1, self.ids_answers]
+        logits: Tensor = found.logits[:, -1, self.ids_answers]
+        return logits
 
     def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
         """Return what a forward and a backward pass of so many pairs, in both orders, takes beside the weights.
 
         `entered` is the shape of an image's encoding.
         """
-        memo: dict[int, Any] = {id(self.processor): None}
+        memo: dict[int, object] = {id(self.processor): None}
         with (plan := Plan()):
             for tensor in [*self.parameters(), *self.buffers()]:
                 empty = torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -285,15 +288,16 @@ class VlmComparator(Comparator):
         text = self.base.config.get_text_config()
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        pair = 2 * text.num_hidden_layers * heads * width * self.ids.shape[1] * self.base.dtype.itemsize
+        pair: int = 2 * text.num_hidden_layers * heads * width * self.ids.shape[1] * self.base.dtype.itemsize
         return min(KEPT_AT_ONCE, max(1, int(KEPT_SHARE * free_memory_bytes(self.ids.device)) // pair))
 
     def _both(self, tokens: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) of the whole prompt for pairs of rows of `tokens`, each (U, T, D)."""
         images = [torch.stack([each[first], each[second]], 1).flatten(0, 1) for each in tokens]
-        return self._ask(slice(0, None), images, use_cache=False).logits[:, -1, self.ids_answers]
+        logits: Tensor = self._ask(slice(0, None), images, use_cache=False).logits[:, -1, self.ids_answers]
+        return logits
 
-    def _ask(self, span: slice, images: Sequence[Tensor], **further: Any) -> Any:
+    def _ask(self, span: slice, images: Sequence[Tensor], **further: object) -> Any:
         """Return the base's outputs after a `span` of the prompt, with the tokens (..., T, D) of the images in it."""
         ids = self.ids[:, span]
         marks = 2 if span == slice(0, None) else 1

@@ -1,7 +1,7 @@
 """The question put to a base: as text, as what its processor makes of it, and the tokens that answer it."""
 
 import warnings
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from PIL import Image
@@ -12,6 +12,7 @@ from models.images.vision_tower import quietly
 from models.images.vlm_comparator.bases import LoadedBase
 from models.images.vlm_comparator.built import prompt_ids
 from models.images.vlm_comparator.config import ANSWERS, VlmComparatorConfig
+from models.images.vlm_comparator.processor import Processor
 
 
 def text_of(config: VlmComparatorConfig, base: LoadedBase) -> str:
@@ -21,9 +22,9 @@ def text_of(config: VlmComparatorConfig, base: LoadedBase) -> str:
         from transformers import ProcessorMixin
 
         content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": question}]
-        messages: Any = [{"role": "user", "content": content}]
-        # Not the processor's own method, which of some first asks its part for videos.
-        ask = ProcessorMixin.apply_chat_template
+        messages = [{"role": "user", "content": content}]
+        # Not the processor's own method, since that of some needs a part for videos.
+        ask: Callable[..., str] = ProcessorMixin.apply_chat_template
         return ask(base.processor, messages, add_generation_prompt=True, tokenize=False)
     asked = config.prompt or base.family.prompt
     if not asked:
@@ -62,7 +63,7 @@ def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str) -> li
     return found
 
 
-def processed(processor: Any, prompt: str, images: Tensor) -> dict[str, Tensor]:
+def processed(processor: Processor, prompt: str, images: Tensor) -> dict[str, Tensor]:
     """Return what a processor makes of the prompt, once for each two of images (U, C, S, S); an odd one comes twice."""
     shown = (pixels(images) * 255).round().byte().expand(-1, 3, -1, -1).movedim(1, -1).cpu().numpy()
     pictures = [Image.fromarray(each) for each in shown]

@@ -1,8 +1,8 @@
-"""Parts of the routing policy as native code on all cores of a CPU: tours, their gradients, a local search, annealing.
+"""Native code of the routing policy for all cores of a CPU: tours, their gradients, a local search, annealing.
 
-They are compiled on first use, by the compiler that builds extensions of torch (CXX, else c++), for the processor that
-they then run on, and kept beside those extensions (TORCH_EXTENSIONS_DIR, else the cache of the user). Without a
-compiler `unavailable` says why; tours are then built by torch, and there is no local search.
+It is compiled on first use for this processor, by the compiler of torch's extensions (CXX, else c++), and kept beside
+them (TORCH_EXTENSIONS_DIR, else the user's cache). Without a compiler `unavailable` says why; then torch builds the
+tours, and there is no local search.
 """
 
 import ctypes
@@ -27,15 +27,15 @@ from models.routing.environment import DEPOT, Instances
 SOURCES = ("decoder.cpp", "gradients.cpp", "local_search.cpp", "ruin.cpp")
 HEADERS = ("common.h", "decoder.h", "tours.h")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
-NEIGHBOURS = 20  # with which the local search tries the moves of a customer (Vidal 2022)
-SECONDS = 300  # after which a compiler is given up; it takes five
+NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal 2022)
+SECONDS = 300  # a compiler may take; it needs five
 
 
 @functools.cache
 def unavailable() -> str | None:
-    """Return why there is no native code on this machine, or None where there is; compile it if that is to be done."""
+    """Return why this machine has no native code, or None if it has; compiles on the first call."""
     try:
-        _library()
+        library()
     except (OSError, subprocess.SubprocessError, RuntimeError, ValueError) as error:
         said = getattr(error, "stderr", None) or str(error)
         return " ".join(said.split())[:300]
@@ -43,7 +43,7 @@ def unavailable() -> str | None:
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """Return the compiled library.
 
     Raises OSError or SubprocessError where it cannot be made, ValueError for an odd CXX, RuntimeError without a home.
@@ -66,7 +66,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _processor() -> str:
-    """Return what the processor can do, since code for one may not run on another that shares the cache."""
+    """Return the processor's features: machines of other processors may share the cache."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -81,7 +81,7 @@ def decodes(decoder: PointerDecoder, instances: Instances) -> bool:
 
 
 def scores(decoder: PointerDecoder, instances: Instances) -> bool:
-    """Return whether `log_prob` and `rollout` can stand in for torch: they compute in float32 only."""
+    """Return whether `log_prob` and `rollout`, which compute in float32 only, can stand in for torch."""
     return decodes(decoder, instances) and not torch.is_autocast_enabled("cpu")
 
 
@@ -96,8 +96,8 @@ def build(
 ) -> Tensor:
     """Return what `RoutingPolicy.build` does, in float32: the same tours up to rounding.
 
-    `log_prob` (B, S) float32 takes the log-probabilities of tours that are drawn, less a step that is given. Raises
-    ValueError for a customer whose demand no vehicle can carry: no step would be left to take.
+    `log_prob` (B, S) float32 receives the log-probabilities of sampled tours, without a forced first step. Raises
+    ValueError for a customer whose demand no vehicle can carry, which would leave no step to take.
     """
     batch, nodes = instances.demand.shape
     actions = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT)
@@ -116,7 +116,7 @@ def rollout(
     uniform: Tensor,
     first: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `build` does, and the log-probabilities (B, S) as `log_prob` does, at no further cost."""
+    """Return the actions of `build` and, at no further cost, their log-probabilities (B, S)."""
     known = torch.empty(len(instances.demand), num_tours)
     actions = build(decoder, cache, instances, num_tours, uniform, first, known)
     return actions, log_prob(decoder, cache, instances, actions, forced=first is not None, known=known)
@@ -131,23 +131,24 @@ def log_prob(
     forced: bool = False,
     known: Tensor | None = None,
 ) -> Tensor:
-    """Return what `RoutingPolicy.log_prob` does, in float32 and differentiable once; `known` (B, S) where it is known.
+    """Return what `RoutingPolicy.log_prob` does, in float32, differentiable once, or `known` (B, S) if that is given.
 
-    A tour with a step that is not feasible has minus infinity. Raises ValueError as `build` does.
+    A tour with an infeasible step has minus infinity. Raises ValueError as `build` does.
     """
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
     tours = [actions.contiguous(), int(forced), None if ends is None else ends.contiguous()]
-    return _LogProb.apply(*learnt, (decoder.heads, cache, instances), tours, known)
+    found: Tensor = _LogProb.apply(*learnt, (decoder.heads, cache, instances), tours, known)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _LogProb(torch.autograd.Function):
-    """Log-probabilities (B, S) of tours, as a function of what of the decoder is learnt."""
+    """Log-probabilities (B, S) of tours, as a function of the decoder's learnt values."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         *learnt, ctx.given, ctx.tours, known = arguments
         ctx.save_for_backward(*learnt)
-        if known is not None:
+        if isinstance(known, Tensor):
             return known
         heads, cache, instances = ctx.given
         log_prob = torch.empty(ctx.tours[0].shape[:2])
@@ -175,13 +176,13 @@ def _decode(
     actions: Tensor,
     *others: Tensor | int | None,
 ) -> int:
-    """Call `build_tours` or `score_tours` and return what it does."""
+    """Call `build_tours` or `score_tours` and return its result."""
     if not (instances.demand <= instances.capacity[:, None]).all():
         raise ValueError("the demand of a customer is above the capacity; split the customer into several")
     (batch, width, nodes), (tours, steps) = cache.query.shape, actions.shape[1:]
     tensors = (*learnt[:4], cache.distance, learnt[4], instances.demand, instances.capacity)
     *states, demand, capacity = (tensor.detach().float().contiguous() for tensor in tensors)
-    called = getattr(_library(), function)(
+    called = getattr(library(), function)(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, width, heads, tours, steps)),
         *map(_pointer, states),
         ctypes.c_float(learnt[5].item()),
@@ -192,7 +193,7 @@ def _decode(
 
 
 def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Return the tensors as native code reads them; copies among them last as long as the list that holds them."""
+    """Return the tensors as native code reads them; keep the list while it does, since some may be copies."""
     return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
@@ -212,7 +213,7 @@ def improve(
     batch, nodes = demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
     arguments = _contiguous(distance, demand, capacity, tours, seeds, best)
-    _library().improve_tours(
+    library().improve_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, num_tours, NEIGHBOURS)),
         *map(_pointer, arguments),
     )
@@ -240,7 +241,7 @@ def ruin_and_recreate(
     batch, nodes = demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
     arguments = _contiguous(distance, demand, capacity, tours, seeds, best)
-    _library().ruin_and_recreate_tours(
+    library().ruin_and_recreate_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes)),
         ctypes.c_int64(rounds),
         ctypes.c_double(seconds),

@@ -1,20 +1,20 @@
-"""Predictors of the same text beside one another: rows of a table, and what a model gains on the best baseline."""
+"""Predictors of the same text side by side: rows of a table, and a model's gain on the best baseline."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
 from pipelines.engine.workload import Evaluation
 
 RESAMPLES = 2000
-BITS = "bits_"  # before the name of a predictor, the name of its column
+BITS = "bits_"  # prefix of a predictor's column
 LSTM = "LSTM alone"
 
 
-def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Any]]:
+def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Plain]]:
     """Return a table row for each predictor, the model first."""
     return [
         {
@@ -28,8 +28,8 @@ def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.nd
 
 def gain(
     bits: Mapping[str, np.ndarray], num_own: int, characters: np.ndarray, drawn: np.ndarray | None
-) -> dict[str, Any]:
-    """Return what the summary says about the best of the model's rows, the first ones, beside the best baseline."""
+) -> dict[str, Plain]:
+    """Return the summary's comparison of the best of the model's rows, the first `num_own`, with the best baseline."""
     totals = {name: float(each.sum()) for name, each in bits.items()}
     own, strongest = (
         min(names, key=lambda name: totals[name]) for names in (list(bits)[:num_own], list(bits)[num_own:])
@@ -47,15 +47,15 @@ def gain(
 
 
 def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str:
-    """Say whether the documents were worth a model, by the interval of the gain on the baseline in percent."""
+    """Say whether the model is worth it, by the interval of its gain on the baseline in percent."""
     if interval is None or interval[0] <= 0:
         return f"not better than {baseline}: add documents"
     return f"better than {baseline} by {gain:.1f} % [{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
 def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
-    """Put evaluations of one split, each of other text by another model, together to one."""
-    columns: dict[str, list[Any]] = {}
+    """Combine evaluations of one split, each of other text by another model."""
+    columns: dict[str, list[object]] = {}
     for each in evaluations:
         for name, values in each.examples.items():
             columns.setdefault(re.sub(r", order \d+", "", name), []).extend(values)

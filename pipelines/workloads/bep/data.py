@@ -1,32 +1,38 @@
-"""Prepared documents: read, cleaned, divided by family, and encoded as characters.
+"""Prepared documents: read, cleaned, divided by family, encoded as characters.
 
 <folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens
 <folder>/corpus.json   the vocabulary and the facts
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.disk.files import write_json
 from common.errors import UserError
-from models.plans.char_lstm import MASKS, UNKNOWN, Characters
-from pipelines.workloads.bep import documents, families
-from pipelines.workloads.bep.cleaning import Cleaned, clean
-from pipelines.workloads.bep.documents import Document
-from pipelines.workloads.bep.parts import PARTS, SPAN, WORST, Rows, check_sizes, described_overlap, divide, held_out
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config, Data
+from common.plain import Plain
+from models.plans.characters import MASKS, UNKNOWN, Characters
+from pipelines.workloads.bep.config import Config, Data
+from pipelines.workloads.bep.documents import families, sources
+from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
+from pipelines.workloads.bep.documents.parts import (
+    PARTS,
+    SPAN,
+    WORST,
+    Rows,
+    check_sizes,
+    described_overlap,
+    divide,
+    held_out,
+)
+from pipelines.workloads.bep.documents.sources import Document
 
 EMBEDDED = Path(__file__).with_name("corpus")
-FEWEST_CHARACTERS = 10_000  # a smaller corpus is too little to learn from and to be judged by
+FEWEST_CHARACTERS = 10_000  # fewer are too little to train and evaluate with
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Text:
 
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
-    family: str | None = None  # of the documents it is a version of; None: it is alone
+    family: str | None = None  # of its versions; None: it has none
 
 
 @dataclass(frozen=True)
@@ -44,17 +50,17 @@ class Corpus:
 
     vocabulary: tuple[str, ...]  # sorted characters of the training text; their ids follow those of SPECIAL_TOKENS
     parts: dict[str, list[Text]]  # "train", "validation" and "test"
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Plain]
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     """Write the documents and their tokens; return facts for the manifest.
 
     Raises UserError for files that cannot be used, and for a corpus too small to hold some of it out.
     """
     data = config.data
     source = f"folder or file {data.sources}" if data.sources else "embedded documents"
-    found = documents.find(data.sources or str(EMBEDDED))
+    found = sources.find(data.sources or str(EMBEDDED))
     files, cleaned, bad = _texts(found, data)
     if not data.skip_bad:
         _check_files(bad, found, source)
@@ -67,10 +73,11 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     check_sizes(parts, held, data, source)
     share, worst, copies = described_overlap(parts, held, family, data)
     note = "; ".join(filter(None, (note, copies))) or None
-    characters = Characters(_alphabet(parts["train"]), data.lower_case)
+    alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)
+    characters = Characters(sorted(alphabet), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
     judged = np.concatenate([*tokens["validation"], *tokens["test"]])
-    facts = {
+    facts: dict[str, Plain] = {
         "source": source,
         "files": files,
         "skipped": bad,
@@ -105,14 +112,6 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
     return facts
 
 
-def inputs(data: "Data") -> list[Path]:
-    """Return the user's files that the texts come from, skipped ones too; none for embedded or missing documents."""
-    sources = data.sources
-    if sources is None or not Path(sources).exists():
-        return []
-    return [path for path in documents.find(sources).files.values() if os.access(path, os.R_OK)]
-
-
 def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     """Read what `prepare` wrote, with the ids of another `vocabulary` if one is given."""
     import datasets
@@ -133,14 +132,14 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 
-def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[str, Cleaned], dict[str, str]]:
-    """Read the files: by name, a report and the text of each usable file, and the reason for each unusable one."""
-    files: dict[str, Any] = {}
+def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str, Cleaned], dict[str, str]]:
+    """Read the files; return by name a report and the text of usable files, and the reason for each unusable one."""
+    files: dict[str, Plain] = {}
     cleaned: dict[str, Cleaned] = {}
     bad = dict(found.refused)
     for name, path in found.files.items():
         try:
-            document = documents.read(path, name, data.maximum_bytes)
+            document = sources.read(path, name, data.maximum_bytes)
             cleaned[name] = _prose(document, data)
         except UserError as error:
             bad[name] = str(error).removeprefix(f"{name}: ")
@@ -155,8 +154,8 @@ def _texts(found: documents.Found, data: "Data") -> tuple[dict[str, Any], dict[s
     return files, cleaned, bad
 
 
-def _prose(document: Document, data: "Data") -> Cleaned:
-    """Return the document's text as it is trained on. Raises UserError if nothing is left of it."""
+def _prose(document: Document, data: Data) -> Cleaned:
+    """Return the document's training text. Raises UserError if nothing is left."""
     names = data.mask_names and data.sources is not None
     cleaned = clean(document.text, data.mask, wrapped=document.pages is not None, names=names)
     if not cleaned.text:
@@ -164,7 +163,7 @@ def _prose(document: Document, data: "Data") -> Cleaned:
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned
 
 
-def _check_files(bad: Mapping[str, str], found: documents.Found, source: str) -> None:
+def _check_files(bad: Mapping[str, str], found: sources.Found, source: str) -> None:
     if bad:
         listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
         raise UserError(
@@ -173,21 +172,16 @@ def _check_files(bad: Mapping[str, str], found: documents.Found, source: str) ->
         )
 
 
-def _check_size(texts: Mapping[str, str], source: str, found: documents.Found) -> None:
+def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> None:
     if not texts:
         ignored = f" (ignored: {', '.join(list(found.ignored)[:WORST])})" if found.ignored else ""
-        raise UserError(f"{source}: it contains no documents that can be read{ignored}; {documents.WAYS}")
+        raise UserError(f"{source}: it contains no documents that can be read{ignored}; {sources.WAYS}")
     characters = sum(map(len, texts.values()))
     if characters < FEWEST_CHARACTERS:
         raise UserError(
             f"{source}: {characters:,} characters are too few to train on and to evaluate with; "
             f"give documents with {FEWEST_CHARACTERS:,} or more"
         )
-
-
-def _alphabet(rows: Rows) -> tuple[str, ...]:
-    """Return the characters that occur, sorted, without those that stand for masked text."""
-    return tuple(sorted(set().union(*(text for _, text in rows)) - set(MASKS)))
 
 
 def _encode(characters: Characters, text: str) -> np.ndarray:
@@ -207,7 +201,7 @@ def _save(
     tokens: Mapping[str, list[np.ndarray]],
     family: Mapping[str, str],
     characters: Characters,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, Plain],
 ) -> None:
     import datasets
     import pyarrow as pa

@@ -1,10 +1,9 @@
-"""Evaluation on held-out documents: the network beside baselines that need none, and completed fields."""
+"""Evaluation on held-out documents: the model beside baselines, and the fields of the form, completed."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,19 +13,19 @@ from common import kneser_ney, text
 from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
 from common.foreign_text import to_csv
+from common.plain import Plain
 from common.statistics import resampled_counts
-from models.plans.char_lstm import END, PAD, UNKNOWN, CharLSTM
+from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
-from pipelines.workloads.bep.completions import complete_fields, suggest_fields
+from pipelines.workloads.bep.config import Config
+from pipelines.workloads.bep.documents.parts import SPAN
+from pipelines.workloads.bep.filled_form import complete_fields, suggest_fields
 from pipelines.workloads.bep.mixing import between_ends, left_out, load_base
-from pipelines.workloads.bep.parts import SPAN
 from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
 
 SPLITS, LEFT_OUT = ("validation", "test"), "left_out"
 WINDOWS_AT_ONCE = 32
@@ -34,13 +33,13 @@ POSITIONS = ((1, 10), (11, 50), (51, 100), (101, 300))  # characters read since 
 FIRST = 0x100  # character that stands for token 0 where copies are searched for
 PROMPT = 2000  # characters that are read before a block, and nothing else of the document
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
-MOST_CHARACTERS = 20_000_000  # of training text that xz reads and that copies are searched for in
+MOST_CHARACTERS = 20_000_000  # of training text that xz reads and copies are searched for in
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, CharLSTM], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, CharLSTM], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate on validation, which picked the best model and so flatters it, and on test, which picked nothing."""
+    """Evaluate on validation, which picked the best model and flatters it, and on test, which picked nothing."""
     (model,) = models.values()
     corpus = data.load(folder, model.config.vocabulary)
     if set(corpus.vocabulary) - set(model.config.vocabulary):
@@ -71,11 +70,11 @@ def evaluate(
 
 
 def _predict(
-    config: "Config",
+    config: Config,
     model: CharLSTM,
-    documents: Sequence["data.Text"],
+    documents: Sequence[data.Text],
     split: str,
-    training: Sequence["data.Text"],
+    training: Sequence[data.Text],
     device: torch.device,
     map_items: MapItems,
 ) -> Evaluation:
@@ -114,18 +113,18 @@ def _predict(
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
-    table = [*rows, *xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)]
+    in_one = xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)
     examples = {
         "document": [documents[number].name for number in numbers],
         "characters": characters.tolist(),
         **{f"{BITS}{name}": values.tolist() for name, values in bits.items()},
     }
     files = {f"{split}.typing.csv": to_csv(tuple(typed), zip(*typed.values(), strict=True))} if typed else {}
-    return Evaluation(split, summary, table, examples, files)
+    return Evaluation(split, summary, [*rows, *in_one], examples, files)
 
 
-def read(model: CharMixture, documents: Sequence["data.Text"], adapting: bool) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5, each (N,) over the characters, of documents that are read one after the other."""
+def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> dict[str, np.ndarray]:
+    """Return nats, top_1 and top_5, each (N,) over the characters, of documents read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
     for number, document in enumerate(documents):
@@ -142,10 +141,8 @@ def _judged(log_probs: Tensor, tokens: np.ndarray) -> dict[str, np.ndarray]:
     return {"nats": -own[:, 0].double().numpy(), "top_1": better < 1, "top_5": better < 5}
 
 
-def _adapting(
-    model: CharLSTM, rows: Sequence[Mapping[str, Any]], documents: Sequence["data.Text"]
-) -> dict[str, float | None]:
-    """Return what the summary says of a mixture that counts what it reads."""
+def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: Sequence[data.Text]) -> dict[str, Plain]:
+    """Return the summary's figures of a mixture that counts what it reads."""
     if not isinstance(model, CharMixture):
         return {}
     nats = [
@@ -158,9 +155,9 @@ def _adapting(
 
 
 def _new_text(
-    training: Sequence["data.Text"], documents: Sequence["data.Text"], nats: np.ndarray
+    training: Sequence[data.Text], documents: Sequence[data.Text], nats: np.ndarray
 ) -> dict[str, float | None]:
-    """Return the share of characters outside pieces that training has, and their bits under the model's first row."""
+    """Return the share of characters outside pieces of training text, and their bits under the model's first row."""
     known, wanted = (
         "\0".join("".join(map(chr, each.tokens.astype(int) + FIRST)) for each in texts)
         for texts in (training, documents)
@@ -205,9 +202,9 @@ def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dic
 
 def _baseline_bits(
     model: CharLSTM,
-    training: Sequence["data.Text"],
+    training: Sequence[data.Text],
     training_text: str,
-    documents: Sequence["data.Text"],
+    documents: Sequence[data.Text],
     starts: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Return the bits (n,) of each block under the baselines, by their names."""
@@ -222,7 +219,7 @@ def _baseline_bits(
     return {**bits, name: found}
 
 
-def _text(model: CharLSTM, documents: Sequence["data.Text"]) -> str:
+def _text(model: CharLSTM, documents: Sequence[data.Text]) -> str:
     return "\n".join(model.characters.decode(each.tokens.tolist()) for each in documents)
 
 
@@ -239,7 +236,7 @@ def blocks_of(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _by_position(
-    config: "Config", model: CharLSTM, documents: Sequence["data.Text"], device: torch.device, map_items: MapItems
+    config: Config, model: CharLSTM, documents: Sequence[data.Text], device: torch.device, map_items: MapItems
 ) -> dict[str, float]:
     """Return bits per character by the number of characters read, from random places of the documents."""
     stream = stream_of([document.tokens for document in documents])

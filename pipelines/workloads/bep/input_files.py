@@ -1,13 +1,13 @@
-"""Texts for a trained model to complete: lines of text files, and forms as JSON, `{"projectScope": "The", ...}`."""
+"""Texts to complete: lines of text files, and forms as JSON, `{"projectScope": "The", ...}`."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file, lines_of
-from models.inputs import TextInput, TextSettings
+from common.plain import Plain
+from models.plans.inputs import TextInput, TextSettings
 from pipelines.workloads.bep.fields import FIELDS
 
 
@@ -16,7 +16,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
     return each_file(paths, [".txt", ".json"], _texts)
 
 
-def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, Plain]]]:
     if path.suffix.lower() != ".json":
         yield from lines_of(path, line)
         return
@@ -30,12 +30,12 @@ def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"{path}:{field}", {"field": field, "prompt": text, "item": number}
 
 
-def line(text: str) -> Mapping[str, Any]:
+def line(text: str) -> Mapping[str, Plain]:
     """Return a line as a text to complete."""
     return {"prompt": text}
 
 
-def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def completed(given: Mapping[str, Plain]) -> Mapping[str, Plain]:
     """Return an input with the usual beginning of its field, where it has a field of the form and no prompt."""
     field = given.get("field")
     if given.get("prompt") or not isinstance(field, str):
@@ -45,7 +45,7 @@ def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**given, "prompt": FIELDS[field]}
 
 
-def about(models: Sequence[Any]) -> dict[str, Any]:
+def about(models: Sequence[object]) -> dict[str, Plain]:
     """Return the fields of the form, with their usual beginnings."""
     return {"fields": FIELDS}
 

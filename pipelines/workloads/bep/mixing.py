@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,13 +19,14 @@ from common.errors import UserError
 from common.random import derive_key
 from models import io
 from models.plans import chains
-from models.plans.char_lstm import END, Characters, CharLSTM, CharLSTMConfig
-from models.plans.char_mixture import ADAPTING, FEATURES, FROZEN, CharMixture, CharMixtureConfig, Examples
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_mixture import CharMixture, CharMixtureConfig
+from models.plans.char_network import CharLSTMConfig
+from models.plans.characters import END, Characters
+from models.plans.mixture_weights import ADAPTING, FEATURES, FROZEN, Examples
 from pipelines.distributed import ranks
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
-    from pipelines.workloads.bep.data import Corpus, Text
+from pipelines.workloads.bep.config import Config
+from pipelines.workloads.bep.data import Corpus, Text
 
 PIECE = 12_000  # tokens; longer documents are cut, so that a single one has others to be predicted from
 MOST_PIECES = 40  # that weights are fitted to, ...
@@ -36,11 +36,11 @@ BASE = "base/"  # before the name of a base's document that an own one has, too
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
 NETWORKS = 3  # ... and groups, each predicted by a network that has learnt from the others
 
-Learn = Callable[[CharLSTM, Sequence[np.ndarray], str], None]  # trains a network on texts; the last is what is said
+Learn = Callable[[CharLSTM, Sequence[np.ndarray], str], None]  # (network, texts, message): train it on them
 
 
-def load_base(config: "Config") -> CharMixture | None:
-    """Return the model that `model.base` names, if it names one. Raises UserError where it is no mixture."""
+def load_base(config: Config) -> CharMixture | None:
+    """Return the model of `model.base`, if any. Raises UserError if it is no mixture."""
     if config.model.base is None:
         return None
     run = Path(config.model.base)
@@ -58,57 +58,54 @@ def load_base(config: "Config") -> CharMixture | None:
     return base
 
 
-def vocabulary_of(corpus: "Corpus", base: CharMixture | None) -> str:
-    """Return the characters of a model: those of its base, then those that are new."""
-    own, known = "".join(corpus.vocabulary), base.config.vocabulary if base else ""
-    return known + "".join(each for each in own if each not in known)
-
-
-def sizes_of(corpus: "Corpus", config: "Config", base: CharMixture | None) -> dict[str, Any]:
-    """Return what the config of a model has besides its counts."""
+def sizes_of(corpus: Corpus, config: Config, base: CharMixture | None) -> CharLSTMConfig:
+    """Return the sizes and tokenizer of the model."""
     sizes = config.model.sizes()
     if base:
         dropout = sizes["dropout"] if config.model.dropout is not None else base.config.dropout
         sizes = {name: getattr(base.config, name) for name in sizes} | {"dropout": dropout}
-    return {"vocabulary": vocabulary_of(corpus, base), "lower_case": config.data.lower_case, **sizes}
+    known = base.config.vocabulary if base else ""  # its ids stay
+    vocabulary = known + "".join(each for each in corpus.vocabulary if each not in known)
+    own = {"vocabulary": vocabulary, "lower_case": config.data.lower_case}
+    return io.config_from(CharLSTMConfig, own | sizes)
 
 
-def fewest_counted(documents: Sequence["Text"], held_out: bool) -> int:
-    """Return how many families of documents are counted at least where weights are fitted or a document is judged.
+def fewest_counted(documents: Sequence[Text], held_out: bool) -> int:
+    """Return the smallest number of families that are counted when weights are fitted or a document is judged.
 
-    What is predicted is left out of the counts, a share of the families at a time; without held-out documents, each
-    family is judged by a model of the others.
+    The predicted families are left out of the counts, a share at a time; without held-out documents, each family is
+    judged by a model of the others.
     """
     families = len(set(_families(documents))) - (0 if held_out else 1)
     return families - math.ceil(families / FOLDS)
 
 
-def _families(documents: Sequence["Text"]) -> np.ndarray:
-    """Return the number (D,) of each document's family, whose versions say together what one document says."""
+def _families(documents: Sequence[Text]) -> np.ndarray:
+    """Return the number (D,) of each document's family; versions of a document count as one."""
     return np.unique([document.family or document.name for document in documents], return_inverse=True)[1]
 
 
-def _predictable(documents: Sequence["Text"]) -> list["Text"]:
-    """Return the documents that are predicted from others: all, or of a single family the longest, piece by piece.
+def _predictable(documents: Sequence[Text]) -> list[Text]:
+    """Return the documents to predict from others: all, or of a single family the longest, piece by piece.
 
-    Its other versions would say word for word what is to be predicted.
+    Its other versions hold the same text word for word.
     """
     several = _families(documents).any()
     return list(documents) if several else [max(documents, key=lambda document: len(document.tokens))]
 
 
 class Mixer:
-    """A mixture with the counts of its training text, and what its weights are fitted to.
+    """A mixture with the counts of its training text, and the fit of its weights.
 
-    A `base` adds its counts, its stored text and its LSTM, whose vocabulary may grow. `learn` trains a network as the
-    mixture's is trained; without it, that one has not learnt from the documents.
+    A `base` adds its counts, its stored text and its LSTM, whose vocabulary may grow. `learn` trains a network like the
+    mixture's; without it, the mixture's has not learnt from the documents.
     """
 
     def __init__(
         self,
-        documents: Sequence["Text"],
-        sizes: Mapping[str, Any],
-        config: "Config",
+        documents: Sequence[Text],
+        sizes: CharLSTMConfig,
+        config: Config,
         base: CharMixture | None = None,
         learn: Learn | None = None,
     ):
@@ -123,15 +120,15 @@ class Mixer:
         ]
         self.pieces = [between_ends(piece) for _, piece in pieces]
         self.owners = owners[[document for document, _ in pieces]]
-        # What is left out together: a family of documents, or a piece of the only document.
+        # Left out together: a family of documents, or a piece of the only document.
         self.groups = self.owners if owners.any() else np.arange(len(pieces))
-        self.classes = chains.classes_of(Characters(sizes["vocabulary"]).texts)
+        self.classes = chains.classes_of(Characters(sizes.vocabulary).texts)
         self.known = [base.counted()] if base else []
         counts = chains.added([*self.known, self._count(whole, _families(documents))], config.model.context_rows)
         stored = _stored(documents, config.model.stored_characters, base)
         self.model = CharMixture(
             CharMixtureConfig(
-                **sizes,
+                **vars(sizes),
                 rows=len(counts.keys),
                 entries=len(counts.tokens),
                 documents={name: len(text) for name, text in stored.items()},
@@ -153,17 +150,17 @@ class Mixer:
         return {f"mixture/{name}": value for name, value in self.fitted.items()}
 
     def _fit(self) -> tuple[dict[str, float], list[Tensor]]:
-        network = self._network()
+        network = self.predictions()
         frozen, adapting = zip(*(self._examples(network, *each) for each in self._left_out()), strict=True)
         said = {"frozen": self.model.fit(FROZEN, frozen), "adapting": self.model.fit(ADAPTING, adapting)}
         return said, [table.cpu() for table in self.model.weights()]
 
     def _chosen(self) -> np.ndarray:
-        """Return the numbers of the pieces that weights are fitted to, from all over the text."""
+        """Return the numbers of pieces from all over the text, to fit weights to."""
         return np.unique(np.linspace(0, len(self.pieces) - 1, MOST_PIECES).astype(int))
 
     def _left_out(self) -> Iterator[tuple[int, chains.Counts, np.ndarray]]:
-        """Yield chosen pieces, each with the counts of others and the places (n,) that weights are fitted to."""
+        """Yield chosen pieces with the counts of others and the places (n,) to fit weights to."""
         chosen = self._chosen()
         total = sum(len(self.pieces[number]) - 1 for number in chosen)
         num_places = min(self.num_places, MOST_BYTES // (8 * FEATURES * len(self.model.characters)))
@@ -179,7 +176,7 @@ class Mixer:
     def _examples(
         self, network: Mapping[int, np.ndarray], number: int, known: chains.Counts, places: np.ndarray
     ) -> tuple[Examples, Examples]:
-        """Look up places of a piece in the counts of others: when it is not counted, and when it is."""
+        """Look up places of a piece in the counts of others, without and with counting the piece itself."""
         others = [*self.known, known]
         tokens, num_tokens = self.pieces[number][1:], len(self.model.characters)
         keys = chains.contexts(self.pieces[number], self.classes)[1:]
@@ -190,7 +187,7 @@ class Mixer:
         return Examples(predicted, frozen, targets), Examples(predicted, adapting, targets)
 
     def _count(self, sequences: Sequence[np.ndarray], owners: np.ndarray) -> chains.Counts:
-        """Count what follows contexts in sequences, of which each is of one family of documents, by its number."""
+        """Count what follows contexts in sequences; `owners` are the families that these belong to."""
         if not len(sequences):
             return chains.EMPTY
         keys = np.concatenate([chains.contexts(each, self.classes)[1:, : chains.STORED] for each in sequences])
@@ -201,19 +198,19 @@ class Mixer:
             chosen &= chains.shared(keys, tokens, places, self.min_documents)
         return chains.count(keys, tokens, chosen)
 
-    def _network(self) -> dict[int, np.ndarray]:
+    def predictions(self) -> dict[int, np.ndarray]:
         """Return log-probabilities (places, V) of each chosen piece by an LSTM that has not learnt from it."""
         chosen, groups = self._chosen(), np.unique(self.groups)
         found: dict[int, np.ndarray] = {}
         if self.learn is None:
-            return {number: _predicted(self.model, self.pieces[number]) for number in chosen}
+            return {number: predicted(self.model, self.pieces[number]) for number in chosen}
         count = min(NETWORKS, len(groups))
         for first in range(count):
             hidden = np.isin(self.groups, groups[first::count])
             network = copy.deepcopy(self.untrained).to(self.model.output.weight.device)
             said = f"learning without a part of the text, to fit the mixture ({first + 1} of {count})"
             self.learn(network, [self.pieces[number][1:-1] for number in np.flatnonzero(~hidden)], said)
-            found |= {number: _predicted(network, self.pieces[number]) for number in chosen[hidden[chosen]]}
+            found |= {number: predicted(network, self.pieces[number]) for number in chosen[hidden[chosen]]}
         return found
 
 
@@ -227,7 +224,7 @@ def _network_of(model: CharMixture) -> CharLSTM:
 
 
 @torch.no_grad()
-def _predicted(network: CharLSTM, piece: np.ndarray) -> np.ndarray:
+def predicted(network: CharLSTM, piece: np.ndarray) -> np.ndarray:
     """Return log-probabilities (N - 1, V) of the tokens after each of `piece` (N,) but the last."""
     network.eval()
     tokens = torch.from_numpy(piece[None, :-1]).to(network.output.weight.device)
@@ -235,13 +232,12 @@ def _predicted(network: CharLSTM, piece: np.ndarray) -> np.ndarray:
 
 
 def left_out(
-    config: "Config", corpus: "Corpus", base: CharMixture | None
-) -> Iterator[tuple[CharMixture, list["Text"], list["Text"]]]:
+    config: Config, corpus: Corpus, base: CharMixture | None
+) -> Iterator[tuple[CharMixture, list[Text], list[Text]]]:
     """Yield, for each document, a model of the other families, the document, and their documents.
 
-    Of a single family, it is for each fifth of the longest document a model of the other fifths.
-
-    The LSTM of these models is that of the base, or says nothing: a trained one has learnt from all documents.
+    With a single family, the fifths of its longest document take the place of documents. The LSTM of these models is
+    the base's, or predicts nothing: a trained one has learnt from all documents.
     """
     documents = _predictable(corpus.parts["train"])
     if len(documents) == 1:
@@ -261,14 +257,14 @@ def left_out(
 
 @torch.no_grad()
 def _go_on_from(model: CharMixture, base: CharMixture) -> None:
-    """Take over a base's LSTM; what its new characters need stays as it was drawn."""
+    """Copy a base's LSTM; rows of new characters keep their random weights."""
     stored = dict(base.named_parameters())
     for name, parameter in model.named_parameters():
         parameter[: len(stored[name])] = stored[name]
 
 
-def _stored(documents: Sequence["Text"], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
-    """Return the beginning of each document, by its name, of all together at most `most` tokens; a base's come last."""
+def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
+    """Return the beginning of each document by its name, `most` tokens in all; a base's documents come last."""
     total = sum(len(each.tokens) for each in documents)
     parts: dict[str, list[np.ndarray]] = {}
     for each in documents:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
+from common.plain import Plain
 from models.plans.char_lstm import CharLSTM
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
@@ -16,9 +16,7 @@ from pipelines.report.plots import PANEL, comparison, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
+from pipelines.workloads.bep.config import Config
 
 BITS = "bits/character"
 SHOWN = 8  # fields whose suggestions are not folded
@@ -46,14 +44,14 @@ likelihood per character {{ row.likelihood }}</p>
 
 
 def sections(
-    config: "Config", models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, str]]:
+    config: Config, models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, Markup]]:
     """Return the sections as (heading, HTML)."""
     found = _compared(evaluations[0])
     parts = [(f"{found.heading}: {found.rival['predictor']}", _verdict(evaluations[0], found))]
     for evaluation in evaluations:
         if "typing" in evaluation.summary:
-            parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation.summary)))
+            parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation)))
         suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
         if suggested is not None:
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
@@ -61,9 +59,8 @@ def sections(
         written = evaluation.files.get(f"{evaluation.split}.completions.csv")
         if written is not None:
             parts.append(("Completions of the fields", _completions(evaluation.summary["completions"], written)))
-    summaries = {each.split: each.summary for each in evaluations if each.summary["bits_by_position"]}
-    if summaries:
-        parts.append(("Bits per character by characters read", svg(_by_position(summaries))))
+    if plotted := [each for each in evaluations if each.summary["bits_by_position"]]:
+        parts.append(("Bits per character by characters read", svg(_by_position(plotted))))
     return parts
 
 
@@ -95,14 +92,15 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
     return answer(found.outcome, first, second) + picture
 
 
-def _completions(judged: Mapping[str, Mapping[str, Any]], written: str) -> Markup:
+def _completions(judged: Mapping[str, Mapping[str, Plain]], written: str) -> Markup:
     """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
     figures = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()], "completions")
     return fragment(COMPLETIONS, figures=figures, rows=from_csv(written))
 
 
-def _typing(summary: Mapping[str, Any]) -> Markup:
-    """Return what was saved by each kind of suggestions, and by field."""
+def _typing(evaluation: Evaluation) -> Markup:
+    """Return the keystrokes saved by each kind of suggestions, and by field."""
+    summary = evaluation.summary
     fields = [{"field": name, "saved, %": 100 * share} for name, share in summary["keystrokes_saved_by_field"].items()]
     text = Markup("<p>{}</p>").format(
         f"A simulated typist of {summary['keystrokes_characters']:,} characters of unseen documents accepts by one key "
@@ -111,12 +109,12 @@ def _typing(summary: Mapping[str, Any]) -> Markup:
     return text + table(summary["typing"], "keystrokes saved") + table(fields, "keystrokes saved by field")
 
 
-def _by_position(summaries: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Plot bits per character from the zero state on; a loss on the last step only begins high and rises late."""
+def _by_position(evaluations: Sequence[Evaluation]) -> Figure:
+    """Plot bits per character by characters read since the zero state."""
     figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
-    for split, summary in summaries.items():
-        axis.plot(*zip(*summary["bits_by_position"].items(), strict=True), "o-", label=split, markersize=4)
+    for each in evaluations:
+        axis.plot(*zip(*each.summary["bits_by_position"].items(), strict=True), "o-", label=each.split, markersize=4)
     axis.set_xlabel("characters read since the zero state", fontsize=8)
     axis.set_ylabel("bits/character", fontsize=8)
     axis.tick_params(labelsize=8)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,18 +15,17 @@ from common.errors import UserError
 from common.stopping import stop_if_asked
 from common.text import token_nats
 from common.workers import progress
-from models.plans.char_lstm import END, PAD, UNKNOWN, CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import CharLSTM
+from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.distributed import ranks
 from pipelines.engine.batches import Order, is_out_of_memory
-from pipelines.engine.optim import OPTIMIZERS, learning_rate, set_rates, total_steps
+from pipelines.engine.optim import set_rates
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.bep import data
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.mixing import Mixer, fewest_counted, load_base, sizes_of
 
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import Config
-
-LEARNING_SHARE = 0.4  # of the updates, in which networks that weights are fitted by are trained
+LEARNING_SHARE = 0.4  # of the updates, to train the networks that weights are fitted by
 
 
 class Windows:
@@ -55,7 +54,7 @@ def stream_of(texts: Sequence[np.ndarray]) -> Tensor:
     return torch.from_numpy(tokens.astype(np.uint8 if tokens.max() < 256 else np.int16))
 
 
-def held_out(texts: Sequence["data.Text"], sequence: int, device: torch.device, workers: int = 0) -> Windows:
+def held_out(texts: Sequence[data.Text], sequence: int, device: torch.device, workers: int = 0) -> Windows:
     """Return windows with at least `sequence` characters before each target, except at the stream's beginning."""
     return Windows(stream_of([text.tokens for text in texts]), 2 * sequence, sequence, device, workers)
 
@@ -71,11 +70,11 @@ def scored(batch: Mapping[str, Tensor], stride: int) -> tuple[Tensor, Tensor]:
 class CharTask(Task):
     """Next-character prediction of documents and their ends; `legacy` learns only from each window's last step."""
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, training, base = config, config.training, load_base(config)
         corpus = data.load(folder)
         self.mixing = config.model.resolved == "mixture"
-        held_out_text = corpus.facts.get("held_out", True)
+        held_out_text = bool(corpus.facts.get("held_out", True))
         if not (self.mixing or held_out_text):
             raise UserError(
                 f"model.kind={config.model.resolved} is judged by text that was held out; add data.hold_out=true"
@@ -88,13 +87,13 @@ class CharTask(Task):
                 "nothing would be; give a smaller number, or more documents"
             )
         sizes = sizes_of(corpus, config, base)
-        corpus = data.load(folder, sizes["vocabulary"]) if base else corpus
+        corpus = data.load(folder, sizes.vocabulary) if base else corpus
         self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
         if self.mixing:
-            self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self._learn)
+            self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self.learn)
             self.model: CharLSTM = self.mixer.model.to(device)
         else:
-            self.model = CharLSTM(CharLSTMConfig(**sizes)).to(device)
+            self.model = CharLSTM(sizes).to(device)
         workers = config.data.workers
         length = training.sequence * (1 if self.legacy else training.carry)
         self.train = Windows(
@@ -102,12 +101,12 @@ class CharTask(Task):
         )
         self.validation = held_out(corpus.parts["validation"], training.sequence, device, workers)
         counts = {name: (len(texts), sum(len(text.tokens) for text in texts)) for name, texts in corpus.parts.items()}
-        told = (
+        sizes_of_parts = (
             f"{name} {documents} with {characters:,} characters" for name, (documents, characters) in counts.items()
         )
-        self.notes = [f"documents: {', '.join(told)}; vocabulary {len(self.model.characters)}"]
+        self.notes = [f"documents: {', '.join(sizes_of_parts)}; vocabulary {len(self.model.characters)}"]
         if note := corpus.facts.get("note"):
-            self.notes.append(note)
+            self.notes.append(str(note))
         if self.legacy:
             self.notes.append("legacy: for comparison only; training.carry has no effect, a window is one sequence")
 
@@ -137,11 +136,10 @@ class CharTask(Task):
         nats = (token_nats(logits, targets, PAD) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
 
-    def _learn(self, network: CharLSTM, texts: Sequence[np.ndarray], said: str) -> None:
-        """Train a network as the model is trained, but on other texts and in a share of the updates.
+    def learn(self, network: CharLSTM, texts: Sequence[np.ndarray], said: str) -> None:
+        """Train a network like the model, but on other texts and in a share of the updates.
 
-        One process makes the whole batch, in parts as large as those of training, or half as large where memory runs
-        out.
+        One process computes the whole batch, in parts as large as in training, halved when memory runs out.
         """
         training, device = self.config.training, network.output.weight.device
         source = Windows(stream_of(texts), self.train.length, self.train.stride, device)
@@ -149,7 +147,7 @@ class CharTask(Task):
         order, given = Order(source.size, training.batch_size, self.config.seed), training.micro_batch_size
         at_once = training.batch_size // ranks.world() if given == "auto" else given
         noise.by_item(network)
-        optimizers = OPTIMIZERS[training.optimizer](network, training)
+        optimizers = training.optimizers(network)
         network.train()
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             for step in progress(range(steps), steps, said):
@@ -159,13 +157,13 @@ class CharTask(Task):
                     at_once //= 2
                     network.zero_grad()
                 nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm or math.inf)
-                set_rates(optimizers, learning_rate(training, step, steps))
+                set_rates(optimizers, training.rate(step, steps))
                 for optimizer in optimizers:
                     optimizer.step()
                     optimizer.zero_grad()
 
     def _differentiate(self, network: CharLSTM, source: Windows, items: Tensor, step: int, at_once: int) -> bool:
-        """Add up the gradients of the mean loss over `items`; return whether memory holds so many of them at once."""
+        """Add up the gradients of the mean loss over `items`; return whether `at_once` of them fit into memory."""
         count = (source.batch(items)["window"][:, 1:] != PAD).sum()
         try:
             for part in items.split(at_once):
@@ -180,17 +178,17 @@ class CharTask(Task):
         return True
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Fit the mixture's weights, once; return the nats per token that this leaves."""
+        """Fit the mixture's weights, once; return the nats per token afterwards."""
         return self.mixer.fit() if self.mixing else {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the fit of the mixture left, whose weights are the model's, and which fit it was."""
+    def state_dict(self) -> dict[str, object]:
+        """Return the nats that the fit of the mixture left, and the number of updates it was made with."""
         return {"fitted": self.mixer.fitted, "learning_steps": self._learning_steps()} if self.mixing else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; older checkpoints, and those of fewer steps, were fitted otherwise."""
+        """Restore `state_dict`; fits of older checkpoints, or of fewer steps, differ and are repeated."""
         if self.mixing and state.get("learning_steps") == self._learning_steps():
             self.mixer.fitted = dict(state["fitted"])
 
     def _learning_steps(self) -> int:
-        return math.ceil(LEARNING_SHARE * total_steps(self.config.training, self.train.size))
+        return math.ceil(LEARNING_SHARE * self.config.training.num_steps(self.train.size))

@@ -1,39 +1,39 @@
-"""A simulated typist, who types pieces of held-out documents and accepts by one key what is suggested.
+"""A simulated typist of pieces of held-out documents, who accepts suggestions by one key.
 
-Three continuations are suggested at a time. One key types a character, or takes over the next word of one of them, or
-what it says up to the next punctuation mark, or all of it; the typist takes what is right and longest. What stands
-before a piece in its document has been read. Headings and the document's beginning are not typed.
+Three continuations are suggested at a time. One key types a character, or accepts a suggestion: its next word, all up
+to the next punctuation mark, or the whole; the typist takes the longest that is right. The text before a piece in its
+document has been read. Headings and the document's beginning are not typed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
 from models.plans import chains
-from models.plans.char_lstm import CharLSTM, Reader
+from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.characters import Characters
+from models.plans.lstm_reader import Reader
 from models.plans.mixture_reader import MixtureReader
-from models.plans.passages import letters
-from models.plans.suggesting import Suggester
+from models.plans.stored_passages import letters
+from models.plans.suggester import Suggester
+from pipelines.workloads.bep.comparison import RESAMPLES
+from pipelines.workloads.bep.data import Text
 from pipelines.workloads.bep.fields import FIELDS
-
-if TYPE_CHECKING:
-    from pipelines.workloads.bep import data
 
 SHOWN = 3  # suggestions
 PIECE = 150  # characters that are typed in one place
-RESAMPLES = 2000
 OWN = "mixture and passages"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What is typed in one place of a document."""
+    """Text typed at one place of a document."""
 
     document: int
     begin: int
@@ -42,13 +42,13 @@ class Piece:
 
 
 class KneserNeyReader(MixtureReader):
-    """Expects what the first chain of counts says alone, in which longer contexts interpolate shorter ones."""
+    """Reader with the predictions of the first chain alone, whose longer contexts interpolate shorter ones."""
 
-    def __init__(self, reader: MixtureReader):
+    def __init__(self, reader: Reader):
         self.__dict__.update(reader.fork().__dict__)
 
     def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
-        """Return log-probabilities (B, V) by the keys of contexts, whatever the network says."""
+        """Return log-probabilities (B, V) by the keys of contexts alone."""
         num_tokens = network.shape[1]
         found = chains.layers(keys[:, : len(chains.ORDERS)], np.zeros(len(keys), np.int64), num_tokens, counts, None)
         expected = np.full(network.shape, 1 / num_tokens, np.float32)
@@ -58,14 +58,14 @@ class KneserNeyReader(MixtureReader):
 
 
 class Lookup:
-    """Suggestions that are looked up in stored documents alone: of each next word the longest agreement."""
+    """Suggestions from stored documents alone: for each next word, the longest agreement."""
 
     def __init__(self, model: CharMixture, text: str, heading: str):
         self.characters, self.passages = model.characters, model.passages
         self.text, self.heading, self.own = text, heading, model.passages.slots(text)
 
     def type(self, tokens: Sequence[int]) -> None:
-        """Go on with a text."""
+        """Extend the text."""
         self.text += self.characters.signs(tokens)
 
     def choose(self, num: int) -> list[list[int]]:
@@ -85,8 +85,8 @@ class Predictor(Suggester):
         return [choice.tokens for choice in self.choices(num)]
 
 
-def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Any]]:
-    """Return what suggests after a reader's text below a heading, by the name of a row in a table, the model first."""
+def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Predictor | Lookup]]:
+    """Return ways to suggest after a reader's text below a heading, by their names in the table, the model first."""
     if not isinstance(model, CharMixture):
         return {"LSTM": lambda reader, text, heading: Predictor(reader, None, text, heading)}
     return {
@@ -98,17 +98,17 @@ def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Any]]:
     }
 
 
-def lstm_alone(reader: MixtureReader) -> Reader:
-    """Return a reader that expects what the LSTM alone does."""
+def lstm_alone(reader: Reader) -> Reader:
+    """Return a reader with the predictions of the LSTM alone."""
     own = Reader.__new__(Reader)
     own.__dict__.update(reader.fork().__dict__)
     return own
 
 
 def measure(
-    model: CharLSTM, documents: Sequence["data.Text"], most: int, seed: int
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Type up to `most` characters of the documents; return the summary, and columns with what each piece took."""
+    model: CharLSTM, documents: Sequence[Text], most: int, seed: int
+) -> tuple[dict[str, Plain], dict[str, Sequence[Plain]]]:
+    """Type up to `most` characters of the documents; return the summary, and columns with the keys of each piece."""
     if not most:
         return {}, {}
     texts = [model.characters.signs(each.tokens.tolist()) for each in documents]
@@ -146,7 +146,7 @@ def measure(
 
 
 def pieces(texts: Sequence[str], most: int) -> list[Piece]:
-    """Return pieces of about `most` characters in all, beginnings of lines of prose from all over the texts."""
+    """Return beginnings of lines of prose from all over the texts, about `most` characters in all."""
     found = []
     for number, text in enumerate(texts):
         heading, at = "", 0
@@ -161,7 +161,7 @@ def pieces(texts: Sequence[str], most: int) -> list[Piece]:
 
 
 def typed(
-    model: CharLSTM, documents: Sequence["data.Text"], texts: Sequence[str], chosen: Sequence[Piece]
+    model: CharLSTM, documents: Sequence[Text], texts: Sequence[str], chosen: Sequence[Piece]
 ) -> dict[str, np.ndarray]:
     """Return the keystrokes (n,) that each piece takes with each kind of suggestions."""
     taking = systems(model)
@@ -181,7 +181,7 @@ def typed(
     return keys
 
 
-def keystrokes(suggesting: Any, tokens: Sequence[int], characters: Any) -> int:
+def keystrokes(suggesting: Predictor | Lookup, tokens: Sequence[int], characters: Characters) -> int:
     """Return how many keys it takes to type `tokens` with suggestions."""
     at = keys = 0
     while at < len(tokens):
@@ -193,7 +193,7 @@ def keystrokes(suggesting: Any, tokens: Sequence[int], characters: Any) -> int:
 
 
 def accepted(choice: Sequence[int], wanted: Sequence[int], signs: Sequence[str]) -> int:
-    """Return how many tokens of a suggestion one key takes over: all, up to punctuation, a word, or none."""
+    """Return how many tokens of a suggestion one key accepts: all, those up to punctuation, a word, or none."""
     agreeing = next((at for at, pair in enumerate(zip(choice, wanted, strict=False)) if pair[0] != pair[1]), None)
     agreeing = min(len(choice), len(wanted)) if agreeing is None else agreeing
     if agreeing == len(choice):
@@ -218,8 +218,8 @@ def _by_field(fields: Sequence[str], saved: np.ndarray, characters: np.ndarray) 
     }
 
 
-def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Any]:
-    """Return by how much of all keystrokes the model saves more than the best other kind of suggestions."""
+def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Plain]:
+    """Return the share of all keystrokes that the model saves beyond the best other kind of suggestions."""
     (_, own), *others = saved.items()
     if not others:
         return {}

@@ -8,30 +8,31 @@ as it is, with its cuts; a coin whose candles now reach further moves on by itse
 """
 
 import json
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from common.disk.files import write_text
+from common.disk.files import sha256, write_text
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market.candles import COLUMNS, Candles
-from pipelines.workloads.crypto import candle_files, exchange, market, renewal, splits
+from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import labels as outcomes
-from pipelines.workloads.crypto.candles import canonical, describe, filled, milliseconds
+from pipelines.workloads.crypto import splits
+from pipelines.workloads.crypto.candles import exchange, files, simulated
+from pipelines.workloads.crypto.candles.checks import describe, filled
+from pipelines.workloads.crypto.candles.names import canonical, milliseconds
+from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config, Data
-
-SOURCES = ("simulate", "files", "ccxt")
 MOST_NAMED = 5  # coins in a sentence
-SIMULATED = tuple(f"{3 * letter}USDT" for letter in "ABCDEFGH")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Coin:
     candles: Candles
     names: tuple[str, ...]  # of the F features, in the order of the columns
     features: np.ndarray  # (N, F) float32, not scaled, NaN in rows that are not used
-    labels: np.ndarray  # (N,) int8, positions in labels.CLASSES, or -1
+    labels: np.ndarray  # (N,) int8, positions in CLASSES, or -1
     folds: tuple[dict[str, np.ndarray], ...]  # {part: rows at which windows end} of each
     scalers: tuple[Scaler, ...]  # one for each fold, fitted on its training rows
     lookback: int
@@ -61,7 +62,7 @@ class Coin:
         return self.scalers[fold].transform(self.names, self.features)
 
 
-def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mapping[str, object]:
     """Write every coin that can be used; return facts for the manifest, with the unusable coins under "failed".
 
     What is in the folder `earlier`, prepared by the same settings, is taken over for coins whose files are the same or
@@ -71,24 +72,25 @@ def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapp
 
     datasets.disable_progress_bars()
     data = config.data
-    source, wanted = source_of(data), symbols(data)
-    _check_settings(data, source)
+    source, wanted = data.origin, data.coins()
+    _check_settings(data)
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
-    kept = renewal.unchanged(data, wanted, known) if known and source == "files" else []
+    kept = _unchanged(data, wanted, known) if known and source == "files" else []
+    span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
     failed: dict[str, str] = {}
     coins: dict[str, Coin] = {}
     ends: dict[str, np.ndarray] = {}
-    simulated: Mapping[str, Candles] = {}
+    market: Mapping[str, Candles] = {}
     if source == "simulate":
-        simulated = market.simulate(wanted, data.simulated_candles, data.timeframe, data.seed, data.signal)
+        market = simulated.simulate(wanted, data.simulated_candles, data.timeframe, data.seed, data.signal)
     for symbol in (symbol for symbol in wanted if symbol not in kept):
         try:
-            candles, checks = _obtain(data, source, symbol, simulated)
+            candles, checks = _obtain(data, symbol, market)
             candles, num_filled = filled(candles, data.fill)
             coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled})
         except UserError as error:
             failed[symbol] = str(error)
-    divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, known)
+    divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, span)
     failed |= short
     coins = {symbol: coin for symbol, coin in coins.items() if symbol not in short}
     if not coins and not kept:
@@ -100,8 +102,9 @@ def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapp
         finished = _finish(coin, divided[symbol], ends[symbol])
         _save(finished, folder / f"{symbol}-{data.timeframe}")
         facts[symbol] = finished.facts
-    for symbol in kept:
-        renewal.take_over(earlier, folder, f"{symbol}-{data.timeframe}")
+    if earlier:
+        for symbol in kept:
+            _take_over(earlier, folder, f"{symbol}-{data.timeframe}")
     in_order = [symbol for symbol in dict.fromkeys([*wanted, *kept]) if symbol in facts]
     return {
         "source": source,
@@ -110,10 +113,44 @@ def prepare(config: "Config", folder: Path, earlier: Path | None = None) -> Mapp
         "failed": failed,
         "features": list(indicators.SETS[data.features]),
         "memory": indicators.memory(data.features),
-        "classes": list(outcomes.CLASSES),
+        "classes": list(CLASSES),
         "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
+
+
+def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> list[str]:
+    """Return the coins that were prepared from the files that are there now, or whose files are gone.
+
+    A coin that data.symbols_file names no more is none of them.
+    """
+    there: Sequence[str] = ()
+    with suppress(UserError):
+        there = files.coins(data.candles_folder, data.timeframe)
+
+    def is_same(symbol: str) -> bool:
+        try:
+            paths = files.find(data.candles_folder, symbol, data.timeframe)
+        except UserError:  # several files match, as `prepare` will tell
+            return False
+        names = known["coins"][symbol]["checks"]["file"]
+        same = [path.name for path in paths] == ([names] if isinstance(names, str) else names)
+        return same and all(known["inputs"].get(str(path)) == sha256(path) for path in paths)
+
+    listed = [symbol for symbol in known["coins"] if symbol in wanted or not data.symbols_file]
+    return [symbol for symbol in listed if symbol not in there or is_same(symbol)]
+
+
+def _take_over(earlier: Path, folder: Path, name: str) -> None:
+    """Have a coin of the folder `earlier` in another, without copying what the file system can give two names."""
+    for path in [earlier / f"{name}.json", *sorted((earlier / name).rglob("*"))]:
+        if path.is_file():
+            place = folder / path.relative_to(earlier)
+            place.parent.mkdir(exist_ok=True)
+            try:
+                os.link(path, place)
+            except OSError:
+                shutil.copyfile(path, place)
 
 
 def _simulated_note(symbols: Sequence[str]) -> str:
@@ -129,88 +166,22 @@ def _named(cuts: Sequence[int]) -> dict[str, int]:
     return dict(zip((*(f"{part}_from" for part in PARTS), "end"), cuts, strict=True))
 
 
-def source_of(data: "Data") -> str:
-    """Return the source of candles: data.source, else files if data.folder is given, else the simulated market."""
-    source = data.source or ("files" if data.folder else "simulate")
-    if source not in SOURCES:
-        raise UserError(f"data.source={source} is not known; give one of {', '.join(SOURCES)}")
-    if source == "files" and not data.folder:
-        raise UserError("data.source=files needs data.folder, the folder with the files of candles")
-    if source != "files" and data.folder:
-        raise UserError(f"data.folder={data.folder} has no effect with data.source={source}; leave one of them out")
-    return source
-
-
-def symbols(data: "Data") -> list[str]:
-    """Return the coins, as BTCUSDT: of data.symbols_file if it is given, else of data.symbols, else all there are.
-
-    Raises UserError for a file that cannot be read, an empty list and a coin that is named twice.
-    """
-    key, names = "data.symbols", data.symbols
-    if names is None and not data.symbols_file:
-        return _all_symbols(data)
-    if data.symbols_file:
-        key, path = f"data.symbols_file={data.symbols_file}", Path(data.symbols_file)
-        try:
-            names = json.loads(path.read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise UserError(f"{key}: cannot be read: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{key}: this is not JSON: {error}") from error
-        names = names.get("symbols") if isinstance(names, dict) else names
-        if not isinstance(names, list):
-            raise UserError(f'{key} must hold ["BTCUSDT", ...] or {{"symbols": ["BTCUSDT", ...]}}')
-    found = [canonical(name) for name in names]
-    twice = next((name for name in found if found.count(name) > 1), None)
-    if twice or not found:
-        raise UserError(f"{key} names " + (f"{twice} twice; once is enough" if twice else "no coin; give BTCUSDT, say"))
-    return found
-
-
-def _all_symbols(data: "Data") -> list[str]:
-    source = source_of(data)
-    if source == "simulate":
-        return list(SIMULATED)
-    if source == "ccxt":
-        raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...] or data.symbols_file")
-    return candle_files.coins(data.folder, data.timeframe)
-
-
-def inputs(data: "Data") -> list[Path]:
-    """Return the user's existing files that the data come from, including those of coins that cannot be used."""
-    paths = []
-    if data.symbols_file:
-        paths.append(Path(data.symbols_file))
-    if source_of(data) == "files":
-        with suppress(UserError):  # reported by `prepare`
-            for symbol in symbols(data):
-                with suppress(UserError):
-                    paths += candle_files.find(data.folder, symbol, data.timeframe)
-    return paths
-
-
-def _check_settings(data: "Data", source: str) -> None:
+def _check_settings(data: Data) -> None:
     """Refuse settings that are wrong for every coin, so that the message comes once and not for each coin."""
     milliseconds(data.timeframe)
     indicators.memory(data.features)
     outcomes.check_rule(data.label, data.horizon, data.threshold)
-    if data.lookback < 1:
-        raise UserError(f"data.lookback={data.lookback} must be 1 or more candles")
-    if data.split not in splits.KINDS:
-        raise UserError(f"data.split={data.split} is not known; give one of {', '.join(splits.KINDS)}")
-    if source == "files" and not Path(data.folder).is_dir():
+    if data.origin == "files" and not data.candles_folder.is_dir():
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
 
 
-def _obtain(
-    data: "Data", source: str, symbol: str, simulated: Mapping[str, Candles]
-) -> tuple[Candles, Mapping[str, Any]]:
-    if source == "files":
-        paths = candle_files.find(data.folder, symbol, data.timeframe)
-        return candle_files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
-    if source == "ccxt":
+def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:
+    if data.origin == "files":
+        paths = files.find(data.candles_folder, symbol, data.timeframe)
+        return files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
+    if data.origin == "ccxt":
         return exchange.download(symbol, data.timeframe, data.days, minimum_rows=data.minimum_rows)
-    candles = simulated[symbol]
+    candles = market[symbol]
     if len(candles) < data.minimum_rows:
         raise UserError(
             f"{symbol}: data.simulated_candles={data.simulated_candles} left {len(candles)} candles, fewer than "
@@ -219,7 +190,7 @@ def _obtain(
     return candles, describe(candles)
 
 
-def _coin(data: "Data", candles: Candles, checks: Mapping[str, Any]) -> tuple[Coin, np.ndarray]:
+def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
     table, names = indicators.compute(candles, data.features)
     table = table.astype(np.float32)
@@ -248,9 +219,12 @@ def _coin(data: "Data", candles: Candles, checks: Mapping[str, Any]) -> tuple[Co
 
 
 def _divide(
-    data: "Data", times: Mapping[str, np.ndarray], known: Mapping[str, Any] | None
+    data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None
 ) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Return the folds of each coin, and why coins have none; `times` (n,) are those at which its windows end."""
+    """Return the folds of each coin, and why coins have none; `times` (n,) are those at which its windows end.
+
+    `known` is the time that earlier folds divided, if there are any.
+    """
     step = milliseconds(data.timeframe)
 
     def divide(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
@@ -258,7 +232,7 @@ def _divide(
 
     if known is None:
         return splits.together(times, divide)
-    return splits.one_by_one(times, divide, known["folds"][0]["train_from"], known["folds"][-1]["end"], step)
+    return splits.one_by_one(times, divide, *known, step)
 
 
 def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
@@ -268,7 +242,7 @@ def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
     scalers = tuple(Scaler.fit(coin.names, coin.features, parts["train"], coin.lookback) for parts in folds)
     counts = [
         {
-            part: dict(zip(outcomes.CLASSES, np.bincount(coin.labels[each], minlength=3).tolist(), strict=True))
+            part: dict(zip(CLASSES, np.bincount(coin.labels[each], minlength=3).tolist(), strict=True))
             for part, each in parts.items()
         }
         for parts in folds

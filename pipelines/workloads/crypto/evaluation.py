@@ -11,22 +11,22 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
+from models.market.signal_model import SignalModel
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
-from pipelines.workloads.crypto import data, judge, performance, summary
+from pipelines.workloads.crypto import data
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.folds import CoinFold, evaluate_fold, important_parts
-from pipelines.workloads.crypto.pages import coin_page
 from pipelines.workloads.crypto.task import Member, members
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
+from pipelines.workloads.crypto.trading.performance import deflated_sharpe
+from pipelines.workloads.crypto.verdict import judge, summary
+from pipelines.workloads.crypto.verdict.summary import Page
 
 SPLIT = "test"
 
@@ -35,13 +35,13 @@ class Place(NamedTuple):
     """Where a coin is learnt: a member, its model and fold, and the number of the coin in that model."""
 
     member: str
-    model: nn.Module
+    model: SignalModel
     fold: int
     number: int
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, SignalModel], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Evaluate every coin that has a model; members without one are listed with the reason.
 
@@ -65,17 +65,17 @@ def evaluate(
         for number, symbol in enumerate(chosen[name].symbols):
             wanted.setdefault(symbol, []).append(Place(name, models[name], chosen[name].fold, number))
     examine = functools.partial(_examine, config, folder, summary.confidence_of(len(wanted)))
-    found = examination.map_members(examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items)
-    pages, folds = ({symbol: each[part] for symbol, each in found.items()} for part in (0, 1))
+    examined = examination.map_members(
+        examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items
+    )
+    pages = {symbol: page for symbol, (page, _) in examined.items()}
+    folds = {symbol: each for symbol, (_, each) in examined.items()}
 
     for symbol, reached in judge.verdicts(pages).items():
-        pages[symbol] |= reached
-        traded = pages[symbol]["backtest"]
-        traded["deflated_sharpe"] = (
-            performance.deflated_sharpe(traded["sharpe"], traded["sharpe_error"], len(pages))
-            if traded["sharpe_error"]
-            else None
-        )
+        page, traded = pages[symbol], pages[symbol]["backtest"]
+        page["verdict"], page["grades"], page["reasons"] = reached["verdict"], reached["grades"], reached["reasons"]
+        sharpe, error = traded["sharpe"], traded["sharpe_error"]
+        traded["deflated_sharpe"] = None if sharpe is None or not error else deflated_sharpe(sharpe, error, len(pages))
     ranking = sorted(pages.values(), key=summary.evidence)
     absent = [] if coins else [symbol for symbol in (*facts["symbols"], *failed) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]
@@ -94,13 +94,13 @@ def evaluate(
 
 
 def _examine(
-    config: "Config",
+    config: Config,
     folder: Path,
     confidence: float,
     job: tuple[str, Sequence[Place]],
     device: torch.device,
     map_items: MapItems,
-) -> tuple[dict[str, Any], list[CoinFold]]:
+) -> tuple[Page, list[CoinFold]]:
     """Return what is found out about a coin by itself: its page, and what it was judged by in each fold."""
     symbol, places = job
     coin = data.load(folder, symbol).newest(config.training.window)
@@ -110,10 +110,10 @@ def _examine(
     ]
     newest = places[-1]
     mixed = important_parts(config, newest.model, coin, newest.fold, newest.number, device)
-    return {**coin_page(config, coin, folds, confidence), "importance": mixed}, folds
+    return summary.coin_page(config, coin, folds, confidence, mixed), folds
 
 
-def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Mapping[str, Any]]) -> list[Evaluation]:
+def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Page]) -> list[Evaluation]:
     """Return what each member's own folder keeps, for its export to take along: the pages of its coins."""
     return [
         Evaluation(
@@ -129,5 +129,5 @@ def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Mapping[str, A
 
 def _listed(missing: Mapping[str, str]) -> str:
     """Return the first few members and the reasons why they have no model."""
-    told = [f"{name}: {reason}" for name, reason in list(missing.items())[:5]]
-    return "; ".join(told) + ("; ..." if len(missing) > len(told) else "")
+    shown = [f"{name}: {reason}" for name, reason in list(missing.items())[:5]]
+    return "; ".join(shown) + ("; ..." if len(missing) > len(shown) else "")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +11,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from models.market.inputs import CLASSES
 from models.market.pooled_experts import DEPTH, PooledExperts, Trees, bounded_scale, class_log_probabilities
-from models.market.signal_model import CLASSES
-from pipelines.workloads.crypto.classification import class_shares
+from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.windows import IGNORED, Windows
 
 # On the squares of the log scale's weights; those of the location bear LOCATION times as much, and those of a lag more
@@ -191,7 +190,7 @@ def fit_trees(model: PooledExperts, train: Windows, validation: Windows, base: P
 
 def _boosted(
     model: PooledExperts, inputs: np.ndarray, judged_inputs: np.ndarray, labels: np.ndarray, judged_labels: np.ndarray
-) -> Any:
+) -> HistGradientBoostingClassifier:
     boosted = HistGradientBoostingClassifier(
         max_iter=model.config.rounds,
         early_stopping=True,
@@ -206,7 +205,7 @@ def _boosted(
         return boosted.fit(inputs, labels, X_val=judged_inputs, y_val=judged_labels)
 
 
-def set_trees(trees: Trees, boosted: Any) -> None:
+def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> None:
     """Copy the trees, up to the best round, of a HistGradientBoostingClassifier, which has no public way to them."""
     trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
     # By default it keeps those in which the validation's score rose no more; before the first round it has one, too.

@@ -2,26 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.errors import UserError
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.signal_model import SignalModel
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.crypto import baselines, breakdown, experts, splits, trading
-from pipelines.workloads.crypto.calibration import fit_temperature
-from pipelines.workloads.crypto.classification import class_shares
+from pipelines.workloads.crypto import experts, splits
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
-from pipelines.workloads.crypto.task import description, horizon_moves
-from pipelines.workloads.crypto.thresholds import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.task import horizon_moves
+from pipelines.workloads.crypto.trading import strategy
+from pipelines.workloads.crypto.trading.strategy import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.untrained import description
+from pipelines.workloads.crypto.verdict import baselines, breakdown
+from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
 
 WINDOWS_AT_ONCE = 1024
 WINDOWS_MIXED = 256  # of a test, whose parts are mixed
@@ -56,8 +56,8 @@ class CoinFold:
 
 
 def evaluate_fold(
-    config: "Config",
-    model: nn.Module,
+    config: Config,
+    model: SignalModel,
     coin: Coin,
     member: str,
     fold: int,
@@ -73,13 +73,13 @@ def evaluate_fold(
     _check(model, coin, member)
     validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
     rivals, moves, volatility = _rivals(config, model, coin, fold)
-    rows = trading.traded_rows(validation.ends, config.data.horizon)
+    rows = strategy.traded_rows(validation.ends, config.data.horizon)
     choice = choose_threshold(
-        trading.spread(validation.probabilities, validation.ends, rows),
-        **trading.prices(config, coin, rows),
-        **trading.rules(config),
+        strategy.spread(validation.probabilities, validation.ends, rows),
+        **strategy.prices(config, coin, rows),
+        **strategy.rules(config),
     )
-    rows = trading.traded_rows(test.ends, config.data.horizon)
+    rows = strategy.traded_rows(test.ends, config.data.horizon)
     return CoinFold(
         member=member,
         fold=fold,
@@ -91,13 +91,13 @@ def evaluate_fold(
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,
-        signals=signals(trading.spread(test.probabilities, test.ends, rows), choice.threshold),
+        signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.best.threshold),
     )
 
 
 def important_parts(
-    config: "Config", model: nn.Module, coin: Coin, fold: int, number: int, device: torch.device
-) -> list[dict[str, Any]]:
+    config: Config, model: SignalModel, coin: Coin, fold: int, number: int, device: torch.device
+) -> list[dict[str, object]]:
     """Return how much the model goes by each feature and lag in the test of a fold, see `breakdown.importance`."""
     ends = coin.folds[fold]["test"]
     ends = ends[np.unique(np.linspace(0, len(ends) - 1, WINDOWS_MIXED).round().astype(int))]
@@ -106,21 +106,22 @@ def important_parts(
     @torch.no_grad()
     def logits(windows: np.ndarray) -> np.ndarray:
         with torch.autocast(device.type, enabled=False):
-            return model(torch.from_numpy(windows).to(device), coins)[:, -1].double().cpu().numpy()
+            found: Tensor = model(torch.from_numpy(windows).to(device), coins)[:, -1]
+        return found.double().cpu().numpy()
 
     windows = coin.scaled(fold)[splits.windows(ends, coin.lookback)]
     return breakdown.importance(logits, windows, coin.labels[ends].astype(np.int64), coin.names, config.evaluation.seed)
 
 
 def _rivals(
-    config: "Config", model: nn.Module, coin: Coin, fold: int
+    config: Config, model: SignalModel, coin: Coin, fold: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Return the test probabilities of simple models with the inputs that the model has; the moves; the volatility.
 
     "window" are the features of the last row, the returns of the window, and the sizes of every fourth. The
     location-scale model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
     """
-    shell = PooledExperts(PooledExpertsConfig(**description(config, [coin], fold)))
+    shell = PooledExperts(PooledExpertsConfig(**vars(description(config, [coin], fold))))
     parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}
     lookback = shell.config.lookback
 
@@ -158,7 +159,7 @@ def _rivals(
     return found, moves[ends["test"]], volatility
 
 
-def _check(model: Any, coin: Coin, member: str) -> None:
+def _check(model: SignalModel, coin: Coin, member: str) -> None:
     """Refuse a model that was trained on other features or other candles: its test could hold rows it learned from."""
     symbol, known = coin.candles.symbol, model.config
     if tuple(known.features) != coin.names:
@@ -174,7 +175,7 @@ def _check(model: Any, coin: Coin, member: str) -> None:
 
 
 def _predict(
-    model: Any, coin: Coin, fold: int, part: str, number: int, device: torch.device, map_items: MapItems
+    model: SignalModel, coin: Coin, fold: int, part: str, number: int, device: torch.device, map_items: MapItems
 ) -> Predictions:
     source = pooled([coin], fold, part, model.stretch, number).to(device)
 

@@ -5,33 +5,11 @@ import numpy as np
 from common.errors import UserError
 from models.market.candles import Candles
 
-CLASSES = ("SHORT", "NO_TRADE", "LONG")
 SHORT, NO_TRADE, LONG = range(3)
 UNKNOWN = -1  # the future is incomplete, or the past that the rule needs; the row belongs to no class
 RULES = ("fixed", "volatility", "triple_barrier")
-FEE, SLIPPAGE = 0.001, 0.0005  # of the notional, per side
 VOLATILITY_ROWS = 50  # log returns whose standard deviation is the volatility
 VOLATILITY_SCALE = 0.5  # share of the volatility over the horizon that a move must exceed
-
-
-def round_trip_cost(fee: float = FEE, slippage: float = SLIPPAGE) -> float:
-    """Return the cost of entering and leaving together, as a share of the notional."""
-    return 2 * (fee + slippage)
-
-
-def check_threshold(threshold: float, fee: float = FEE, slippage: float = SLIPPAGE) -> None:
-    """Raise UserError for a threshold that no price reaches, or so low that a trade on a correct label can lose."""
-    if threshold >= 1:
-        raise UserError(
-            f"data.threshold={threshold:g} is {threshold:.0%} of the price; it is a share, as in data.threshold=0.003 "
-            "for 0.3 %"
-        )
-    cost = round_trip_cost(fee, slippage)
-    if threshold < cost * (1 - 1e-9):
-        raise UserError(
-            f"data.threshold={threshold:g} is below the cost of a trade, 2 x (fee {fee:g} + slippage {slippage:g}) = "
-            f"{cost:g}: a trade on a correct label could lose money; give data.threshold={cost:g} or more"
-        )
 
 
 def check_rule(rule: str, horizon: int, threshold: float, stop: float | None = None) -> None:

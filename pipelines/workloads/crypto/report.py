@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import call
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -21,15 +21,12 @@ from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.run.folder import Run
+from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.judge import LEAK, SKILL
-from pipelines.workloads.crypto.pages import TRADING
+from pipelines.workloads.crypto.verdict.judge import LEAK, SKILL, Comparison
+from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
-
-Page = Mapping[str, Any]  # what `coin_page` found out about a coin
-Logged = Mapping[str, Sequence[Mapping[str, Any]]]  # member -> the records of its metrics.jsonl
+Logged = Mapping[str, Sequence[Mapping[str, float | None]]]  # member -> the records of its metrics.jsonl
 
 COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
@@ -47,19 +44,19 @@ majority class {{ page.figures.majority_accuracy | shown }}</summary>
 
 
 def sections(
-    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return (heading, HTML) pairs, from the evaluation and what the members logged in training."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == SPLIT)
     summary = test.summary
     ranked = [row["coin"] for row in test.table if row["coin"] in summary]
-    pages = [json.loads(test.files[f"{SPLIT}/{symbol}.json"]) for symbol in ranked]
+    pages: list[Page] = [json.loads(test.files[f"{SPLIT}/{symbol}.json"]) for symbol in ranked]
     logged = {
         fold["member"]: (run if config.model.coins else run.member(fold["member"])).metrics()
         for page in pages
         for fold in page["folds"]
     }
-    heading, told = _verdict(summary, pages)
+    heading, verdict = _verdict(summary, pages)
     gains = {
         f"{figure} {rival}": partial(_gains, pages, figure, rival)
         for figure, rival in (("log_loss", True), ("log_loss", False), ("direction_log_loss", False))
@@ -69,8 +66,8 @@ def sections(
         for page in pages
     }
     parts = drawn(call, {**gains, **coins})
-    told += panels([parts[name] for name in gains]) + _failed(summary, run)
-    return [(heading, told), ("Coin by coin", Markup("\n").join(parts[name] for name in coins))]
+    verdict += panels([parts[name] for name in gains]) + _failed(summary["failed"], run)
+    return [(heading, verdict), ("Coin by coin", Markup("\n").join(parts[name] for name in coins))]
 
 
 def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Markup]:
@@ -80,7 +77,10 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     skilled = sum(page["verdict"].startswith(SKILL) for page in pages)
     rivals = Counter(row["against"] for row in rows.values())
     by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
-    ends = " to ".join(f"{_gain(rows[name])} ({name})" for name in dict.fromkeys((by_gain[0], by_gain[-1])))
+    ends = " to ".join(
+        f"{_gain(rows[name]['gain'], interval(rows[name]))} ({name})"
+        for name in dict.fromkeys((by_gain[0], by_gain[-1]))
+    )
     overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
     leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
@@ -95,7 +95,11 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
     )
     together = summary["together"]
-    gained = f"All coins together gain {_gain(together['log_loss'])} nats on the prior. " if together else ""
+    gained = (
+        f"All coins together gain {_gain(together['log_loss']['gain'], together['log_loss']['interval_95'])} nats. "
+        if together
+        else ""
+    )
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
@@ -110,20 +114,19 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     return heading, answer(WORSE if leaks else overall, first, second)
 
 
-def _compared(page: Page, figure: str, rival: bool) -> Mapping[str, Any]:
+def _compared(page: Page, figure: str, rival: bool) -> Comparison:
     """Return the comparison of the model by a figure, with the strongest simple model or with the prior."""
     return next(row for row in page["comparisons"] if row["figure"] == figure and (row["against"] != PRIOR) == rival)
 
 
-def _outcome(row: Mapping[str, Any]) -> str:
-    if row["low"] is None or row["low"] <= 0 <= row["high"]:
+def _outcome(row: Comparison) -> str:
+    if row["low"] is None or row["high"] is None or row["low"] <= 0 <= row["high"]:
         return EVEN
     return BETTER if row["gain"] > 0 else WORSE
 
 
-def _gain(row: Mapping[str, Any]) -> str:
-    interval = row.get("interval_95") or [row.get("low"), row.get("high")]
-    return f"{row['gain']:.4f}" + ("" if None in interval else f" [{interval[0]:.4f}, {interval[1]:.4f}]")
+def _gain(gain: float, interval: Sequence[float] | None) -> str:
+    return f"{gain:.4f}" + (f" [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else "")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -150,17 +153,19 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     axis.grid(axis="x", alpha=0.5)
     axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
     axis.set_ylim(len(pages) - 0.5, -0.5)
-    told = "; ".join(f"{page['symbol']} {_gain(row)}" for page, row in zip(pages, rows, strict=True))
-    return svg(plot, f"{what}: {told}")
+    spoken = "; ".join(
+        f"{page['symbol']} {_gain(row['gain'], interval(row))}" for page, row in zip(pages, rows, strict=True)
+    )
+    return svg(plot, f"{what}: {spoken}")
 
 
-def _failed(summary: Mapping[str, Any], run: Run) -> Markup:
+def _failed(reasons: Mapping[str, str], run: Run) -> Markup:
     """Return why members have no model."""
     path = run.folder / "members.json"
     trained = json.loads(path.read_text()) if path.is_file() else {}
     failed = [
         {"without a model": name, "why": trained.get(name, {}).get("reason", reason)}
-        for name, reason in summary["failed"].items()
+        for name, reason in reasons.items()
     ]
     return table(failed, "members without a model") if failed else Markup("")
 

@@ -9,13 +9,12 @@ windows or labels of one part is in those of another (Lopez de Prado 2018, chapt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
 from models.market.candles import Candles
-from pipelines.workloads.crypto.candles import iso
+from pipelines.workloads.crypto.candles.names import iso
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)
@@ -77,7 +76,7 @@ def together(
 
     `divide` maps `times`, as in `chronological`, to folds. Coins are left out one by one, the shortest first.
     """
-    left, failed = dict(times), {}
+    left, failed = dict(times), dict[str, str]()
     while left:
         folds = divide(left)
         short = _without_a_part(left, folds)
@@ -238,14 +237,15 @@ class Scaler:
                 f"the scaler was fitted on the features {', '.join(self.names)} in this order; given were "
                 f"{features.shape[-1]} columns named {', '.join(names)}"
             )
-        return ((features - self.mean) / self.std).astype(np.float32)
+        scaled: np.ndarray = ((features - self.mean) / self.std).astype(np.float32)
+        return scaled
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, list[str] | list[float]]:
         """Return plain values for JSON, without rounding."""
         return {"names": list(self.names), "mean": self.mean.tolist(), "std": self.std.tolist()}
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> "Scaler":
+    def from_dict(cls, plain: Mapping[str, Sequence[str] | Sequence[float]]) -> "Scaler":
         """Return the scaler that `to_dict` wrote. Raises UserError for anything else."""
         try:
             names = tuple(map(str, plain["names"]))

@@ -2,10 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,17 +13,15 @@ from torch import Tensor, nn
 
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
-from models.market.pooled_experts import EXPERTS, PooledExperts, PooledExpertsConfig
+from models.market.inputs import CLASSES
+from models.market.pooled_experts import EXPERTS, PooledExperts
 from models.market.signal_model import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.crypto import bases, data, experts, splits
-from pipelines.workloads.crypto.labels import CLASSES
+from pipelines.workloads.crypto import data, experts
+from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.untrained import load_base, untrained
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
-
-if TYPE_CHECKING:
-    from pipelines.workloads.crypto import Config
 
 POOLED = "all"
 
@@ -37,7 +34,7 @@ class Member:
     fold: int
 
 
-def members(config: "Config", folder: Path) -> dict[str, Member]:
+def members(config: Config, folder: Path) -> dict[str, Member]:
     """Return the members: each coin, or all together, in each fold (BTCUSDT, or BTCUSDT-1, BTCUSDT-2, ...).
 
     A coin that could not be prepared is among them, so that its training can say why.
@@ -54,7 +51,7 @@ def _name(group: str, fold: int, folds: int) -> str:
     return group if folds == 1 else f"{group}-{fold + 1}"
 
 
-def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
+def expand(config: Config, folder: Path) -> dict[str, Config]:
     """Return the config of each member; {} if model.coins names what the run's only model learns."""
     if config.model.coins:
         return {}
@@ -65,7 +62,7 @@ def expand(config: "Config", folder: Path) -> dict[str, "Config"]:
     return found
 
 
-def task(config: "Config", folder: Path, device: torch.device) -> "SignalTask":
+def task(config: Config, folder: Path, device: torch.device) -> "SignalTask":
     """Return the task of the configured kind of model."""
     return (ExpertsTask if config.model.chosen == "pooled_experts" else SignalTask)(config, folder, device)
 
@@ -79,7 +76,7 @@ class SignalTask(Task):
 
     model: SignalModel
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         facts = json.loads((folder / MANIFEST).read_text())
         symbols, fold = config.model.coins or (), config.model.fold
         for symbol in symbols:
@@ -93,7 +90,7 @@ class SignalTask(Task):
                 f"{', '.join(symbols)}: a model of several coins needs them cut into parts at the same times, but some "
                 f"files have grown since {folder} was prepared; delete that folder to prepare all anew"
             )
-        base = ranks.on_main(lambda: bases.load(config, _name(POOLED, fold, len(facts["folds"]))))
+        base = ranks.on_main(lambda: load_base(config, _name(POOLED, fold, len(facts["folds"]))))
         self.model = untrained(config, self.coins, fold, base)
         sources = [pooled(self.coins, fold, part, self.model.stretch) for part in ("train", "validation")]
         self.train, self.validation = sources
@@ -107,10 +104,10 @@ class SignalTask(Task):
         self.class_weights = balanced if self._balanced(config) else torch.ones_like(balanced)
         self.notes = self._notes(counts)
 
-    def _fit(self, config: "Config", base: PooledExperts | None) -> None:
+    def _fit(self, config: Config, base: PooledExperts | None) -> None:
         """Fit what of the model depends on the data and the base alone, all of it on the CPU."""
 
-    def _balanced(self, config: "Config") -> bool:
+    def _balanced(self, config: Config) -> bool:
         return config.training.class_weights != "none"
 
     def _notes(self, counts: Tensor) -> list[str]:
@@ -150,7 +147,7 @@ class ExpertsTask(SignalTask):
 
     model: PooledExperts
 
-    def _fit(self, config: "Config", base: PooledExperts | None) -> None:
+    def _fit(self, config: Config, base: PooledExperts | None) -> None:
         train, validation = self.train, self.validation
         moves = [horizon_moves(coin, config.data.horizon, self.model) for coin in self.coins]
         returns = torch.from_numpy(below_each_other(moves, self.model.stretch))
@@ -167,7 +164,7 @@ class ExpertsTask(SignalTask):
             self.model.network.load_state_dict(base.network.state_dict())
         validation.fixed = experts.fixed(self.model, validation)
 
-    def _balanced(self, config: "Config") -> bool:
+    def _balanced(self, config: Config) -> bool:
         return config.training.class_weights == "balanced"
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -199,54 +196,3 @@ def horizon_moves(coin: data.Coin, horizon: int, model: PooledExperts) -> np.nda
     moves = np.zeros(len(coin.labels))
     moves[:-horizon] = np.log(coin.candles.close[horizon:] / coin.candles.close[:-horizon])
     return moves / (deviation * math.sqrt(horizon))
-
-
-def untrained(config: "Config", coins: Sequence[data.Coin], fold: int, base: bases.Base | None = None) -> SignalModel:
-    """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
-    size: dict[str, Any] = {"dropout": config.model.dropout}
-    if config.model.width:
-        size["width"] = config.model.width
-    known = description(config, coins, fold)
-    if base:
-        bases.check(base.model.config, known, str(config.model.base))
-        size |= {name: getattr(base.model.config, name) for name in bases.SIZES}
-        known["about"]["base_sha256"] = base.sha256
-    if config.model.chosen == "pooled_experts":
-        return PooledExperts(PooledExpertsConfig(**known, **size))
-    preset = "legacy" if config.model.chosen == "legacy" else "default"
-    return CNNLSTM(CNNLSTMConfig(preset, **known, **size))
-
-
-def description(config: "Config", coins: Sequence[data.Coin], fold: int) -> dict[str, Any]:
-    """Return the fields of a SignalConfig."""
-    first = coins[0]
-    scalers = [coin.scalers[fold].to_dict() for coin in coins]
-    return {
-        "features": first.names,
-        "lookback": first.lookback,
-        "coins": tuple(coin.candles.symbol for coin in coins),
-        "scalers": {
-            coin.candles.symbol: {"mean": scaler["mean"], "std": scaler["std"]}
-            for coin, scaler in zip(coins, scalers, strict=True)
-        },
-        "timeframe_ms": first.candles.timeframe_ms,
-        "about": {
-            "classes": list(CLASSES),
-            "timeframe": first.facts["timeframe"],
-            "feature_set": config.data.features,
-            "label": dict(first.facts["label"]),
-            "data_sha256": {coin.candles.symbol: coin.facts["hash"] for coin in coins},
-            "windows": {
-                coin.candles.symbol: {
-                    part: {
-                        "windows": len(rows),
-                        "first_ms": int(coin.candles.time[rows[0]]),
-                        "last_ms": int(coin.candles.time[rows[-1]]),
-                    }
-                    for part, rows in coin.folds[fold].items()
-                    if part in splits.PARTS
-                }
-                for coin in coins
-            },
-        },
-    }

@@ -1,7 +1,7 @@
 """Capacitated vehicle routing: neural solvers trained by imitation and reinforcement learning."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,15 +12,15 @@ from models.routing.decodes import DECODES
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
-from pipelines.workloads.cvrp.distributions import CAPACITY, DISTRIBUTIONS
-from pipelines.workloads.cvrp.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.solvers import SOLVERS
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
 Size = Annotated[int, Field(ge=2, le=10_000)]
 
 
 class Data(DataSection):
-    """The distribution of instances; a policy can be evaluated on others than it was trained on."""
+    """The distribution of instances; a policy can be evaluated on another one than it was trained on."""
 
     settled: ClassVar[bool] = False
 
@@ -64,21 +64,21 @@ class Data(DataSection):
 
     @property
     def vehicle_capacity(self) -> int | None:
-        """The capacity that is given, else the usual one for the number of customers; None: each instance's own."""
+        """The capacity given, else the usual one for the number of customers; None: each instance's own."""
         if self.capacity is not None or DISTRIBUTIONS[self.distribution].own_capacity:
             return self.capacity
         return CAPACITY[self.customers]  # type: ignore[index]
 
     @property
     def sizes(self) -> range:
-        """The numbers of customers that instances have."""
+        """The possible numbers of customers."""
         low, high = self.customers if isinstance(self.customers, tuple) else (self.customers, self.customers)
         return range(low, high + 1)
 
     def size_of(self, group: int) -> int:
-        """Return the number of customers of a group of instances, such as a batch; all come in turn, well mixed.
+        """Return the number of customers of a group of instances, such as a batch.
 
-        Steps near the golden section of the range spread any few groups over it.
+        All sizes come in turn; steps near the golden section of the range spread any few groups over it.
         """
         count = len(self.sizes)
         stride = next(step for step in range(round(0.618 * count), count + 2) if math.gcd(step, count) == 1)
@@ -118,7 +118,7 @@ class Model(Section):
 
 
 class CvrpTraining(Training):
-    """Reinforcement learning: REINFORCE with one of two baselines."""
+    """Imitation, then REINFORCE with one of two baselines."""
 
     baseline: Literal["multistart", "rollout"] = Field(
         "multistart",
@@ -146,7 +146,7 @@ class CvrpTraining(Training):
 
 
 class EvaluationSettings(Section):
-    """The instances to solve, the way to solve them, and the solvers to compare with."""
+    """The instances to solve, how to solve them, and the solvers to compare with."""
 
     instances: str = Field("test", description="test (the test set), or a .npz or .vrp file, or a folder of such files")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
@@ -187,8 +187,8 @@ class EvaluationSettings(Section):
 
     @field_validator("reference_seconds", mode="before")
     @classmethod
-    def _some(cls, given: Any) -> Any:
-        """Take one number for a list of one, and leave out 0."""
+    def _some(cls, given: object) -> object:
+        """Accept a single number as a list, and drop zeros."""
         given = given if isinstance(given, list | tuple) else [given]
         return [seconds for seconds in given if seconds != 0]
 
@@ -211,14 +211,16 @@ class Config(BaseConfig):
 
     @property
     def trains(self) -> bool:
-        """Whether model.kind is a network; heuristics have nothing to learn."""
+        """Whether model.kind is a network: heuristics have nothing to learn."""
         return self.model.kind not in HEURISTICS
 
     @model_validator(mode="before")
     @classmethod
-    def _heuristics_need_no_labels(cls, tree: Any) -> Any:
-        """Leave out the instances to imitate where nothing is trained, since they take a minute to solve."""
-        model = tree.get("model") if isinstance(tree, dict) else None
+    def _heuristics_need_no_labels(cls, tree: object) -> object:
+        """Drop the instances to imitate if nothing is trained, since they take a minute to solve."""
+        if not isinstance(tree, dict):
+            return tree
+        model = tree.get("model")
         if not isinstance(model, dict) or model.get("kind") not in list(HEURISTICS):
             return tree
         idle = {"data": "labels", "training": "imitation_steps"}
@@ -246,7 +248,7 @@ class Config(BaseConfig):
 _package = "pipelines.workloads.cvrp"
 WORKLOAD = Workload(
     config=Config,
-    prepare=lazily(f"{_package}.instances:prepare"),
+    prepare=lazily(f"{_package}.prepare:prepare"),
     task=lazily(f"{_package}.task:CvrpTask"),
     evaluate=lazily(f"{_package}.evaluation:evaluate"),
     report=lazily(f"{_package}.report:sections"),

@@ -1,43 +1,48 @@
-"""Evaluation on problems: the model beside the methods it must be compared with."""
+"""Evaluation on problems: the model beside the methods it has to beat."""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 import torch
-from torch import nn
 
 from common.errors import UserError
+from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
 from models.routing.decodes import DECODES, MOST_SAMPLES, SAMPLED, Request
+from models.routing.environment import Routes
+from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem
 from models.routing.search import SYMMETRIES
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.cvrp import instances, rivals
-from pipelines.workloads.cvrp.distributions import CAPACITY
-from pipelines.workloads.cvrp.instance_files import read
-from pipelines.workloads.cvrp.solutions import solution_text
-from pipelines.workloads.cvrp.solvers import SOLVERS, pyvrp
-from pipelines.workloads.cvrp.solving import Solved, solve_each, solve_with_model
-from pipelines.workloads.cvrp.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.files import read
+from pipelines.workloads.cvrp.instances.generated import problems_of
+from pipelines.workloads.cvrp.instances.solutions import solution_text
+from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.prepare import load
+from pipelines.workloads.cvrp.solvers import rivals
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
+from pipelines.workloads.cvrp.solvers.solving import Solved, solve_each, solve_with_model
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, EvaluationSettings
 
 
-MOST_SCORES = 1e10  # of a step of a tour with a node, per problem; they take a network some minutes on a core
+MOST_SCORES = 1e10  # (step of a tour, node) pairs per problem; a network takes some minutes for them on a core
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
+    config: "Config", models: Mapping[str, RoutingPolicy], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Return one Evaluation per file, or one of the test set."""
-    model = next(iter(models.values()), None)  # a heuristic has none
+    model = next(iter(models.values()), None)  # none for a heuristic
     if reason := native.unavailable():
         print(f"without native code tours are built slowly, and there is no local search: {reason}", file=sys.stderr)
     return [
@@ -47,36 +52,36 @@ def evaluate(
 
 
 def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
-    """Return the problems to solve, by the name of their evaluation."""
+    """Return the problems to solve, by name of the evaluation."""
     if config.evaluation.instances == "test":
         return {"test": _test_set(config, folder)}
     return read(Path(config.evaluation.instances), config.evaluation.rounding)
 
 
 def _test_set(config: "Config", folder: Path) -> list[Problem]:
-    """Return the standard test set where the config's distribution is that of Kool et al., else the prepared one."""
+    """Return the standard test set if the distribution is that of Kool et al., else the prepared one."""
     data = config.data
     customers = data.sizes[0]
     if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[customers] == data.vehicle_capacity:
         return standard_test_set(customers, data.test_instances)
-    return instances.problems_of(instances.load(folder, "test"), "test")
+    return problems_of(load(folder, "test"), "test")
 
 
 def _evaluate_split(
     config: "Config",
-    model: nn.Module | None,
+    model: RoutingPolicy | None,
     device: torch.device,
     map_items: MapItems,
     name: str,
     problems: list[Problem],
 ) -> Evaluation:
-    """Return the Evaluation of one set of problems, whose headline is the method that the config asks for."""
+    """Return the Evaluation of one set of problems; its headline is the method configured."""
     config = _bounded(config, model, name, problems)
     settings = config.evaluation
     few = problems[: settings.reference_instances]
     built = rivals.constructions(config, problems, map_items)
     methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
-    headline = built.get(config.model.kind, built["savings"])  # that of a network takes its place
+    headline = built.get(config.model.kind, built["savings"])  # a network's takes its place below
     improved: Solved | None = None
     ruined: Solved | None = None
     if model is not None:
@@ -101,30 +106,30 @@ def _evaluate_split(
     return Evaluation(
         split=name,
         summary=_summary(config, problems, headline, improved, ruined, reference),
-        table=_table(methods, last, reference),
+        table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
     )
 
 
-def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Sequence[Problem]) -> "Config":
-    """Return the config without methods that cannot solve these problems, and say so.
+def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems: Sequence[Problem]) -> "Config":
+    """Return the config without methods that cannot solve these problems, and print which.
 
-    Those that hold the distances of all pairs cannot where there are too many; nor does a local search keep to a limit
-    on the length of routes. Raises UserError for a network, which does neither.
+    With too many customers these are the methods that hold all distances; with limited routes, networks and our own
+    searches. Raises UserError if the model itself is among them.
     """
     settings, largest, less = config.evaluation, max(problem.customers for problem in problems), {}
     if model is not None:
         _check_time(settings, name, largest)
     if largest > MOST_CUSTOMERS:
-        told = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
+        why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
         lacking, less = (
             "networks and PyVRP, which compare all pairs",
             {"local_search": 0, "ruin_rounds": 0, "reference_seconds": ()},
         )
         left_out, asked = "local search, HGS and PyVRP", model is not None or settings.polish_seconds
     elif any(problem.limited for problem in problems):
-        told = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
+        why = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
         others = tuple(name for name in settings.reference if not SOLVERS[name].native)
         lacking, less = "networks", {"local_search": 0, "ruin_rounds": 0, "reference": others}
         left_out, asked = "searches of our own", model is not None
@@ -132,29 +137,29 @@ def _bounded(config: "Config", model: nn.Module | None, name: str, problems: Seq
         return config
     if asked:
         raise UserError(
-            f"{told} {lacking}; solve it with: python pipelines/evaluate.py --workload cvrp --name savings "
+            f"{why} {lacking}; solve it with: python pipelines/evaluate.py --workload cvrp --name savings "
             "model.kind=savings evaluation.instances=..."
         )
-    print(f"{told} {left_out}: left out", file=sys.stderr)
+    print(f"{why} {left_out}: left out", file=sys.stderr)
     return config.model_copy(update={"evaluation": settings.model_copy(update=less)})
 
 
 def _check_time(settings: "EvaluationSettings", name: str, customers: int) -> None:
-    """Raise UserError where the tours that a network is to build of one problem would take very long."""
+    """Raise UserError if the tours of one problem would take a network very long."""
     plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
     tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
     if customers <= MOST_CUSTOMERS and tours * customers**2 > MOST_SCORES:
         fewer = "evaluation.samples=20" if settings.decode in SAMPLED else "evaluation.starts=20"
         raise UserError(
-            f"{name} has {customers:,} customers, of which {tours:,} tours would take very long; "
+            f"{name} has {customers:,} customers, and {tours:,} tours of so many would take very long; "
             f"give {fewer} evaluation.augment=false"
         )
 
 
 def _ways(config: "Config") -> list[tuple[str, bool, int, int]]:
-    """Return (decode, augment, local search, rounds of ruin and recreate) from cheap to expensive.
+    """Return (decode, augment, local search, rounds of ruin and recreate), from cheap to expensive.
 
-    The way that the config asks for comes last of those without a search; with one, it comes last of all.
+    The configured decoding comes last of those without a search, and with its searches last of all.
     """
     settings = config.evaluation
     asked = (settings.decode, settings.augment)
@@ -169,13 +174,13 @@ def _ways(config: "Config") -> list[tuple[str, bool, int, int]]:
 
 def _sampled_as_long(
     config: "Config",
-    model: nn.Module,
+    model: RoutingPolicy,
     problems: Sequence[Problem],
     adaptive: Solved,
     device: torch.device,
     map_items: MapItems,
 ) -> Solved:
-    """Return the best of as many tours as can be sampled in the time that learning about the instances took."""
+    """Return the best of as many sampled tours as fit into the time of adaptive decoding."""
 
     def sampled(problems: Sequence[Problem], samples: int) -> Solved:
         augment = config.evaluation.augment
@@ -187,7 +192,7 @@ def _sampled_as_long(
 
 
 def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map_items: MapItems) -> list[Solved]:
-    """Return the tours after PyVRP improved them, and what PyVRP makes of the same time in all from other starts."""
+    """Return the tours improved by PyVRP, and PyVRP's own from other starts in the same total time."""
     seconds = config.evaluation.polish_seconds
     label = f"{solved.method} + PyVRP {1000 * seconds:.3g} ms"
     starts = dict(zip(map(id, problems), solved.routes, strict=True))
@@ -201,14 +206,14 @@ def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map
 
 
 class Reference(NamedTuple):
-    """Costs to which gaps are measured, of the first problems."""
+    """Costs of the first problems, from which gaps are measured."""
 
     name: str
     costs: np.ndarray  # (F,)
 
 
 def _reference(few: Sequence[Problem], methods: Sequence[Solved]) -> Reference:
-    """Return the best known costs, from the standard set's or from .sol files, else the best that any method found."""
+    """Return the best known costs, of the standard set or from .sol files, else the best found by any method."""
     known = [problem.best_known for problem in few]
     if all(cost is not None for cost in known):
         return Reference("best known", np.array(known))
@@ -222,8 +227,8 @@ def _summary(
     improved: Solved | None,
     ruined: Solved | None,
     reference: Reference,
-) -> dict[str, Any]:
-    """Return the figures of the headline method, and the costs after a local search and after ruin and recreate."""
+) -> dict[str, Plain]:
+    """Return the headline's figures, and the costs after the local search and after ruin and recreate."""
     row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
     summary = {
@@ -249,18 +254,18 @@ def _summary(
     return summary
 
 
-def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Any]]:
-    """Return a row for each method; one that another beats in gap and in time is not on the front.
+def comparison_table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Plain]]:
+    """Return a row for each method; those beaten in both gap and time are not on the front.
 
-    `last` is the model's last way, by which the tours of every other method are measured, instance by instance.
+    Every other method is compared, instance by instance, with `last`, the model's last way.
     """
     rows = [_row(method, reference) for method in methods]
-    points = [(row["gap %"], row["core ms"]) for row in rows]
+    points = [(_gap(method, reference)[0], method.core_ms) for method in methods]
     for row, method, (gap, time) in zip(rows, methods, points, strict=True):
         beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
         row["front"] = "" if beaten else "yes"
         if method is not last:
-            # Of the instances that both solved: an interval above 0 says that the tours of `last` are shorter.
+            # On the instances solved by both: an interval above 0 says that the tours of `last` are shorter.
             both = slice(min(len(method.costs), len(last.costs)))
             more = np.round(100 * (method.costs[both] / last.costs[both] - 1), 6)
             row["model saves %, 95 %"] = interval_around(*mean_and_half_width(more))
@@ -268,13 +273,10 @@ def _table(methods: Sequence[Solved], last: Solved, reference: Reference) -> lis
     return rows
 
 
-def _row(solved: Solved, reference: Reference) -> dict[str, Any]:
+def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
-    few = len(reference.costs)
-    # Gaps are paired: the reference is of the same instances, so that their difficulty cancels.
-    # Rounded, since sums in another order differ in their last digits.
-    gap, width = mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 6))
+    gap, width = _gap(solved, reference)
     return {
         "method": solved.method,
         "cost": mean,
@@ -288,7 +290,17 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Any]:
     }
 
 
-def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, list[Any]]:
+def _gap(solved: Solved, reference: Reference) -> tuple[float, float | None]:
+    """Return the mean gap in per cent, and half the width of its interval.
+
+    Gaps are paired by instance, so that the instances' difficulty cancels; they are rounded, since sums in another
+    order differ in their last digits.
+    """
+    few = len(reference.costs)
+    return mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 6))
+
+
+def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, Sequence[Plain]]:
     """Return the columns of the file with one line per instance."""
     known = reference.costs.tolist()
     return {
@@ -300,13 +312,24 @@ def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference)
     }
 
 
+class Drawing(TypedDict):
+    """A tour drawn by the report."""
+
+    which: str  # best, median or worst
+    name: str
+    locs: list[list[float]]
+    routes: Routes
+    cost: float
+    reference: float
+
+
 def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, str]:
-    """Return the tours that the report draws and, for a problem from a .vrp file, its solution in CVRPLIB's format."""
+    """Return the tours drawn by the report and, for a .vrp file, its solution in CVRPLIB's format."""
     few = len(reference.costs)
     badness = solved.costs[:few] / reference.costs
     order = np.argsort(badness)
     picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if few > 1 else {"only": 0}
-    drawings = [
+    drawings: list[Drawing] = [
         {
             "which": which,
             "name": problems[i].name,

@@ -1,59 +1,33 @@
-"""Learning from the tours of a classical solver before learning from one's own.
+"""Imitation: the first updates learn from the tours of a classical solver, found by `prepare`.
 
-The first updates imitate tours that `prepare` has found by HGS. A solution is a set of closed routes, so each visit
-to an instance turns or mirrors it, puts its routes into another order and drives some of them the other way round,
-as a pure function of (seed, item).
+A solution is a set of closed routes, so each visit to an instance turns or mirrors it, reorders its routes and
+reverses some of them, as a pure function of (seed, item).
 """
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from common.errors import UserError
 from common.random import derive_key, uniform
-from common.workers import in_order
 from models.routing.environment import DEPOT
 from models.routing.search import SYMMETRIES, turn
 from pipelines.engine.batches import Order
-from pipelines.workloads.cvrp.instances import Generated, generate, load, problems_of, stream_key
-from pipelines.workloads.cvrp.solvers import hgs
+from pipelines.workloads.cvrp.instances.generated import Generated, stream_key
+from pipelines.workloads.cvrp.prepare import load
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, Data
+    from pipelines.workloads.cvrp import Config
 
-INSTANCES_AT_ONCE = 500  # that one worker process labels before it is given others
-VARIANTS = 8  # tours of one solution that an update learns from
-
-
-def labelled(data: "Data") -> dict[str, Tensor]:
-    """Return the fields of `data.labels` instances and a tour of each, `tour` (B, 2 n), padded with the depot."""
-    items = torch.arange(data.labels)
-    found = in_order(
-        partial(_tours, data),
-        items.split(INSTANCES_AT_ONCE),
-        f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time",
-    )
-    fields = generate(data, stream_key(0, "labels"), items)
-    return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
-
-
-def _tours(data: "Data", items: Tensor) -> np.ndarray:
-    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations and not time."""
-    tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
-    for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
-        path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]
-        row[: len(path)] = path
-    return tours
+VARIANTS = 8  # of each tour, from which an update learns
 
 
 class Curriculum:
-    """A source: labelled instances, one permutation after another, for the first items, then generated ones.
+    """A source: labelled instances for the first items, one permutation after another, then generated ones.
 
-    Where data have several sizes, each batch of an update has one, and the sizes of labelled instances come in turn.
+    If data have several sizes, each update's batch has one, and the sizes of labelled instances come in turn.
     """
 
     workers, size = 0, None
@@ -69,7 +43,7 @@ class Curriculum:
         self.imitated = config.training.imitation_steps * self.batch_size
         labelled = load(folder, "labels")
         customers = labelled.pop("customers", torch.full((config.data.labels,), float(config.data.sizes[0])))
-        sizes = list(dict.fromkeys(customers.long().tolist()))  # in the order in which they come
+        sizes = list(dict.fromkeys(customers.long().tolist()))  # in order of appearance
         self.classes = [(size, (customers == size).nonzero()[:, 0]) for size in sizes]
         self.orders = [Order(len(members), 1, config.seed) for _, members in self.classes]
         self.steps = steps_of(labelled["tour"])  # on the CPU, as the size of a batch must not wait for the device
@@ -98,7 +72,7 @@ class Curriculum:
 
 
 def steps_of(tour: Tensor) -> Tensor:
-    """Return the number of steps (B,) of tours (B, T) without padding: all visits, and the depot between routes."""
+    """Return the steps (B,) of tours (B, T) without padding: all visits, and the depot between routes."""
     customer = tour != DEPOT
     return customer.sum(1) + (customer[:, :-1] & ~customer[:, 1:]).sum(1) + customer[:, -1].long() - 1
 

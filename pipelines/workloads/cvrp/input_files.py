@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
-from models.inputs import RoutingInput, RoutingSettings
+from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.problems import Problem, cost_of
-from pipelines.workloads.cvrp.heuristics import savings
-from pipelines.workloads.cvrp.instance_files import READERS
-from pipelines.workloads.cvrp.instance_files import read as read_instances
-from pipelines.workloads.cvrp.solutions import solution_text
-from pipelines.workloads.cvrp.solvers import pyvrp, sisrs
+from pipelines.workloads.cvrp.instances.files import READERS
+from pipelines.workloads.cvrp.instances.files import read as read_instances
+from pipelines.workloads.cvrp.instances.solutions import solution_text
+from pipelines.workloads.cvrp.solvers.heuristics import savings
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
+from pipelines.workloads.cvrp.solvers.reference import sisrs
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes
@@ -25,14 +26,14 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
     return each_file(paths, list(READERS), _problems)
 
 
-def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     for problems in read_instances(path).values():
         for number, problem in enumerate(problems):
             yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", as_input(problem, number)
 
 
-def as_input(problem: Problem, item: int = 0) -> dict[str, Any]:
-    """Return a problem as an input of the models. Raises UserError for one that inputs cannot describe."""
+def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
+    """Return a problem as an input of the models; raise UserError for one that inputs cannot describe."""
     faults = [f"distances of type {problem.metric} (EUC_2D can be used here)"] * (problem.metric != "EUC_2D")
     if faults := faults + ["a limit on routes (DISTANCE)"] * problem.limited:
         which = "savings model.kind=savings" if problem.limited else "cvrp-20"  # networks keep to no limit
@@ -53,7 +54,7 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, Any]:
 
 
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
-    """Write the routes for a `.vrp` file as NAME.RUN.sol; NAME.sol is where its best known solution stands."""
+    """Write the routes for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() != ".vrp":
         return None
     written = path.with_suffix(f".{run}.sol")
@@ -61,15 +62,16 @@ def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     return written
 
 
-def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Any]]:
+def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, object]]:
     """Return the routes of savings and of solvers, within `seconds` of CPU time each, with their costs and times.
 
-    Ruin and recreate is native code, and left out where there is none.
+    Without native code there is no ruin and recreate.
     """
     from models.routing import native
     from models.routing.solve import problem_of
 
-    problem, found = problem_of(given), {}
+    problem = problem_of(given)
+    found: dict[str, dict[str, object]] = {}
     ways: dict[str, Callable[[Problem], Routes]] = {
         "savings": savings,
         "PyVRP": lambda problem: pyvrp(problem, seconds, 0),

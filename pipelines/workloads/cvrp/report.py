@@ -1,9 +1,9 @@
-"""The workload's part of report.html: the verdict on its tours with pictures of them, and cost against time."""
+"""The workload's part of report.html: the verdict with pictures of tours, and cost against time."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -17,8 +17,9 @@ from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
+    from pipelines.workloads.cvrp.evaluation import Drawing
 
-MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of more, only the figures are told
+MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
 REST = """
 <details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
 {% for split, answer in answers %}<h3>{{ split }}</h3>{{ answer }}{% endfor %}</details>
@@ -28,11 +29,12 @@ REST = """
 def sections(
     config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """Return (heading, HTML) pairs: the verdict with the tours of the first evaluation, then what costs what time."""
-    lead, *others = evaluations
-    heading, told = _verdict(lead)
-    verdicts = [(other.split, _verdict(other)[1]) for other in others]
-    parts = [(heading, told + panels(_tours(lead)) + (fragment(REST, answers=verdicts) if others else ""))]
+    """Return (heading, HTML) pairs: the verdict with tours of the first evaluation, then cost against time."""
+    lead = evaluations[0]
+    heading, verdict = _verdict(lead)
+    others = [(other.split, _verdict(other)[1]) for other in evaluations[1:]]
+    first = verdict + panels(_tours(lead)) + (fragment(REST, answers=others) if others else "")
+    parts: list[tuple[str, str]] = [(heading, first)]
     for evaluation in evaluations[:MOST_DRAWN]:
         tours = [] if evaluation is lead else _tours(evaluation)
         parts.append((f"Cost against time: {evaluation.split}", panels([_cost_against_time(evaluation.table), *tours])))
@@ -79,7 +81,7 @@ def _sentences(evaluation: Evaluation, found: Comparison, quicker: Sequence[Row]
 def _compared(evaluation: Evaluation) -> Comparison:
     """Compare the model with the strongest alternative, as a percentage of the latter's cost.
 
-    By gaps to the reference where there is one: it solves some of the instances only, on which all gaps are measured.
+    By gaps to the reference, if any: it solves only some of the instances, and gaps are measured on those.
     """
     (own, *_), others = _divided(evaluation)
     if "gap %" in own:
@@ -88,12 +90,12 @@ def _compared(evaluation: Evaluation) -> Comparison:
     else:
         found = compare(own, others, "cost", "± 95 %")
         found = found.in_percent(found.rival["cost"])
-    # The tour of a single instance is better, or it is not.
+    # A single instance leaves no doubt.
     return replace(found, interval=[found.gain] * 2) if own["n"] == 1 else found
 
 
 def _divided(evaluation: Evaluation) -> tuple[list[Row], list[Row]]:
-    """Return the model's rows, of which the headline comes first, and those of other methods."""
+    """Return the model's rows, the headline first, and those of other methods."""
     headline = evaluation.summary["decode"]
     own, others = divide(evaluation.table, headline)
     return sorted(own, key=lambda row: row["method"] != headline), others
@@ -106,7 +108,7 @@ def _gap(row: Row) -> tuple[float, str]:
 
 def _time(row: Row) -> float:
     """Return milliseconds of CPU time per instance."""
-    return row["core ms"]
+    return float(row["core ms"])
 
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:
@@ -123,8 +125,8 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
     figure.legend(fontsize=8, loc="outside lower left", frameon=False)
-    told = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
-    return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {told}")
+    figures = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
+    return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {figures}")
 
 
 def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
@@ -133,7 +135,7 @@ def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
     return [_tour(json.loads(line)) for line in written]
 
 
-def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
+def _tour(drawing: "Drawing") -> tuple[Markup, str]:
     figure = Figure(figsize=(4, 4))
     axis = figure.add_axes((0, 0, 1, 1))
     locs = drawing["locs"]

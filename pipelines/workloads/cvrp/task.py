@@ -19,22 +19,23 @@ from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
 from pipelines.workloads.cvrp.imitation import Curriculum
-from pipelines.workloads.cvrp.instances import Generated, by_size, load, stream_key
+from pipelines.workloads.cvrp.instances.generated import Generated, by_size, stream_key
+from pipelines.workloads.cvrp.prepare import load
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
-WHOLE = StateDictOptions(full_state_dict=True)  # also where each process has a part of the weights
+WHOLE = StateDictOptions(full_state_dict=True)  # even if each process has a part of the weights
 
 
 def advantages(cost: Tensor, best_of: int) -> Tensor:
-    """Return by how much each tour (B, S) worsens the mean cost of the shortest of `best_of` tours of its instance.
+    """Return the advantages (B, S) of tours for minimising the expected cost of the best of `best_of` tours.
 
-    The mean over tours of this times the gradient of their log-probability estimates the gradient of that mean, without
-    bias if tours are drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With 1 it is the cost less
-    the mean cost, and estimates 1 - 1/S of that gradient. With more it is `best_of` times what the tour takes off the
-    shortest of the others, as the mean over all sets of `best_of` of the S tours that it is in. From that goes, for
-    less noise, the mean of the same for the other tours, each among those.
+    Their mean product with the gradients of the tours' log-probabilities estimates the gradient of that cost, without
+    bias for tours drawn alike (Walder and Karkhanis 2025, Pass@K Policy Optimization). With `best_of` 1 an advantage is
+    the cost less the mean cost, and estimates 1 - 1/S of the gradient. Otherwise it is minus `best_of` times the length
+    the tour saves over the best of the others, averaged over all sets of `best_of` of the S tours that contain it;
+    the same mean over the sets without it is subtracted as a baseline.
     """
     order = cost.argsort(1)
     ranked = cost.gather(1, order)
@@ -42,17 +43,17 @@ def advantages(cost: Tensor, best_of: int) -> Tensor:
     return found.gather(1, order.argsort(1))
 
 
-@functools.cache  # a copy to a GPU would wait for it, in each update
+@functools.cache  # else each update would wait for a copy to the GPU
 def _by_rank(count: int, best_of: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the weights (S, S) of the costs in ascending order in the advantage of the tour of each rank."""
+    """Return the weights (S, S) of the sorted costs in the advantage of the tour of each rank."""
     weights = torch.eye(count, dtype=torch.float64) - 1 / count
     if best_of > 1:
         sets = math.comb(count - 1, best_of - 1)
-        for rank in range(count):  # the tour is shorter than all others of a set, the shortest of which is `other`
+        for rank in range(count):  # it is the best of a set whose second best is `other`
             likely = [math.comb(count - 1 - other, best_of - 2) / sets for other in range(rank + 1, count)]
             weights[rank] = 0
             weights[rank, rank], weights[rank, rank + 1 :] = best_of * sum(likely), -best_of * torch.tensor(likely)
-        if sets := math.comb(count - 1, best_of):  # the mean for the others: their shortest less their second
+        if sets := math.comb(count - 1, best_of):  # the baseline: the best less the second of the others
             first = [math.comb(count - 2 - rank, best_of - 1) / sets for rank in range(count - 1)]
             second = [rank * math.comb(count - 2 - rank, best_of - 2) / sets for rank in range(count - 1)]
             mean = torch.tensor(first, dtype=torch.float64) - torch.tensor(second, dtype=torch.float64)
@@ -63,7 +64,7 @@ def _by_rank(count: int, best_of: int, dtype: torch.dtype, device: torch.device)
 
 
 class CvrpTask(Task):
-    """Training that makes sampled tours likelier the shorter they are compared with a baseline."""
+    """Imitation of given tours, then REINFORCE: sampled tours become likelier the shorter they are."""
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         self.config, self.device = config, device
@@ -89,10 +90,8 @@ class CvrpTask(Task):
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return advantage times log-probability (Williams 1992), as mean over starts and sum over instances.
 
-        With `training.best_of` above 1 it is that of the shortest of so many tours: see `advantages`.
-
-        Where the batch brings tours to imitate, minus their log-probability per customer instead. The metric `cost` is
-        that of the tours learnt from.
+        For a batch with tours to imitate it is minus their log-probability per customer. The metric `cost` is the
+        cost of the tours learnt from.
         """
         instances = Instances(batch["locs"], batch["demand"], batch["capacity"])  # all of one size
         items, num_customers = batch["item"], instances.demand.shape[1] - 1
@@ -112,7 +111,7 @@ class CvrpTask(Task):
         return Loss(value, len(items), {"cost": rollout.cost.mean(1).sum()})
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the cost of greedy tours, the best over the starts used in training."""
+        """Return the cost of the best greedy tour over the starts used in training."""
         cost = self._greedy(model, batch, self.starts)
         if self.config.data.distribution == "grid":
             return {"cost": cost, "cost_per_customer": cost / (batch["demand"] > 0).sum(1)}
@@ -126,32 +125,34 @@ class CvrpTask(Task):
         return cost
 
     def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        """Replace the rollout baseline if the model beats it (one-sided paired t-test, as in Kool et al. 2019)."""
-        if self.baseline is None:
+        """Replace the rollout baseline if the model beats it in a one-sided paired t-test (Kool et al. 2019)."""
+        baseline, settings = self.baseline, self.config.training
+        if baseline is None:
             return {}
-        settings = self.config.training
-        # A fresh set after each replacement, or the winner could be the one that happens to suit the set.
+        # A fresh set after each replacement: on the same one, a lucky winner would stay.
         key = derive_key(self.config.seed, "cvrp", "challenge", self.replacements)
         challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
         costs = map_items(
             challenge,
             lambda batch: {
                 "model": self._greedy(self.model, batch, 1),
-                "baseline": self._greedy(self.baseline, batch, 1),
+                "baseline": self._greedy(baseline, batch, 1),
             },
         )
         test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")
         if test.pvalue < settings.significance:
-            self.baseline.load_state_dict(get_model_state_dict(self.model, options=WHOLE))
+            baseline.load_state_dict(get_model_state_dict(self.model, options=WHOLE))
             self.replacements += 1
         return {"baseline/replacements": self.replacements, "baseline/cost": float(costs["baseline"].mean())}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
+        """Return the rollout baseline."""
         if self.baseline is None:
             return {}
         return {"baseline": self.baseline.state_dict(), "replacements": self.replacements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the rollout baseline back."""
         if self.baseline is not None:
             self.baseline.load_state_dict(state["baseline"])
             self.replacements = state["replacements"]

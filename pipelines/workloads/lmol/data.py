@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +21,14 @@ from torch import Tensor
 
 from common.disk.files import write_json
 from common.errors import UserError
-from models.images import image_files as image_files
+from common.plain import Plain
+from models.images import image_files
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
+from pipelines.workloads.lmol.config import Config, Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.preferred import preferred
+from pipelines.workloads.lmol.people.preferred import preferred
 from pipelines.workloads.lmol.sources.image_set import ImageSet
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config, Data
 
 IMAGES = "images.npy"
 CLASSES = ("First", "Second", "Similar")
@@ -66,7 +65,7 @@ class Comparisons:
             return pairs.natural_shares(self.scores[self.parts["train"]], self.theta)
         counts = np.bincount(self.pairs["train"][:, 2], minlength=len(CLASSES)) + 1.0
         counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()
-        return (counts / counts.sum()).tolist()
+        return list(map(float, counts / counts.sum()))
 
 
 class Images:
@@ -87,7 +86,7 @@ class Images:
         return {"image": self[items]}
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     """Write images and pairs; returns facts for the manifest.
 
     All cores decode the images, which are written as they come: memory holds some hundred bytes for each.
@@ -153,15 +152,15 @@ def load(folder: Path) -> Comparisons:
     )
 
 
-def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> dict[str, np.ndarray]:
+def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict[str, np.ndarray]:
     """Return the pairs (P, 3) of each part, labelled by scores; those that people labelled are trained on as given."""
     drawn = {
         "train": pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
     }
     if found.labels is not None:
         given = found.labels[np.isin(found.labels[:, :2], parts["train"]).all(1)]
-        number = [np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given)]
-        drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(*number)]])
+        made, asked = (np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given))
+        drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(made, asked)]])
     if not len(drawn["train"]):
         raise UserError(
             f"data.degree={data.degree}: of {len(parts['train'])} training images, none in more pairs, no two pairs of "
@@ -185,7 +184,7 @@ def _grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     return [first[each] for each in component], merged
 
 
-def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> None:
+def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None:
     """Raise UserError if a part has no pair, or if one of the answers never occurs in training."""
     small = next((part for part in PARTS if len(parts[part]) < 2), None)
     if small:
@@ -210,9 +209,9 @@ def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: "Data") -> No
         )
 
 
-def _counts(found: Comparisons) -> dict[str, Any]:
+def _counts(found: Comparisons) -> dict[str, Plain]:
     """Return counts of images and pairs, overall and by part."""
-    facts: dict[str, Any] = {
+    facts: dict[str, Plain] = {
         "images": len(found.images),
         "size": found.images.shape[1],
         "channels": found.images.shape[3],
@@ -243,7 +242,7 @@ def _histogram(values: np.ndarray) -> dict[str, list[float]]:
     return {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
 
 
-def _save(folder: Path, found: Comparisons, facts: Mapping[str, Any]) -> None:
+def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:
     import datasets
 
     datasets.disable_progress_bars()

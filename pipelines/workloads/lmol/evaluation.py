@@ -5,21 +5,24 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypedDict
 
 import numpy as np
 import torch
-from torch import nn
 
+from common.plain import Plain
+from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
-from pipelines.workloads.lmol.answers import ModelAnswers
-from pipelines.workloads.lmol.baselines import SHARPNESS, Baseline, baselines, of_scores
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.one_image import CONSTANTS, network_scores
-from pipelines.workloads.lmol.pair_figures import (
+from pipelines.workloads.lmol.judging.answers import ModelAnswers
+from pipelines.workloads.lmol.judging.baselines import SHARPNESS, Baseline, baselines, of_scores
+from pipelines.workloads.lmol.judging.one_image import CONSTANTS, network_scores
+from pipelines.workloads.lmol.judging.pair_figures import (
+    PairFigures,
     accuracy_over_images,
     by_family,
     by_margin,
@@ -28,11 +31,8 @@ from pipelines.workloads.lmol.pair_figures import (
     swap_consistency,
     transitivity,
 )
-from pipelines.workloads.lmol.pictures import mistakes, strip
-from pipelines.workloads.lmol.score_figures import Placed, agreement, place, score_figures, scores_csv
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.judging.pictures import mistakes, strip
+from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
 
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
@@ -43,11 +43,11 @@ class Findings:
 
     comparisons: Comparisons
     orders: Orders
-    averaged: Mapping[str, Any]  # `pair_figures` of the mean over both orders
-    given: Mapping[str, Any]  # `pair_figures` of the order given
+    averaged: PairFigures  # of the mean over both orders
+    given: PairFigures  # of the order given
     placed: Placed
-    scored: Mapping[str, Any]  # `score_figures`
-    triples: Mapping[str, Any]  # `transitivity`
+    scored: Mapping[str, Plain]  # `score_figures`
+    triples: Mapping[str, float]  # `transitivity`
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -56,7 +56,7 @@ class Findings:
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, nn.Module], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, Comparator], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Evaluate on the test part, which was used neither to train nor to choose a model."""
     (model,) = models.values()
@@ -87,7 +87,7 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def _network(config: "Config", comparisons: Comparisons, device: torch.device) -> list[Baseline]:
+def _network(config: Config, comparisons: Comparisons, device: torch.device) -> list[Baseline]:
     """Return the baseline of a network that sees one image, if it is wanted."""
     if config.evaluation.network_steps == 0:
         return []
@@ -101,7 +101,7 @@ def _needed(comparisons: Comparisons, workers: int) -> data.Images:
     return data.Images(comparisons.images, needed, workers)
 
 
-def _ask(answers: ModelAnswers, comparisons: Comparisons, config: "Config") -> Findings:
+def _ask(answers: ModelAnswers, comparisons: Comparisons, config: Config) -> Findings:
     """Ask about the test pairs in both orders, about scores, and about triples."""
     first, second, labels = comparisons.pairs["test"].T
     orders = answers(first, second), answers(second, first)[:, SWAPPED]
@@ -125,7 +125,7 @@ def _families(found: Findings, others: Sequence[Baseline]) -> dict[str, dict[str
     return by_family(found.comparisons, answers)
 
 
-def _pair_summary(found: Findings, seed: int) -> dict[str, Any]:
+def _pair_summary(found: Findings, seed: int) -> dict[str, Plain]:
     bias, bias_interval = position_bias(*found.orders)
     return {
         "accuracy": found.averaged["accuracy"],
@@ -144,7 +144,7 @@ def _pair_summary(found: Findings, seed: int) -> dict[str, Any]:
     }
 
 
-def _score_summary(found: Findings, budget: int) -> dict[str, Any]:
+def _score_summary(found: Findings, budget: int) -> dict[str, Plain]:
     return {
         **found.scored,
         "references": len(found.comparisons.references),
@@ -155,51 +155,58 @@ def _score_summary(found: Findings, budget: int) -> dict[str, Any]:
     }
 
 
-def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Any]:
+def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Plain]:
     """Return the errors of the best constant, and the predictor of single images with the least error."""
     placed = found.placed
     rows = {each.name: _errors(each.scores[placed.images], placed) for each in others if each.scores is not None}
     best = min((name for name in rows if name not in CONSTANTS), key=lambda name: rows[name]["RMSE"])
     return {
-        **{f"{key.lower()}_constant": min(rows[name][key] for name in CONSTANTS) for key in ("RMSE", "MAE")},
+        "rmse_constant": min(rows[name]["RMSE"] for name in CONSTANTS),
+        "mae_constant": min(rows[name]["MAE"] for name in CONSTANTS),
         "best_of_one_image": {"predictor": best, **rows[best]},
     }
 
 
-def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
-    """Return the columns of the table about scores (n,) of the test images; a correlation of constants is None."""
-    found = agreement(scores, placed.known)
-    names = {"MAE": "mae", "RMSE": "rmse", "Pearson": "pearson", "Spearman": "spearman"}
-    same = np.ptp(scores) == 0  # a correlation of which rounding alone would make a number
-    return {
-        name: float(found[key]) if np.isfinite(found[key]) and not (same and name in ("Pearson", "Spearman")) else None
-        for name, key in names.items()
-    }
+class Errors(TypedDict):
+    """Columns of the table about scores of the test images; correlations are None if undefined."""
+
+    MAE: float
+    RMSE: float
+    Pearson: float | None
+    Spearman: float | None
 
 
-def _against_teacher(model: nn.Module, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Any]:
+def _errors(scores: np.ndarray, placed: Placed) -> Errors:
+    """Return the columns about scores (n,)."""
+    found = {name: float(value) for name, value in agreement(scores, placed.known).items()}
+    same = np.ptp(scores) == 0  # constant scores: correlation undefined, whatever rounding makes of it
+    pearson, spearman = (None if same or np.isnan(found[name]) else found[name] for name in ("pearson", "spearman"))
+    return {"MAE": found["mae"], "RMSE": found["rmse"], "Pearson": pearson, "Spearman": spearman}
+
+
+def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Plain]:
     """Return what a scorer loses and gains against its teacher, which compares each test image."""
-    teacher = getattr(model, "teacher", None)
-    if not isinstance(model, Scorer) or teacher is None:
+    if not isinstance(model, Scorer) or model.teacher is None:
         return {}
     images = data.Images(comparisons.images, placed.images)[torch.arange(len(placed.images))]
     wide = model.scoring.scores(*model.place(images))[1] > model.widest.cpu()
     seconds, pearson = [], []
-    for scorer in (model, teacher):
+    for scorer in (model, model.teacher):
         began = time.perf_counter()
         scores = scorer.score(images, budget)[0]
         seconds.append(time.perf_counter() - began)
         pearson.append(_errors(scores.numpy(), placed)["Pearson"])
+    own, best = pearson
     return {
         "passes_per_image": 1 + float(wide.double().mean()),
-        "pearson_with_comparisons": pearson[0],
-        "pearson_lost": None if None in pearson else pearson[1] - pearson[0],
+        "pearson_with_comparisons": own,
+        "pearson_lost": None if own is None or best is None else best - own,
         "images_per_s": len(images) / seconds[0],
         "times_faster": seconds[1] / seconds[0],
     }
 
 
-def _data_summary(comparisons: Comparisons) -> dict[str, Any]:
+def _data_summary(comparisons: Comparisons) -> dict[str, Plain]:
     return {
         "n": len(comparisons.pairs["test"]),
         "images": len(comparisons.parts["test"]),
@@ -208,7 +215,7 @@ def _data_summary(comparisons: Comparisons) -> dict[str, Any]:
     }
 
 
-def _model_rows(found: Findings, kind: str) -> list[dict[str, Any]]:
+def _model_rows(found: Findings, kind: str) -> list[dict[str, Plain]]:
     """Return the table's rows of the model: with both orders averaged, and with a single order."""
     return [
         {
@@ -221,7 +228,7 @@ def _model_rows(found: Findings, kind: str) -> list[dict[str, Any]]:
     ]
 
 
-def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Any]:
+def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Plain]:
     comparisons = found.comparisons
     first, second, labels = comparisons.pairs["test"].T
     given, swapped = baseline.answer(first, second), baseline.answer(second, first)[:, SWAPPED]
@@ -234,7 +241,7 @@ def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Any]:
     }
 
 
-def _row(found: Mapping[str, Any], soft: bool = True) -> dict[str, Any]:
+def _row(found: PairFigures, soft: bool = True) -> dict[str, Plain]:
     return {
         "accuracy": found["accuracy"],
         "95 %": found["interval"],
@@ -245,7 +252,7 @@ def _row(found: Mapping[str, Any], soft: bool = True) -> dict[str, Any]:
     }
 
 
-def _details(found: Findings, families: Mapping[str, Any]) -> dict[str, Any]:
+def _details(found: Findings, families: Mapping[str, Plain]) -> dict[str, Plain]:
     """Return the part of the evaluation that only the report reads."""
     return {
         "confusion": found.averaged["confusion"],
@@ -257,7 +264,7 @@ def _details(found: Findings, families: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _examples(found: Findings) -> dict[str, Sequence[Any]]:
+def _examples(found: Findings) -> dict[str, Sequence[Plain]]:
     """Return the columns of the per-example file, a row per test pair."""
     comparisons = found.comparisons
     first, second, labels = comparisons.pairs["test"].T

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, files_in
-from models.inputs import ComparisonSettings, ImagesInput
+from models.images.inputs import ComparisonSettings, ImagesInput
+
+if TYPE_CHECKING:
+    from models.images.comparator.interface import Comparator
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -23,7 +26,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
             yield Given(str(folder), None, str(error))
 
 
-def about(models: Sequence[Any]) -> dict[str, Any]:
+def about(models: "Sequence[Comparator]") -> dict[str, str]:
     """Return what the images are ranked by."""
     return {"attribute": models[0].config.attribute}
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,12 +19,10 @@ from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.config import Config
 
 
-def make_model(config: "Config", comparisons: data.Comparisons) -> Comparator:
+def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
     """Return the config's comparator for these images, holding the references by which it will score others."""
     model, question = config.model, _question(comparisons)
     if model.base:
@@ -86,7 +83,7 @@ def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
             )
 
 
-def scorer_for(config: "Config", comparisons: data.Comparisons, base: str | None = None) -> Scorer:
+def scorer_for(config: Config, comparisons: data.Comparisons, base: str | None = None) -> Scorer:
     """Return an untrained scorer with the encoder of a siamese comparator for these images.
 
     The comparator in the model folder `base` becomes its teacher, and an encoder of the same shape that the teacher has
@@ -117,7 +114,7 @@ def prior(comparisons: data.Comparisons) -> torch.Tensor:
     return reliability.quantiles(scores.double() * comparisons.unit)
 
 
-def _question(comparisons: data.Comparisons) -> dict[str, Any]:
+def _question(comparisons: data.Comparisons) -> dict[str, object]:
     """Return the fields of `models.images.comparator.config.Question`."""
     return {
         "size": comparisons.images.shape[1],
@@ -129,12 +126,12 @@ def _question(comparisons: data.Comparisons) -> dict[str, Any]:
     }
 
 
-def _given(config: "Config") -> dict[str, int]:
+def _given(config: Config) -> dict[str, int]:
     """Return the sizes that the config names."""
     return {name: value for name in ("width", "layers", "heads") if (value := getattr(config.model, name))}
 
 
-def _convolutional(config: "Config", comparisons: data.Comparisons) -> dict[str, Any]:
+def _convolutional(config: Config, comparisons: data.Comparisons) -> dict[str, object]:
     """Return the sizes of a siamese comparator's encoder, which the scorer has too."""
     own, size = config.model.kind in ("siamese", "scorer"), comparisons.images.shape[1]
     # An encoder that judges by shapes halves the sides down to about four pixels.
@@ -145,14 +142,14 @@ def _convolutional(config: "Config", comparisons: data.Comparisons) -> dict[str,
     return {**sizes, **(_given(config) if own else {})}
 
 
-def _vlm(config: "Config", question: Mapping[str, Any]) -> Comparator:
+def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
     from models.images import vlm_comparator
     from models.images.vlm_comparator.bases import pools
 
     model = config.model
     pool = pools(model.base or "") if model.pool is None else model.pool
     names = ("preset", "lora", "lora_targets", "lora_rank", "lora_alpha", "lora_dropout", "prompt", "four_bit")
-    choices = {name: value for name in names if (value := getattr(model, name)) is not None}
+    choices: dict[str, object] = {name: value for name in names if (value := getattr(model, name)) is not None}
     choices |= {"base": model.base or "", "pool": pool}
     return vlm_comparator.build({**question, **choices, **_given(config), "seed": config.seed})
 

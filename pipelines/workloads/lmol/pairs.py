@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from common.errors import UserError
 from models.images.ranking import FIRST, SECOND, SIMILAR
@@ -18,9 +19,9 @@ BINS = 10  # of the scale; references are taken from each
 CANDIDATES = 4  # drawn for each training pair, since some contain an image that is in enough pairs already
 
 
-def label(first: np.ndarray, second: np.ndarray, theta: int) -> np.ndarray:
-    """Return FIRST, SECOND or SIMILAR for integer scores; both arrays have the same shape."""
-    difference = first - second
+def label(first: npt.ArrayLike, second: npt.ArrayLike, theta: float) -> np.ndarray:
+    """Return FIRST, SECOND or SIMILAR for scores of equal shape."""
+    difference = np.subtract(first, second)
     return np.where(np.abs(difference) <= theta, SIMILAR, np.where(difference > 0, FIRST, SECOND))
 
 
@@ -96,7 +97,8 @@ def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, s
     drawn = images[_draw(len(images) - after, after, count, generator)]
     swapped = generator.random(len(drawn)) < 0.5
     drawn[swapped] = drawn[swapped, ::-1]
-    return np.column_stack([drawn, label(*scores[drawn].T, theta)])
+    first, second = scores[drawn].T
+    return np.column_stack([drawn, label(first, second, theta)])
 
 
 def references(scores: np.ndarray, per_bin: int) -> np.ndarray:

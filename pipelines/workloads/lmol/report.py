@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -18,10 +18,8 @@ from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.tables import matrix
 from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
 STYLE = """<style>
@@ -64,8 +62,8 @@ labelled <b>{{ mistake.label }}</b></div>{% endfor %}
 
 
 def sections(
-    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, str]]:
+    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+) -> list[tuple[str, Markup]]:
     """Return (heading, HTML) for each section."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     found = json.loads(test.files["test.details.jsonl"])
@@ -144,8 +142,8 @@ def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
     axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
     confidence, accuracy = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
     axis.plot(confidence, accuracy, "o-", label="share of right answers", markersize=4)
-    for each, *place in zip(bins, confidence, accuracy, strict=True):
-        axis.annotate(f"{each['n']}", place, (4, -9), textcoords="offset points", fontsize=8)
+    for each, x, y in zip(bins, confidence, accuracy, strict=True):
+        axis.annotate(f"{each['n']}", (x, y), (4, -9), textcoords="offset points", fontsize=8)
     axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
     axis.set_ylim(0, 1.02)
     return figure

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +13,13 @@ from models.images.comparator.cross import DictionaryCross
 from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
 from models.images.ranking import SWAPPED
+from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.lmol import data, memory
-from pipelines.workloads.lmol.batches import Pairs
-from pipelines.workloads.lmol.gate import check_trains
+from pipelines.workloads.lmol import data
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import explained, make_model
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.training.batches import Pairs
+from pipelines.workloads.lmol.training.checks import check_trains, memory_note
 
 COMPARED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)  # tried shares of images that a scorer leaves to comparisons
 PEARSON_LOST = 0.003  # at most, on validation images, against comparing all of them; the least such share is taken
@@ -35,7 +33,7 @@ class ComparisonTask(Task):
     The model learns the answers' frequencies among unselected pairs, though each is a third of the training pairs.
     """
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, self.comparisons = config, data.load(folder)
         began = time.perf_counter()
         self.model = make_model(config, self.comparisons).to(device)
@@ -57,23 +55,32 @@ class ComparisonTask(Task):
         encoded = None
         if self.model.frozen:
             encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
-        moved = {"shift": config.shift, "turn": config.texture, "key": derive_key(config.seed, "lmol", "moves")}
         targets = self._targets(used[parts["train"][:, :2]])
         known = None
         if isinstance(self.model, Scorer):
             targets = self._taught(self.model, stored, parts["train"], targets)
             known = self._standardised(self.model, used).to(home)
-        self.train = Pairs(images, parts["train"], encoded, known, targets, **moved, workers=workers)
+        self.train = Pairs(
+            images,
+            parts["train"],
+            encoded,
+            known,
+            targets,
+            shift=config.shift,
+            turn=config.texture,
+            key=derive_key(config.seed, "lmol", "moves"),
+            workers=workers,
+        )
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
         self._compared: Tensor | None = None  # scores that a scorer's teacher gives the images which refit measures by
         self.notes = self._notes(folder, len(used), time.perf_counter() - began)
-        if config.model.lora:
+        if isinstance(self.model, VlmComparator):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
-        if config.hardware.gradient_checkpointing and hasattr(self.model, "gradient_checkpointing"):
-            self.model.gradient_checkpointing = True  # before the gate, whose trial steps have to fit in memory too
-        self.notes += memory.note(self, device)
-        self.notes.append(check_trains(self.model, self))
+            if config.hardware.gradient_checkpointing:
+                self.model.gradient_checkpointing = True  # before the trial steps, which must fit in memory too
+        self.notes += memory_note(self.model, config, self.train.encoded, device)
+        self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _prior(self, labels: Tensor) -> Tensor:
         """Return logarithms (3,) of the answers' frequencies among `labels` over those among all pairs.
@@ -162,6 +169,7 @@ class ComparisonTask(Task):
         given = {"numbers": batch["numbers"], "with_encodings": True}
         logits, encoded = model(batch.get("images"), first, second, **given)
         nats = F.cross_entropy(logits + self.prior, batch.get("target", batch["label"]), reduction="none")
+        assert isinstance(self.model, Scorer)
         off = self.model.score_loss(encoded, batch["known"])
         wrong = (off[first] + off[second]) / 2
         right = logits.argmax(-1) == batch["label"]
@@ -218,10 +226,11 @@ def widest_error(scores: Tensor, errors: Tensor, asked: Tensor, compared: Tensor
 
 def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:
     """Return function(items) (N, ...) of all items below `count`, computed a part at a time, on the device `home`."""
-    whole = None
+    whole = torch.empty(0)
     for items in torch.arange(count).split(AT_ONCE):
         part = function(items).to(home)
-        whole = part.new_empty(count, *part.shape[1:]) if whole is None else whole
+        if not len(whole):
+            whole = part.new_empty(count, *part.shape[1:])
         whole[items] = part
     return whole
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -61,13 +61,14 @@ class Model(Section):
         rp2040.check(self.resolved())
         return self
 
-    def resolved(self, tokenizer: dict[str, Any] | None = None) -> TinyTransformerConfig:
+    def resolved(self, tokenizer: dict[str, object] | None = None) -> TinyTransformerConfig:
         """Return the network's config: the preset with its overrides."""
         names = ("vocabulary", "width", "layers", "heads", "hidden", "context")
-        sizes = {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name))}}
+        given = {name: value for name in names if (value := getattr(self, name))}
         if self.memory is not None:
-            sizes["memory"] = self.memory
-        return TinyTransformerConfig(**sizes, counts=self.counts, dropout=self.dropout, tokenizer=tokenizer or {})
+            given["memory"] = self.memory
+        given |= {"counts": self.counts, "dropout": self.dropout, "tokenizer": tokenizer or {}}
+        return TinyTransformerConfig(**{**vars(PRESETS[self.preset]), **given})
 
 
 class StoriesTraining(Training):
@@ -96,7 +97,7 @@ class Config(BaseConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_vocabulary(cls, tree: Any) -> Any:
+    def _one_vocabulary(cls, tree: object) -> object:
         """Copy the model's vocabulary into the data section, on which alone prepared data depend."""
         if not isinstance(tree, dict):
             return tree
@@ -104,8 +105,8 @@ class Config(BaseConfig):
         if not isinstance(model, dict) or not isinstance(data, dict):
             return tree  # the fields' own validation names what is wrong
         preset = model.get("preset", Model.model_fields["preset"].default)
-        sizes = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
-        vocabulary = model.get("vocabulary") or sizes.get("vocabulary")
+        sizes = PRESETS.get(preset) if isinstance(preset, str) else None
+        vocabulary = model.get("vocabulary") or (sizes and sizes.vocabulary)
         if vocabulary is None:
             return tree
         if data.get("vocabulary", vocabulary) != vocabulary:

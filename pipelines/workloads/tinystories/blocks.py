@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import UserError
 from common.workers import in_order
-from models.stories.tiny_transformer import SPECIAL_TOKENS
+from models.stories.config import SPECIAL_TOKENS
 
 MARKER = SPECIAL_TOKENS[0].encode()
 # One pattern a kind of file. A line end is taken whole, so that "\r\n" is never half a blank line.
@@ -58,19 +59,11 @@ class Blocks:
 
     def pieces(self) -> Iterator[Iterator[str]]:
         """Yield each story as an iterator over pieces of it, to be read before the next story is asked for."""
-        opened, file = -1, None
-        try:
-            for number, offset, length in zip(
-                self.file.tolist(), self.offset.tolist(), self.length.tolist(), strict=True
-            ):
-                if number != opened:
-                    if file:
-                        file.close()
-                    opened, file = number, FileIO(self.files[number])
-                yield _clean(_decoded(file, offset, length))
-        finally:
-            if file:
-                file.close()
+        rows = zip(self.file.tolist(), self.offset.tolist(), self.length.tolist(), strict=True)
+        for number, of_file in itertools.groupby(rows, key=itemgetter(0)):
+            with FileIO(self.files[number]) as file:
+                for _, offset, length in of_file:
+                    yield _clean(_decoded(file, offset, length))
 
     def stories(self) -> Iterator[str]:
         """Yield each story."""

@@ -29,7 +29,7 @@ FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
 SIZES = ("stories", "characters", "bytes", "tokens", "unknown_bytes")
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, Any]:
+def prepare(config: "Config", folder: Path) -> Mapping[str, object]:
     """Write the three splits (text, tokens) and tokenizer.json; return facts for the manifest.
 
     The text is read in pieces by all cores, twice: once to find the stories and their order, then those of the share to
@@ -97,15 +97,17 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
 
 def facts(folder: Path) -> dict[str, Any]:
     """Return the manifest of prepared data."""
-    return json.loads((folder / MANIFEST).read_text())
+    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+    return manifest
 
 
-def tokenizer(folder: Path) -> dict[str, Any]:
+def tokenizer(folder: Path) -> dict[str, object]:
     """Return the tokenizer as the library `tokenizers` writes it, which leaves out `encode_special_tokens`."""
-    return json.loads((folder / "tokenizer.json").read_text())
+    described: dict[str, object] = json.loads((folder / "tokenizer.json").read_text())
+    return described
 
 
-def check_tokenizer(folder: Path, trained_with: Mapping[str, Any]) -> None:
+def check_tokenizer(folder: Path, trained_with: Mapping[str, object]) -> None:
     """Raise UserError if the prepared data have other tokens than a model was trained with."""
     if tokenizer(folder) != trained_with:
         raise UserError(
@@ -116,7 +118,8 @@ def check_tokenizer(folder: Path, trained_with: Mapping[str, Any]) -> None:
 
 def stories(folder: Path, split: str) -> list[str]:
     """Return the texts of a split."""
-    return datasets.load_from_disk(folder)[split]["text"][:]
+    texts: list[str] = datasets.load_from_disk(folder)[split]["text"][:]
+    return texts
 
 
 def ending(folder: Path, split: str, characters: int) -> str:

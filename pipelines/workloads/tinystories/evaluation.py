@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from common import kneser_ney, text
 from common.compression import ppmd_baseline, xz_rows
 from common.statistics import interval_around, ratio_half_width
 from models.stories import rp2040
-from models.stories.integer_transformer import IntegerTransformer, quantize
-from models.stories.tiny_transformer import END, UNKNOWN, TinyTransformer
+from models.stories.config import END, UNKNOWN
+from models.stories.integer_transformer import IntegerTransformer
+from models.stories.quantization import quantize
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
@@ -45,6 +47,7 @@ class HeldOut:
 
     @property
     def num_characters(self) -> int:
+        """Number of characters of all stories."""
         return int(self.characters.sum())
 
     @property
@@ -128,7 +131,8 @@ def _by_story(
 
 def _float_logits(model: TinyTransformer, batch: Mapping[str, Tensor]) -> Tensor:
     with torch.autocast(batch["tokens"].device.type, enabled=False):  # whatever precision it was trained in
-        return model(batch["tokens"], batch["stories"])
+        logits: Tensor = model(batch["tokens"], batch["stories"])
+        return logits
 
 
 def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> Tensor:
@@ -173,7 +177,7 @@ def _cut(size: int, units: str) -> str:
 
 def _rows(
     nats: Mapping[str, np.ndarray], stories: HeldOut, preset: str, cut: Mapping[str, str]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return a table row for each predictor; `cut` says which part of the training text n-grams were fitted to."""
     labels = {"float": f"{preset}, float32", "int8": f"{preset}, int8 as on the chip"}
     return [
@@ -187,7 +191,7 @@ def _rows(
     ]
 
 
-def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, Any]:
+def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, object]:
     """Return what the summary says about prediction beside the strongest baseline, and the size of the text."""
     bits = {name: _bits(found, stories) for name, found in nats.items()}
     others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
@@ -236,7 +240,7 @@ def _tell(config: "Config", model: TinyTransformer) -> list[str]:
     )
 
 
-def _judged(told: list[str], training_text: str) -> dict[str, Any]:
+def _judged(told: list[str], training_text: str) -> dict[str, object]:
     """Return how many words of the told stories are known, and the length of the longest copy from training."""
     known, searched = set(text.words(training_text)), training_text[-MOST_CHARACTERS:]
     shares = [share for story in told if (share := text.known_share(text.words(story), known)) is not None]
@@ -246,7 +250,7 @@ def _judged(told: list[str], training_text: str) -> dict[str, Any]:
     }
 
 
-def _described(config: "Config", model: TinyTransformer, folder: Path) -> dict[str, Any]:
+def _described(config: "Config", model: TinyTransformer, folder: Path) -> dict[str, object]:
     """Return what the model was trained on, its size, and its speed on the chip."""
     facts = data.facts(folder)
     return {

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.input_files import Given, Inputs, each_file, lines_of
-from models.inputs import StoryInput, StorySettings
+from models.stories.inputs import StoryInput, StorySettings
+
+if TYPE_CHECKING:
+    from models.stories.tiny_transformer import TinyTransformer
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -13,12 +16,12 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
     return each_file(paths, [".txt"], lambda path: lines_of(path, line))
 
 
-def line(text: str) -> Mapping[str, Any]:
+def line(text: str) -> Mapping[str, str]:
     """Return a line as the beginning of a story."""
     return {"prompt": text}
 
 
-def about(models: Sequence[Any]) -> dict[str, Any]:
+def about(models: Sequence["TinyTransformer"]) -> dict[str, bool]:
     """Return whether the chip can have the model."""
     from models.stories import rp2040
 

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import datasets
 
@@ -69,7 +69,7 @@ def _is_dataset(path: Path) -> bool:
     return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
 
 
-def _texts(dataset: Any, source: str) -> Iterator[str]:
+def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str]:
     """Return the column `text`, read a few rows at a time; raises UserError at once if there is none."""
     if getattr(dataset, "features", {}).get("text") not in (datasets.Value("string"), datasets.Value("large_string")):
         names = ", ".join(dataset.keys() if isinstance(dataset, dict) else dataset.column_names)
@@ -81,7 +81,7 @@ def _texts(dataset: Any, source: str) -> Iterator[str]:
     return (text for batch in batches for text in batch["text"] if text is not None)
 
 
-def _download(name: str) -> Any:
+def _download(name: str) -> datasets.Dataset:
     offline = datasets.config.HF_HUB_OFFLINE
     try:
         # Without a network the library tries again for minutes; told so, it still finds what was downloaded before.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 
 from common.text import token_nats
 from models.stories import rp2040
-from models.stories.config import CLAIMED_PARAMETERS, PRESETS
-from models.stories.tiny_transformer import END, TinyTransformer
+from models.stories.config import CLAIMED_PARAMETERS, END, PRESETS
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
@@ -37,7 +38,7 @@ class Windows:
         self.size = max(1, math.ceil((len(stream) - 1 - length) / stride) + 1)
         self.length, self.stride, self.device = length, stride, device
         tokens = torch.from_numpy(stream.view(np.int16))  # torch has few operations on uint16
-        self.tokens = tokens.to(device) if _has_room(device, stream.nbytes) else tokens
+        self.tokens = tokens.to(device) if has_room(device, stream.nbytes) else tokens
 
     def inputs(self) -> Tensor:
         """Return the place in the stream (windows, S) of each input."""
@@ -63,7 +64,8 @@ class Windows:
         return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "stories": stories[:, :-1], "counted": counted}
 
 
-def _has_room(device: torch.device, size: int) -> bool:
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether a device can keep so many bytes."""
     return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] > ROOM * size
 
 
@@ -107,7 +109,7 @@ class StoriesTask(Task):
             notes.append(f"stories that stand in the text more than once: {duplicates:,} repetitions are left out")
         if nuls := facts["nul_characters_removed"]:
             notes.append(f"NUL characters in the text: {nuls:,} are left out")
-        own = all(getattr(sizes, name) == value for name, value in PRESETS[preset].items())
+        own = replace(sizes, memory=(), counts=0, dropout=0.0, tokenizer={}) == replace(PRESETS[preset], memory=())
         claimed = CLAIMED_PARAMETERS.get(preset) if own else None
         if claimed and not claimed[0] <= count <= claimed[1]:
             notes.append(f"{preset}: {count:,} parameters; {claimed[0]:,} to {claimed[1]:,} were claimed for its sizes")

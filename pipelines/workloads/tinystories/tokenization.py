@@ -14,7 +14,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from common.errors import UserError
-from models.stories.tiny_transformer import PIECES, SPECIAL_TOKENS, UNKNOWN, make_tokenizer
+from models.stories.config import PIECES, SPECIAL_TOKENS, UNKNOWN
+from models.stories.tiny_transformer import make_tokenizer
 from pipelines.workloads.tinystories.blocks import Blocks
 
 SCHEMA = pa.schema({"text": pa.string(), "tokens": pa.list_(pa.uint16())})

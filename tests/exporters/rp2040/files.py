@@ -10,9 +10,11 @@ import torch
 
 from exporters import to_rp2040
 from exporters.rp2040 import inference, layout, uf2
+from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.settings import Settings
-from models.stories.integer_transformer import IntegerTransformer, quantize
-from models.stories.tiny_transformer import END
+from models.stories.config import END
+from models.stories.integer_transformer import IntegerTransformer
+from models.stories.quantization import quantize
 from tests.models.tiny import make, trained_tokenizer
 
 SMALLEST = {"vocabulary": 32, "width": 4, "layers": 1, "heads": 2, "hidden": 4, "context": 2}
@@ -65,7 +67,7 @@ def uf2_file() -> bytes:
 def bootable(code: bytes = b"runtime") -> bytes:
     """A runtime that the boot ROM would start."""
     stage = bytes(range(252))
-    return stage + struct.pack("<I", uf2.boot_sum(stage)) + code
+    return stage + struct.pack("<I", crc32_mpeg2(stage)) + code
 
 
 def with_sum(data: bytes) -> bytes:
@@ -99,3 +101,11 @@ def written(folder: Path, **sizes: Any) -> tuple[IntegerTransformer, Path, Path]
     paths[0].write_bytes(layout.pack_model(integers, vocabulary))
     paths[1].write_bytes(vocabulary)
     return integers, *paths
+
+
+def inner(owner, name: str):
+    """What a file for MicroPython keeps to itself: one choice or one print is tested apart from a whole story.
+
+    These files are copied to devices, where a shorter name without the underscore would promise more than they keep.
+    """
+    return getattr(owner, f"_{name}")

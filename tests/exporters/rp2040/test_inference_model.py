@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporters.rp2040 import inference, inference_model, layout
 from models.stories.integer_transformer import IntegerTransformer, Sampler
-from tests.exporters.rp2040.files import quantized
+from tests.exporters.rp2040.files import inner, quantized
 from tests.models.tiny import trained_tokenizer
 
 
@@ -42,10 +42,10 @@ def test_choices_among_equal_logits_are_those_of_the_reference(logits, temperatu
     integers, model = models()
     sampler = Sampler(integers, temperature, top_k, seed)
     for i, logit in enumerate(logits):
-        model._y[i] = logit
-    assert model._greedy() == int(np.argmax(logits))
+        inner(model, "y")[i] = logit
+    assert inner(model, "greedy")() == int(np.argmax(logits))
     expected = sampler(np.array(logits))
-    assert model._sample(temperature, top_k, sampler.state) == expected
+    assert inner(model, "sample")(temperature, top_k, sampler.state) == expected
 
 
 def test_a_model_that_the_heap_cannot_hold_is_refused(monkeypatch):

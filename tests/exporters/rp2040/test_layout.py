@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from exporters.rp2040 import inference_files, layout
 from models.stories import rp2040
+from models.stories.config import TinyTransformerConfig
 from models.stories.integer_arithmetic import EXP, GELU, Matrix
-from models.stories.integer_transformer import IntegerTransformer, Layer, quantize
-from models.stories.tiny_transformer import TinyTransformerConfig, make_tokenizer
+from models.stories.integer_transformer import IntegerTransformer, Layer
+from models.stories.quantization import quantize
+from models.stories.tiny_transformer import make_tokenizer
 from tests.exporters.rp2040.files import TABLES, vocabulary, with_sum
 from tests.models.tiny import make, trained_tokenizer
 

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from exporters import to_rp2040
 from exporters.rp2040.layout import read_vocabulary
 from models import io
 from models.stories import rp2040
-from models.stories.config import PRESETS, TinyTransformerConfig
-from models.stories.integer_transformer import quantize
+from models.stories.config import PRESETS
+from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
@@ -74,9 +75,9 @@ def exported(request, tmp_path_factory):
     """(preset, folder of an export, a function from prompts to the tokens that the reference chooses for each)."""
     folder = tmp_path_factory.mktemp(request.param)
     sizes = PRESETS[request.param]
-    tokenizer = json.loads(train_tokenizer(generate(0, 60_000), sizes["vocabulary"]).to_str())
+    tokenizer = json.loads(train_tokenizer(generate(0, 60_000), sizes.vocabulary).to_str())
     torch.manual_seed(1)
-    model = TinyTransformer(TinyTransformerConfig(**sizes, tokenizer=tokenizer)).eval()
+    model = TinyTransformer(replace(sizes, tokenizer=tokenizer)).eval()
     with torch.no_grad():  # logits as far apart as a trained model's; and no story ends early
         model.embedding.weight.mul_(3)
         for parameter in model.parameters():
@@ -89,7 +90,7 @@ def exported(request, tmp_path_factory):
         model.memory.refit()
     io.save(model, folder / "model/best")
     to_rp2040.export(folder, folder / "model/best", folder / "out")
-    vocabulary = read_vocabulary((folder / f"out/vocab_{sizes['vocabulary']}p.bin").read_bytes())
+    vocabulary = read_vocabulary((folder / f"out/vocab_{sizes.vocabulary}p.bin").read_bytes())
     integers = quantize(model)
 
     @cache
@@ -112,7 +113,7 @@ def test_the_firmware_chooses_as_the_reference_does_and_takes_the_memory_that_is
     output = run((folder / "story.uf2").read_bytes(), lines, timeout=200)
     assert told(output) == chosen(SOME)
     image, arena = map(int, re.findall(r"image (\d+), arena (\d+)", output)[-1])
-    assert arena == rp2040.arena_bytes(TinyTransformerConfig(**PRESETS[preset]))
+    assert arena == rp2040.arena_bytes(PRESETS[preset])
     assert image <= rp2040.RUNTIME_SRAM_BYTES
 
 
@@ -121,7 +122,7 @@ def test_the_host_program_chooses_as_the_reference_does(exported, tmp_path):
     preset, folder, chosen = exported
     assert shutil.which("cc"), "apt-get install gcc make"
     subprocess.run(["make", "-C", FIRMWARE, f"BUILD={tmp_path}", "host"], check=True, stdout=subprocess.DEVNULL)
-    size = PRESETS[preset]["vocabulary"]
+    size = PRESETS[preset].vocabulary
     files = [folder / f"model_{size}p.bin", folder / f"vocab_{size}p.bin"]
     lines = "".join(prompt.replace("\t", "\\t") + "\n" for prompt in PROMPTS)
     command = [tmp_path / "host", *files, "--tokens", str(TOKENS), "--ids"]
@@ -132,7 +133,7 @@ def test_the_host_program_chooses_as_the_reference_does(exported, tmp_path):
 @PROMPTED
 def test_micropython_chooses_as_the_reference_does(exported, prompts):
     preset, folder, chosen = exported
-    size = PRESETS[preset]["vocabulary"]
+    size = PRESETS[preset].vocabulary
     code = f"""
 import inference, json
 story = inference.Story("model_{size}p.bin", "vocab_{size}p.bin")
@@ -156,7 +157,7 @@ def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exp
         "/ids on",
         f"/tokens {TOKENS}",
         *prompts,
-        f"/tokens {2 * PRESETS[preset]['context']}",
+        f"/tokens {2 * PRESETS[preset].context}",
         "",
         "/sram",
     ]
@@ -168,4 +169,4 @@ def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exp
     print(f"{preset}: {cycles} cycles/token, {sram} bytes of SRAM")
     assert max(cycles) <= most_cycles
     assert sram <= most_bytes
-    assert rp2040.cycles_per_token(TinyTransformerConfig(**PRESETS[preset])) == pytest.approx(max(cycles), rel=0.1)
+    assert rp2040.cycles_per_token(PRESETS[preset]) == pytest.approx(max(cycles), rel=0.1)

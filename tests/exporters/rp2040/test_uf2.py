@@ -5,8 +5,9 @@ import struct
 import pytest
 
 from exporters.rp2040 import layout, uf2
+from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.settings import Settings
-from models.stories.integer_transformer import quantize
+from models.stories.quantization import quantize
 from tests.exporters.rp2040.files import bootable
 from tests.models.tiny import make, trained_tokenizer
 
@@ -35,7 +36,7 @@ def test_a_uf2_file_has_the_bytes_that_its_specification_says():
 
 
 def test_the_sum_of_the_boot_stage_is_that_of_the_catalogue():
-    assert uf2.boot_sum(b"123456789") == 0x0376E6E7  # the check value of CRC-32/MPEG-2
+    assert crc32_mpeg2(b"123456789") == 0x0376E6E7  # the check value of CRC-32/MPEG-2
 
 
 def test_what_does_not_fit_flash_is_not_joined():

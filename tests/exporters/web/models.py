@@ -11,8 +11,10 @@ from models import io
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.plans import chains
-from models.plans.char_lstm import PRESETS, Characters, CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import PRESETS, CharLSTM
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
+from models.plans.char_network import CharLSTMConfig
+from models.plans.characters import Characters
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from tests.models.images.comparator.small import make as comparator

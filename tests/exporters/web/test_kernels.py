@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 
 from exporters import __main__ as exporters
-from exporters.web.packing import _invented
+from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.images import image_files
-from models.plans.char_lstm import END
-from models.stories.integer_transformer import Sampler, quantize
+from models.plans.characters import END
+from models.stories.integer_transformer import Sampler
+from models.stories.quantization import quantize
 from tests.exporters.web.models import MODELS, TEXT, asked, run_of
 
 pytestmark = pytest.mark.slow  # they need node
@@ -125,9 +126,15 @@ def test_a_text_of_the_likeliest_characters_is_that_of_the_model(answers):
     assert END not in model.characters.encode(answer["text"])
 
 
+def columns(count, step_ms):
+    """Candles as users give them."""
+    candles = random_candles(0, count, step_ms)
+    return {name: getattr(candles, name).tolist() for name in ("time", "open", "high", "low", "close", "volume")}
+
+
 def test_signals_have_the_probabilities_of_the_experts(answers):
     step = MODELS["crypto"]().config.timeframe_ms
-    candles = _invented(500, step)
+    candles = columns(500, step)
     flat = {**candles, "volume": [5.0] * 500}  # of no deviation
     model, found = answers("crypto", *(["signals", {"candles": each}, 60] for each in (candles, flat)))
     for each, answer in zip((candles, flat), found, strict=True):
@@ -139,7 +146,7 @@ def test_signals_have_the_probabilities_of_the_experts(answers):
 
 
 def test_candles_that_cannot_be_are_an_error_in_their_answer(answers):
-    candles = _invented(500, MODELS["crypto"]().config.timeframe_ms)
+    candles = columns(500, MODELS["crypto"]().config.timeframe_ms)
     wrong = {
         "there is a gap": {"time": [*candles["time"][:-1], 0]},
         "cannot be": {"low": [*candles["low"][:-1], 1e9]},

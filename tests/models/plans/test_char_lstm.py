@@ -6,17 +6,9 @@ import pytest
 import torch
 
 from models import io
-from models.plans.char_lstm import (
-    END,
-    MASKS,
-    PAD,
-    PRESETS,
-    SPECIAL_TOKENS,
-    UNKNOWN,
-    Characters,
-    CharLSTM,
-    CharLSTMConfig,
-)
+from models.plans.char_lstm import PRESETS, CharLSTM
+from models.plans.char_network import CharLSTMConfig
+from models.plans.characters import END, MASKS, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
 
 LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"
 
@@ -137,7 +129,7 @@ def test_a_completion_is_a_function_of_its_arguments():
     assert written[0] == written[1] != written[2]
     assert model.complete("plan", 40, 0.0, seed=0) == model.complete("plan", 40, 0.0, seed=1)
     assert len(model.complete("plan", 7, 1.0)) <= 7
-    assert "".join(model.characters_of("plan", 40, 1.0)) == written[0]
+    assert "".join(model.stream({"prompt": "plan"}, length=40, temperature=1.0)) == written[0]
 
 
 def test_the_whole_prompt_counts():
@@ -159,7 +151,7 @@ def test_the_whole_prompt_counts():
 def test_text_ends_before_stop_however_it_streams(stop, text):
     model = always(tiny(), "abc")
     assert model.complete("a", 10, stop=stop) == text
-    streamed = list(model.characters_of("a", 10, stop=stop))
+    streamed = list(model.stream({"prompt": "a"}, length=10, stop=stop))
     assert "".join(streamed) == text
     assert all(len(character) == 1 for character in streamed)
 
@@ -185,17 +177,17 @@ def test_a_completion_ends_with_the_document_and_has_no_unknown_characters():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"prompt": ""}, "1 to 10,000 characters"),
-        ({"prompt": "a" * 10_001}, "given 10,001"),
-        ({"prompt": "a", "max_characters": 0}, "max_characters must be 1 or more"),
+        ({"prompt": ""}, "prompt is missing or empty"),
+        ({"prompt": "a" * 10_001}, "prompt: String should have at most 10000 characters"),
+        ({"prompt": "a", "max_characters": 0}, "length: Input should be greater than or equal to 1"),
         ({"prompt": "a", "temperature": -1.0}, "temperature"),
         ({"prompt": "a", "top_p": 0.0}, "top_p"),
-        ({"prompt": "a", "stop": ""}, "stop is empty"),
+        ({"prompt": "a", "stop": ""}, "stop: String should have at least 1 character"),
     ],
 )
 def test_arguments_out_of_range_are_refused_at_once(arguments, text):
     with pytest.raises(ValueError, match=text):
-        tiny().characters_of(**arguments)
+        tiny().complete(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +209,7 @@ def test_skimming_a_long_text_runs_its_end_alone_and_ends_where_reading_it_does(
     model, sizes = tiny(), []
     model.register_forward_hook(lambda _, given, __: sizes.append(given[0].shape[1]))
     tokens = model.example()["tokens"].flatten().numpy()
-    monkeypatch.setattr("models.plans.char_lstm.FORGOTTEN", 90)
+    monkeypatch.setattr("models.plans.lstm_reader.FORGOTTEN", 90)
     read, skimmed = model.reader(), model.reader()
     skimmed.skim(tokens[:5])
     read.read(tokens)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from models import io
 from models.plans import chains, text_ends
-from models.plans.char_lstm import END, PRESETS
-from models.plans.char_mixture import ADAPTING, FROZEN, CharMixture, CharMixtureConfig, Examples
+from models.plans.char_lstm import PRESETS
+from models.plans.char_mixture import CharMixture, CharMixtureConfig
+from models.plans.characters import END
+from models.plans.mixture_weights import ADAPTING, FROZEN, Examples
 
 LETTERS = "abcd #.\n"
 TEXTS = ["", "\ufffd", "", "<email>", "<telephone>", "<url>", *LETTERS]
@@ -166,7 +168,7 @@ def test_a_document_before_the_prompt_is_taken_up():
     assert after.startswith("d")
     assert alone != after
     assert model.complete("ab", 20, seed=3) == model.complete("ab", 20, seed=3)
-    with pytest.raises(ValueError, match="a document has at most"):
+    with pytest.raises(ValueError, match="document: String should have at most 1000000 characters"):
         model.complete("a", document="a" * 1_000_001)
 
 

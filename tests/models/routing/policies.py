@@ -10,6 +10,7 @@ from common.random import uniform
 from models.routing.config import RoutingConfig
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
+from models.routing.search import shortlist
 
 EVERY_ENCODER = [("gat", 0), ("gat", 4), ("gt", 0), ("dgt", 0)]  # kind, neighbors
 
@@ -34,6 +35,12 @@ def make_instances(batch: int, customers: int, capacity: int = 20, key: int = 5)
 
 def make_noise(batch: int, tours: int, customers: int) -> torch.Tensor:
     return uniform(9, torch.arange(batch), tours * 2 * customers).view(batch, tours, 2 * customers)
+
+
+def search(policy, instances: Instances, decode: str = "multistart", **settings) -> tuple[torch.Tensor, torch.Tensor]:
+    """The best tour of each instance: actions (B, T) and cost (B,)."""
+    actions, cost = shortlist(policy, instances, decode, **settings)
+    return actions[:, 0], cost[:, 0]
 
 
 def length_of(locs, routes: list[list[int]]) -> float:

@@ -151,16 +151,16 @@ def test_under_autocast_torch_computes():
         ("c++", "~no-such-user", "Could not determine home directory"),
     ],
 )
-def test_without_a_compiler_the_reason_is_told(monkeypatch, tmp_path, compiler, folder, reason):
+def test_without_a_compiler_the_reason_is_given(monkeypatch, tmp_path, compiler, folder, reason):
     native.unavailable.cache_clear()
-    native._library.cache_clear()
+    native.library.cache_clear()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", folder)
     assert reason in native.unavailable()
     assert not native.decodes(make_policy("gt").decoder, make_instances(1, 5))
     native.unavailable.cache_clear()
-    native._library.cache_clear()
+    native.library.cache_clear()
 
 
 def test_a_demand_that_no_vehicle_can_carry_is_refused():

@@ -6,8 +6,8 @@ import torch
 from models.routing import decodes
 from models.routing.decodes import DECODES
 from models.routing.environment import Instances
-from models.routing.search import search, shortlist, turn
-from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy
+from models.routing.search import shortlist, turn
+from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy, search
 
 # torch_geometric compiles classes with TorchScript when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
@@ -65,11 +65,44 @@ def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
     _, cost_of_part = search(policy, part, "sampling", items=torch.tensor([13, 11]), **options)
     torch.testing.assert_close(cost[[3, 1]], cost_of_part)
     assert not torch.allclose(search(policy, instances, "sampling", **options)[1], cost)
-    assert not torch.allclose(search(policy, instances, "sampling", **options, seed=1)[1], cost)
+    other = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), **options, seed=1)
+    assert not torch.allclose(other[1], cost)
     _, more = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), samples=30, augment=False)
     assert (more <= cost).all()
     _, turned = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), samples=3)
     assert (turned <= cost).all()
+
+
+def _guidance(monkeypatch, policy, *arguments, **settings) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
+    """The noise (tours, T) of all tours that a search builds, and the first customers of each call."""
+    uniforms, firsts, build = [], [], policy.build
+
+    def recorded(cache, instances, num_tours, uniform=None, first=None):
+        uniforms.append(uniform)
+        firsts.append(first)
+        return build(cache, instances, num_tours, uniform, first)
+
+    monkeypatch.setattr(policy, "build", recorded)
+    shortlist(policy, *arguments, **settings)
+    return torch.cat([uniform.flatten(0, 1) for uniform in uniforms]), firsts
+
+
+def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(monkeypatch):
+    noise, _ = _guidance(monkeypatch, make_policy("gt"), make_instances(2, 5), "sampling", samples=3)
+    assert len(noise) == len(noise.unique(dim=0)) == 2 * 8 * 3
+
+
+def test_without_a_number_of_starts_there_is_one_for_each_customer_up_to_two_hundred():
+    tours = [decodes.multistart(decodes.Request(customers, 1, None, 0)).num_tours for customers in (20, 200, 1000)]
+    assert tours == [20, 200, 200]
+
+
+def test_adaptive_rounds_begin_with_every_customer_in_turn(monkeypatch):
+    noise, firsts = _guidance(
+        monkeypatch, make_policy("gt"), make_instances(1, 5), "adaptive", samples=7, augment=False
+    )
+    assert [first.tolist() for first in firsts] == [[1, 2, 3, 4, 5], [1, 2]]
+    assert len(noise) == len(noise.unique(dim=0)) == 7
 
 
 @pytest.mark.parametrize(
@@ -96,6 +129,7 @@ def test_a_shortlist_holds_the_best_different_tours_in_their_order():
         different = sorted({round(one, 5): one for one in costs}.values())[:5]
         assert found == pytest.approx([*different, *[different[0]] * (5 - len(different))], rel=1e-5)
     assert torch.equal(cost[:, 0], search(policy, instances, augment=False)[1])
+    assert_valid(instances, *shortlist(policy, instances, keep=3, augment=False, starts=2))  # more than are built
 
 
 def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):

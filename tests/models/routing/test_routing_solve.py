@@ -6,11 +6,10 @@ import math
 import pytest
 import torch
 
-from models.inputs import RoutingInput
 from models.routing.environment import Instances, routes_of
-from models.routing.search import search
+from models.routing.inputs import RoutingInput
 from models.routing.solve import Asked, problem_of, solve_all
-from tests.models.routing.policies import length_of, make_instances, make_policy
+from tests.models.routing.policies import length_of, make_instances, make_policy, search
 
 
 @pytest.mark.parametrize("array", [torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.clone])

@@ -9,8 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.stories.config import PRESETS
-from models.stories.integer_transformer import Sampler, quantize
-from models.stories.tiny_transformer import Block, TinyTransformer, TinyTransformerConfig
+from models.stories.integer_transformer import Sampler
+from models.stories.network import Block
+from models.stories.quantization import quantize
+from models.stories.tiny_transformer import TinyTransformer
 from tests.models.tiny import make
 
 SHAPES = [{}, {"heads": 8}, {"width": 12, "heads": 2, "hidden": 20}, {"width": 64, "heads": 4, "hidden": 192}]
@@ -46,7 +48,7 @@ def test_stories_in_a_row_do_not_see_each_other():
 
 def random_model(seed: int, size: float) -> TinyTransformer:
     torch.manual_seed(seed)
-    model = TinyTransformer(TinyTransformerConfig(**PRESETS["rp2040-speed"]))
+    model = TinyTransformer(PRESETS["rp2040-speed"])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(size * torch.randn_like(parameter))

@@ -10,8 +10,8 @@ from common.kneser_ney import discounts_of
 from models import io
 from models.stories.config import TinyTransformerConfig
 from models.stories.integer_counts import Entries, log
-from models.stories.integer_transformer import quantize
 from models.stories.ngram_counts import FACTOR, LEVELS, MOST_FOLLOWING, NAT, ORDERS, NgramCounts, counted
+from models.stories.quantization import quantize
 from tests.models.tiny import make
 
 VOCABULARY = 11

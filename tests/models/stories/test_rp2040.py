@@ -9,7 +9,7 @@ from models.stories.config import PRESETS, TinyTransformerConfig
 
 
 def test_the_memory_of_a_model_grows_with_every_size():
-    config = TinyTransformerConfig(**PRESETS["rp2040-speed"])
+    config = PRESETS["rp2040-speed"]
     assert rp2040.model_bytes(config) < rp2040.sram_bytes(config) < 40_000
     for name in rp2040.FORMAT_LIMITS:
         larger = replace(config, **{name: 2 * getattr(config, name)})
@@ -17,7 +17,7 @@ def test_the_memory_of_a_model_grows_with_every_size():
 
 
 def test_the_story_preset_leaves_a_quarter_of_the_memory_to_others():
-    assert rp2040.sram_bytes(TinyTransformerConfig(**PRESETS["rp2040-story"])) <= 200_000
+    assert rp2040.sram_bytes(PRESETS["rp2040-story"]) <= 200_000
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_the_story_preset_leaves_a_quarter_of_the_memory_to_others():
     ],
 )
 def test_a_model_too_big_for_the_chip_is_refused_with_what_to_lower(change, told):
-    config = replace(TinyTransformerConfig(**PRESETS["rp2040-speed"]), **change)
+    config = replace(PRESETS["rp2040-speed"], **change)
     with pytest.raises(ValueError, match=told):
         rp2040.check(config)
 

@@ -42,7 +42,7 @@ def test_a_story_in_a_packed_row_is_predicted_as_if_it_were_alone():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_have_the_parameters_that_their_sizes_say_and_fit_the_chip(preset):
-    config = TinyTransformerConfig(**PRESETS[preset])
+    config = PRESETS[preset]
     v, d, f = config.vocabulary, config.width, config.hidden
     block = 4 * d * d + 2 * d * f + 5 * d + f + config.heads * config.context
     counted = sum(p.numel() for p in TinyTransformer(config).parameters())

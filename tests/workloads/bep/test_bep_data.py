@@ -13,10 +13,11 @@ import pytest
 
 from common.disk.files import digests, sha256
 from common.errors import UserError
-from models.plans.char_lstm import MASKS, SPECIAL_TOKENS
+from models.plans.characters import MASKS, SPECIAL_TOKENS
 from pipelines import cli
 from pipelines.workloads.bep import data
-from pipelines.workloads.bep.parts import PARTS
+from pipelines.workloads.bep.documents import sources
+from pipelines.workloads.bep.documents.parts import PARTS
 from tests.stages import refused, stage
 from tests.workloads.bep.firm import config, part_of, prose, read, written
 
@@ -240,16 +241,16 @@ def test_the_embedded_documents_are_the_default(tmp_path, monkeypatch, firm):
     facts = data.prepare(config(None), tmp_path / "out")
     assert facts["source"] == "embedded documents"
     assert len(facts["files"]) == 10
-    assert data.inputs(config(None).data) == []
+    assert sources.readable(None) == []
 
 
 def test_inputs_are_the_files_that_are_read(firm):
     dirty(firm)
-    found = {path.relative_to(firm).as_posix() for path in data.inputs(config(firm).data)}
+    found = {path.relative_to(firm).as_posix() for path in sources.readable(str(firm))}
     assert {"plan-a.txt", "old/plan-a-rev0.txt", "empty.txt"} < found
     assert not {"link.txt", "table.xlsx"} & found
-    assert data.inputs(config(firm / "plan-b.txt").data) == [firm / "plan-b.txt"]
-    assert data.inputs(config(firm / "gone").data) == []
+    assert sources.readable(str(firm / "plan-b.txt")) == [firm / "plan-b.txt"]
+    assert sources.readable(str(firm / "gone")) == []
 
 
 def test_a_refusal_exits_with_2_and_leaves_nothing(firm, tmp_path):
@@ -266,7 +267,8 @@ def test_a_refusal_exits_with_2_and_leaves_nothing(firm, tmp_path):
 
 
 def test_a_file_added_later_is_noticed(firm, tmp_path, monkeypatch):
-    from pipelines.workloads.bep import WORKLOAD, Config, Data
+    from pipelines.workloads.bep import WORKLOAD
+    from pipelines.workloads.bep.config import Config, Data
 
     monkeypatch.chdir(tmp_path)
     settings = Config(data=Data(sources="firm"))

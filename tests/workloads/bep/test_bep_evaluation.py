@@ -11,9 +11,12 @@ from accelerate import Accelerator
 
 from common.config import build
 from common.errors import UserError
-from models.plans.char_lstm import MASKS, Characters, CharLSTM, CharLSTMConfig
+from models.plans.char_lstm import CharLSTM
+from models.plans.char_network import CharLSTMConfig
+from models.plans.characters import MASKS, Characters
 from pipelines.engine.batches import mapper
-from pipelines.workloads.bep import Config, comparison, data, evaluation
+from pipelines.workloads.bep import comparison, data, evaluation
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.fields import FIELDS
 
 CPU = torch.device("cpu")

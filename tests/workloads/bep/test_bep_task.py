@@ -11,11 +11,12 @@ from accelerate import Accelerator
 
 from common.config import build
 from common.errors import UserError
-from models.plans.char_lstm import END, PAD, SPECIAL_TOKENS, UNKNOWN
+from models.plans.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from pipelines.engine.batches import mapper, stream
-from pipelines.workloads.bep import Config, data
+from pipelines.workloads.bep import data
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.evaluation import evaluate
-from pipelines.workloads.bep.mixing import _predicted
+from pipelines.workloads.bep.mixing import predicted
 from pipelines.workloads.bep.task import CharTask, Windows, scored, stream_of
 
 CPU = torch.device("cpu")
@@ -221,22 +222,22 @@ def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_th
 
     def learn(network, texts, said):
         learnt.append((network, [text.tolist() for text in texts]))
-        task._learn(network, texts, said)
+        task.learn(network, texts, said)
 
     mixer.learn = learn
     before = [parameter.clone() for parameter in task.model.parameters()]
-    found = mixer._network()
+    found = mixer.predictions()
     assert all(torch.equal(*pair) for pair in zip(before, task.model.parameters(), strict=True))
     texts = {tuple(piece[1:-1].tolist()) for piece in mixer.pieces}
     assert set(found) == set(range(len(mixer.pieces)))
     for number, piece in enumerate(mixer.pieces):
         (network,) = (network for network, known in learnt if piece[1:-1].tolist() not in known)
-        assert np.array_equal(_predicted(network, piece), found[number])
+        assert np.array_equal(predicted(network, piece), found[number])
     assert {tuple(text) for _, known in learnt for text in known} == texts
     # No device draws the noise, and nothing depends on what was drawn before.
     monkeypatch.setattr(torch, "rand", lambda *_, **__: pytest.fail("the device's generator"))
     state = torch.random.get_rng_state()
-    again = mixer._network()
+    again = mixer.predictions()
     assert all(np.array_equal(found[number], again[number]) for number in found)
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -255,7 +256,7 @@ def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(ma
                 raise torch.OutOfMemoryError("pretended")
 
         mixer.untrained.register_forward_pre_hook(run_out)  # the networks are copies of it
-        return mixer._network(), rows
+        return mixer.predictions(), rows
 
     whole, rows = learnt(8)
     assert max(rows) == 8

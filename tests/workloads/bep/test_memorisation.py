@@ -7,8 +7,8 @@ import pytest
 
 from common.config import build
 from common.errors import UserError
-from models.plans.char_lstm import Characters
-from pipelines.workloads.bep import Config
+from models.plans.characters import Characters
+from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.data import Corpus, Text
 from pipelines.workloads.bep.mixing import Mixer, sizes_of
 from pipelines.workloads.bep.task import CharTask

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.plans.char_lstm import Characters
+from models.plans.characters import Characters
 from pipelines.workloads.bep import data, typist
-from tests.models.plans.test_suggesting import with_text
+from tests.models.plans.test_suggester import with_text
 
 SIGNS = Characters("abcd .,")
 

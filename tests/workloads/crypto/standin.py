@@ -10,11 +10,12 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from common.disk.prepared import MANIFEST
-from models.market.signal_model import SignalConfig
-from pipelines.workloads.crypto import Config, baselines, data
-from pipelines.workloads.crypto.classification import prior_rows
-from pipelines.workloads.crypto.market import DECAY, DELAY, PERIOD
-from pipelines.workloads.crypto.task import description, members
+from pipelines.workloads.crypto import Config, data
+from pipelines.workloads.crypto.candles.simulated import DECAY, DELAY, PERIOD
+from pipelines.workloads.crypto.task import members
+from pipelines.workloads.crypto.untrained import description
+from pipelines.workloads.crypto.verdict import baselines
+from pipelines.workloads.crypto.verdict.classification import prior_rows
 from pipelines.workloads.crypto.windows import pooled
 
 CPU = torch.device("cpu")
@@ -71,7 +72,7 @@ def fitted(config, folder, labels=lambda labels: labels, only=None):
         if only not in (None, name):
             continue
         coins = [data.load(folder, symbol) for symbol in member.symbols]
-        model = Regression(SignalConfig(**description(config, coins, member.fold)))
+        model = Regression(description(config, coins, member.fold))
         source = pooled(coins, member.fold, "train")
         batch = source.batch(torch.arange(source.size))
         rows = model.seen(batch["windows"], batch["coins"]).numpy()

@@ -12,7 +12,7 @@ import pytest
 
 from models import io
 from models.market.candles import COLUMNS
-from pipelines.workloads.crypto import candle_files, market
+from pipelines.workloads.crypto.candles import files, simulated
 from tests.stages import command, export, refused, stage
 
 COINS = ("AUSDT", "EUSDT", "CUSDT")
@@ -26,7 +26,7 @@ WORDS = [
 def write(folder, symbol, rows):
     """A file of candles as Binance publishes them."""
     folder.mkdir(exist_ok=True)
-    coin = market.simulate([symbol], rows, "15m", seed=0, signal=1.0)[symbol]
+    coin = simulated.simulate([symbol], rows, "15m", seed=0, signal=1.0)[symbol]
     columns = (coin.time, coin.open, coin.high, coin.low, coin.close, coin.volume)
     lines = [
         ",".join(str(value) for value in row) for row in zip(*(column.tolist() for column in columns), strict=True)
@@ -247,7 +247,7 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
         told = json.loads((artifact / "evaluation.json").read_text())
         assert told["test"]["verdict"] == summary[symbol]["verdict"]
         model = io.load(artifact)
-        coin, _ = candle_files.read(folder / "market" / f"{symbol}-15m.csv", symbol, "15m", minimum_rows=30)
+        coin, _ = files.read(folder / "market" / f"{symbol}-15m.csv", symbol, "15m", minimum_rows=30)
         coin = coin.rows(coin.segments()[-1])
         wanted = {int(row["time_ms"]): row for row in rows if row["symbol"] == symbol}
         last = max(wanted)  # later candles have no label yet

@@ -1,7 +1,6 @@
 """Preparation as a whole: candles in, tables and facts out, a bad coin left out alone."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,21 +9,18 @@ import pytest
 from common.disk.files import sha256
 from common.errors import UserError
 from models.market.candles import VALUES
-from pipelines.workloads.crypto import Config, market
 from pipelines.workloads.crypto import data as stage
+from pipelines.workloads.crypto.candles import simulated
+from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
-MADE = market.simulate(COINS, 2500, "15m", 0)
+MADE = simulated.simulate(COINS, 2500, "15m", 0)
 
 
 def config(**changed):
-    fields = {
-        "folder": None, "symbols": COINS, "symbols_file": None, "timeframe": "15m", "lookback": 60, "horizon": 3,
-        "features": "default", "label": "fixed", "threshold": 0.003, "simulated_candles": 2500, "signal": 0.0,
-        "split": "chronological", "folds": 5, "minimum_rows": 500, "fill": 0, "seed": 0, "source": None,
-    }  # fmt: skip
-    return SimpleNamespace(data=SimpleNamespace(**{**fields, **changed}))
+    """A config without its own checks, since `prepare` has checks too."""
+    return Config.model_construct(data=Data.model_construct(**{"symbols": COINS, "simulated_candles": 2500, **changed}))
 
 
 def write(folder, candles, name, rows=slice(None)):
@@ -144,9 +140,9 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
     path = tmp_path / "symbols.json"
     path.write_text(text)
     made = config(symbols=(), symbols_file=str(path), folder=str(files))
-    assert stage.symbols(made.data) == ["BTCUSDT", "ETHUSDT"]
-    assert stage.inputs(made.data) == [path, files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
-    assert stage.inputs(config().data) == []
+    assert made.data.coins() == ["BTCUSDT", "ETHUSDT"]
+    assert made.data.inputs() == [path, files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
+    assert config().data.inputs() == []
 
 
 @pytest.mark.parametrize(
@@ -160,12 +156,8 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
         ({"features": "15"}, r"data\.features=15 is not known; give one of default, legacy"),
         ({"label": "barrier"}, r"data\.label=barrier is not known"),
         ({"horizon": 0}, r"data\.horizon=0 must be"),
-        ({"lookback": 0}, r"data\.lookback=0 must be"),
         ({"split": "random"}, r"data\.split=random is not known"),
         ({"split": "walk_forward", "folds": 1}, r"data\.folds=1 must be 2 or more"),
-        ({"source": "kraken"}, r"data\.source=kraken is not known; give one of simulate, files, ccxt"),
-        ({"source": "files"}, r"data\.source=files needs data\.folder"),
-        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no effect with data\.source=simulate"),
         ({"folder": "missing"}, r"data\.folder=missing: no such folder"),
     ],
 )
@@ -173,6 +165,18 @@ def test_invalid_settings_are_refused_once_and_in_one_line(tmp_path, changed, me
     with pytest.raises(UserError, match=message) as error:
         stage.prepare(config(**changed), tmp_path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"source": "files"}, r"data\.source=files needs data\.folder"),
+        ({"source": "simulate", "folder": "x"}, r"data\.folder=x has no effect with data\.source=simulate"),
+    ],
+)
+def test_a_folder_goes_with_files_alone(changed, message):
+    with pytest.raises(ValueError, match=message):
+        Data(**changed)
 
 
 def test_candles_that_changed_since_they_were_prepared_are_refused(tmp_path):
@@ -196,7 +200,7 @@ def old(tmp_path, files):
     settings = config(folder=str(files), symbols=None)
     (tmp_path / "old").mkdir()
     facts = stage.prepare(settings, tmp_path / "old")
-    facts["inputs"] = {str(path): sha256(path) for path in stage.inputs(settings.data)}
+    facts["inputs"] = {str(path): sha256(path) for path in settings.data.inputs()}
     (tmp_path / "old/manifest.json").write_text(json.dumps(facts))
     return facts, {symbol: Config(model={"coins": (symbol,)}).content(facts) for symbol in facts["symbols"]}
 
@@ -208,7 +212,7 @@ def of_coin(folder, symbol):
 
 
 def test_a_repaired_a_longer_and_a_new_file_redo_these_coins_alone(tmp_path, files, old):
-    longer = market.simulate(COINS, 3000, "15m", 0)["SOLUSDT"]
+    longer = simulated.simulate(COINS, 3000, "15m", 0)["SOLUSDT"]
     grown = longer.time[-1] - MADE["SOLUSDT"].time[-1]
     write(files, MADE["ETHUSDT"], "ETHUSDT-15m.csv", slice(1, None))
     write(files, longer, "SOLUSDT-15m.csv")

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from common.errors import UserError
-from pipelines.workloads.crypto import baselines, data, market
+from pipelines.workloads.crypto import data
+from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
-from pipelines.workloads.crypto.judge import BEYOND, LEAK, LEVEL, NO_SKILL, PREDICTIVE, SKILL
+from pipelines.workloads.crypto.verdict import baselines
+from pipelines.workloads.crypto.verdict.judge import BEYOND, LEAK, LEVEL, NO_SKILL, PREDICTIVE, SKILL
 from pipelines.workloads.crypto.windows import pooled
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -249,7 +251,7 @@ def test_members_without_a_model_are_listed_with_the_reason(walked):
 def test_a_coin_that_could_not_be_prepared_is_in_the_table(tmp_path):
     files = tmp_path / "files"
     files.mkdir()
-    made = market.simulate(("AAAUSDT",), 2500, "15m", 0)["AAAUSDT"]
+    made = simulated.simulate(("AAAUSDT",), 2500, "15m", 0)["AAAUSDT"]
     columns = np.column_stack([made.time, made.open, made.high, made.low, made.close, made.volume])
     for symbol, rows in (("AAAUSDT", 2500), ("BBBUSDT", 30)):
         (files / f"{symbol}-15m.json").write_text(json.dumps(columns[:rows].tolist()))

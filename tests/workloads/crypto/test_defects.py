@@ -21,23 +21,27 @@ from models import io
 from models.market import candle_features as features
 from models.market.candles import COLUMNS, Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.inputs import CLASSES
 from pipelines.run.provenance import ROOT
-from pipelines.workloads.crypto import backtest, classification, data, market, splits
+from pipelines.workloads.crypto import Config, data, splits
+from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
-from pipelines.workloads.crypto.labels import CLASSES, RULES, UNKNOWN, check_threshold, label, round_trip_cost
+from pipelines.workloads.crypto.labels import RULES, UNKNOWN, label
 from pipelines.workloads.crypto.splits import PARTS, Scaler
-from pipelines.workloads.crypto.task import description
+from pipelines.workloads.crypto.trading import backtest
+from pipelines.workloads.crypto.untrained import description
+from pipelines.workloads.crypto.verdict import classification
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 STEP = 900_000
-COIN = market.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
+COIN = simulated.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
 
 
 def made(close, volume=None):
     """Return candles whose prices are all `close`."""
     close = np.asarray(close, np.float64)
     volume = np.ones(len(close)) if volume is None else volume
-    return Candles("BTCUSDT", STEP, market.START + STEP * np.arange(len(close)), close, close, close, close, volume)
+    return Candles("BTCUSDT", STEP, simulated.START + STEP * np.arange(len(close)), close, close, close, close, volume)
 
 
 def usable(candles, lookback):
@@ -87,7 +91,7 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
     config, folder = coin
     loaded = data.load(folder, "AAAUSDT")
     torch.manual_seed(0)
-    model = CNNLSTM(CNNLSTMConfig("default", **description(config, [loaded], 0))).eval()
+    model = CNNLSTM(CNNLSTMConfig("default", **vars(description(config, [loaded], 0)))).eval()
     torch.nn.init.normal_(model.network.head[-1].weight)  # at its initial zeros all inputs give the same output
     found, *_ = evaluate(config, {"AAAUSDT": model}, folder, CPU, map_items)
     # A service keeps no more candles than the features of its newest window need.
@@ -104,7 +108,7 @@ def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin
 def test_what_serving_needs_is_saved_with_the_model_as_plain_json(coin, tmp_path):
     config, folder = coin
     loaded = data.load(folder, "AAAUSDT")
-    io.save(CNNLSTM(CNNLSTMConfig("default", **description(config, [loaded], 0))), tmp_path)
+    io.save(CNNLSTM(CNNLSTMConfig("default", **vars(description(config, [loaded], 0)))), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     page = json.loads((tmp_path / "config.json").read_text())["config"]
     scaler = loaded.scalers[0]
@@ -204,17 +208,16 @@ def test_every_comparison_has_an_interval(coin):
 
 
 def test_a_threshold_below_the_cost_of_a_trade_names_the_key_and_the_cost():
-    assert round_trip_cost() == pytest.approx(0.003)
-    check_threshold(0.003)
-    check_threshold(0.0025, fee=0.0005)
+    assert Config().data.threshold == pytest.approx(2 * (0.001 + 0.0005))
+    Config(data={"threshold": 0.0025}, evaluation={"fee": 0.0005})
     with pytest.raises(
-        UserError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
+        ValueError, match=r"data\.threshold=0\.0025 is below the cost.*= 0\.003.*give data\.threshold=0\.003"
     ):
-        check_threshold(0.0025)
+        Config(data={"threshold": 0.0025})
     with pytest.raises(
-        UserError, match=r"data\.threshold=3 is 300% of the price; .* data\.threshold=0\.003 for 0\.3 %"
+        ValueError, match=r"data\.threshold=3 is 300% of the price; .* data\.threshold=0\.003 for 0\.3 %"
     ):
-        check_threshold(3)
+        Config(data={"threshold": 3})
 
 
 # ---- backtest

@@ -12,7 +12,7 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models import io
 from models.market.pooled_experts import Trees
-from pipelines.workloads.crypto import Config, bases, data, experts, task
+from pipelines.workloads.crypto import Config, data, experts, task, untrained
 from pipelines.workloads.crypto.windows import IGNORED
 from tests.models.tiny import disturb
 from tests.workloads.crypto.standin import CPU, map_items
@@ -151,7 +151,7 @@ def test_a_class_that_training_lacks_leaves_the_trees_at_the_shares(fitted, monk
     labels = fitted.train.labels.clone()
     labels[labels == 0] = 1
     monkeypatch.setattr(fitted.train, "labels", labels)
-    model = task.untrained(build(Config, {}, WORDS, ""), fitted.coins, 0)
+    model = untrained.untrained(build(Config, {}, WORDS, ""), fitted.coins, 0)
     experts.fit_trees(model, fitted.train, fitted.validation)
     probabilities = model.trees(torch.zeros(1, model.trees.inputs)).softmax(-1)[0]
     assert 0 < probabilities[0] < 0.01
@@ -168,7 +168,7 @@ def test_a_model_goes_on_from_what_its_base_has_learnt(folder, fitted, together,
     trees = [log_loss(each[:, 2], labels) for each in (seen, alone, theirs.double().numpy())]
     assert trees[0] == pytest.approx(min(trees[1:]), abs=1e-6)
     assert log_loss(seen[:, 0], labels) <= log_loss(alone[:, 0], labels)
-    assert found.model.config.about["base_sha256"] == bases.load(config_of(f"model.base={base}"), "all").sha256
+    assert found.model.config.about["base_sha256"] == untrained.load_base(config_of(f"model.base={base}"), "all").sha256
 
 
 def config_of(*words):
@@ -178,7 +178,7 @@ def config_of(*words):
 def test_a_strong_penalty_keeps_the_linear_expert_at_its_base(fitted, together, monkeypatch):
     """Of what a coin does not contradict, the base's weights remain, in units of the inputs as they are."""
     monkeypatch.setattr(experts, "PENALTIES", (1e4,))
-    model = task.untrained(config_of(), fitted.coins, 0)
+    model = untrained.untrained(config_of(), fitted.coins, 0)
     returns = torch.zeros(len(fitted.train.labels))
     experts.fit_linear(model, fitted.train, fitted.validation, returns, together.model)
     near = (model.location - together.model.location)[:-1].abs().max()
@@ -186,8 +186,8 @@ def test_a_strong_penalty_keeps_the_linear_expert_at_its_base(fitted, together, 
 
 
 def test_a_base_that_learnt_something_else_or_saw_what_judges_is_refused(fitted, together, tmp_path):
-    base, own = together.model.config, task.description(config_of(), fitted.coins, 0)
-    bases.check(base, own, "shared")
+    base, own = together.model.config, untrained.description(config_of(), fitted.coins, 0)
+    untrained.check_base(base, own, "shared")
     label = own["about"]["label"] | {"horizon": 4}
     for changed, told in (
         ({"lookback": 20}, "model.base=shared was trained with another lookback: 16, here 20"),
@@ -196,9 +196,9 @@ def test_a_base_that_learnt_something_else_or_saw_what_judges_is_refused(fitted,
         ({"about": own["about"] | {"windows": earlier(own, "test")}}, "of the test part here in its validation part"),
     ):
         with pytest.raises(UserError, match=told):
-            bases.check(base, own | changed, "shared")
+            untrained.check_base(base, own | changed, "shared")
     with pytest.raises(UserError, match=r"there is no config.*--name nothing model\.pooled=true"):
-        bases.load(config_of(f"model.base={tmp_path}/nothing"), "all")
+        untrained.load_base(config_of(f"model.base={tmp_path}/nothing"), "all")
 
 
 def earlier(own, part):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from models.market.candle_features import SETS, TAIL, compute, memory
 from models.market.candles import Candles
-from pipelines.workloads.crypto import market
+from pipelines.workloads.crypto.candles import simulated
 
-COIN = market.simulate(("BTCUSDT",), 1200, "15m", 5)["BTCUSDT"].rows(slice(0, 800))
+COIN = simulated.simulate(("BTCUSDT",), 1200, "15m", 5)["BTCUSDT"].rows(slice(0, 800))
 WHOLE = COIN.segments()[0]
 
 

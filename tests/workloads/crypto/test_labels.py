@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from models.market.candles import Candles
-from pipelines.workloads.crypto import market
+from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.labels import (
     LONG,
     NO_TRADE,
@@ -17,7 +17,7 @@ from pipelines.workloads.crypto.labels import (
     label,
 )
 
-COIN = market.simulate(("BTCUSDT",), 2000, "15m", 1)["BTCUSDT"]
+COIN = simulated.simulate(("BTCUSDT",), 2000, "15m", 1)["BTCUSDT"]
 
 
 def candles(close, high=None, low=None):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from models.market.candle_features import compute
-from pipelines.workloads.crypto import market
+from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.labels import label
 from pipelines.workloads.crypto.splits import (
     FRACTIONS,
@@ -23,7 +23,7 @@ from pipelines.workloads.crypto.splits import (
 )
 
 STEP = 900_000
-COINS = market.simulate(("BTCUSDT", "ETHUSDT"), 3000, "15m", 2)
+COINS = simulated.simulate(("BTCUSDT", "ETHUSDT"), 3000, "15m", 2)
 LONG_TIME = {
     "BTCUSDT": STEP * np.arange(10_000),
     "ETHUSDT": STEP * np.arange(4000, 10_000),

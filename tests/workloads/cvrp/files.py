@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import UserError
 from models.routing.problems import Problem
-from pipelines.workloads.cvrp.instance_files import read as read_files
+from pipelines.workloads.cvrp.instances.files import read as read_files
 
 SMALL = """\
 NAME : small

@@ -7,8 +7,8 @@ from common.errors import UserError
 from models.routing.config import KINDS, PRESETS
 from models.routing.decodes import DECODES
 from pipelines.workloads.cvrp import Config
-from pipelines.workloads.cvrp.distributions import DISTRIBUTIONS
-from pipelines.workloads.cvrp.heuristics import HEURISTICS
+from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 
 CHOICES = {
     "data.distribution": DISTRIBUTIONS,

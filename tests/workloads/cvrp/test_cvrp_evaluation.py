@@ -9,9 +9,9 @@ from common.statistics import mean_and_half_width
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from pipelines.workloads.cvrp import Config, evaluation
-from pipelines.workloads.cvrp.solving import Solved
+from pipelines.workloads.cvrp.solvers.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
-from tests.workloads.cvrp.test_metrics import explicit
+from tests.workloads.cvrp.test_distance_metrics import explicit
 
 CPU = torch.device("cpu")
 
@@ -80,7 +80,7 @@ def test_very_many_customers_are_for_the_heuristics_alone(tmp_path, monkeypatch,
 def test_tours_that_would_take_very_long_are_refused_with_what_to_ask_for(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST_SCORES", 100)
     path = vrp(tmp_path, SMALL)
-    with pytest.raises(UserError, match=r"5 customers, of which 5 tours .*; give evaluation.starts=20"):
+    with pytest.raises(UserError, match=r"5 customers, and 5 tours .*; give evaluation.starts=20"):
         evaluated(path, model=True)
     assert evaluated(path, model=True, starts=2).summary["n"] == 1
 
@@ -90,7 +90,9 @@ def test_the_model_stands_beside_every_method_instance_by_instance():
         return Solved(method, [[[1]]] * len(costs), np.array(costs), 1.0, 1.0, "cpu x 1")
 
     last, other, few = solved("model", 1, 2, 4), solved("other", 1.2, 2, 3), solved("few", 1.1, 2.2)
-    rows = evaluation._table([other, last, few], last, evaluation.Reference("best known", np.array([1.0, 2.0])))
+    rows = evaluation.comparison_table(
+        [other, last, few], last, evaluation.Reference("best known", np.array([1.0, 2.0]))
+    )
     mean, half = mean_and_half_width(np.array([20, 0, -25.0]))
     assert rows[0]["model saves %, 95 %"] == pytest.approx([mean - half, mean + half])
     assert rows[0]["on % of instances"] == pytest.approx(100 / 3)

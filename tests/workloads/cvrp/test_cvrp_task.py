@@ -7,7 +7,8 @@ import torch
 
 from models.routing.environment import Instances
 from models.routing.policy import Rollout
-from pipelines.workloads.cvrp import Config, instances
+from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.prepare import prepare
 from pipelines.workloads.cvrp.task import CvrpTask, advantages
 
 CPU = torch.device("cpu")
@@ -21,7 +22,7 @@ def config(**training):
 
 def task(tmp_path, **training):
     torch.manual_seed(0)
-    instances.prepare(config(**training), tmp_path)
+    prepare(config(**training), tmp_path)
     return CvrpTask(config(**training), tmp_path, CPU)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.routing.problems import Problem
-from pipelines.workloads.cvrp.validator import InvalidTour, check
+from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 
 
 def problem_of(loads: list[int], capacity: int) -> Problem:
@@ -40,14 +40,14 @@ def test_a_solution_is_accepted(routes):
     ],
 )
 def test_a_violation_is_named(routes, message):
-    with pytest.raises(InvalidTour, match=message):
+    with pytest.raises(InvalidTourError, match=message):
         check(FIVE, routes)
 
 
 def test_loads_beyond_floating_point_are_still_counted_exactly():
     large = problem_of([2**53, 1], 2**53)
     check(large, [[1], [2]])
-    with pytest.raises(InvalidTour, match=f"carries {2**53 + 1}"):
+    with pytest.raises(InvalidTourError, match=f"carries {2**53 + 1}"):
         check(large, [[1, 2]])
 
 
@@ -89,5 +89,5 @@ def test_any_single_mutation_of_a_solution_is_refused(pair, data):
     else:
         which = data.draw(st.integers(1, len(routes) - 1))
         mutated[which - 1 : which + 1] = [routes[which - 1] + routes[which]]
-    with pytest.raises(InvalidTour):
+    with pytest.raises(InvalidTourError):
         check(problem, mutated)

@@ -4,13 +4,14 @@ import pytest
 import torch
 
 from common.random import derive_key
-from pipelines.workloads.cvrp import Config, instances
+from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.instances import generated
 
 
 @pytest.mark.parametrize(("name", "largest"), [("uniform", 9), ("grid", 10), ("clustered", 9)])
 def test_a_distribution_keeps_its_ranges_and_uses_them(name, largest):
     data = Config.model_validate({"data": {"distribution": name}}).data
-    fields = instances.generate(data, derive_key(0, "x"), torch.arange(3000))
+    fields = generated.generate(data, derive_key(0, "x"), torch.arange(3000))
     demand = fields["demand"]
     assert (demand[:, 0] == 0).all()
     assert torch.equal(demand[:, 1:].unique(), torch.arange(1.0, largest + 1))
@@ -27,7 +28,7 @@ def test_clustered_customers_lie_closer_together_than_uniform_ones():
     spread = {}
     for name in ("uniform", "clustered"):
         data = Config.model_validate({"data": {"distribution": name}}).data
-        locs = instances.generate(data, 1, torch.arange(500))["locs"][:, 1:]
+        locs = generated.generate(data, 1, torch.arange(500))["locs"][:, 1:]
         distance = torch.cdist(locs, locs) + 9 * torch.eye(20)
         spread[name] = distance.min(-1).values.mean()
     assert spread["clustered"] < 0.7 * spread["uniform"]

@@ -6,8 +6,10 @@ import torch
 from common.errors import UserError
 from common.random import uniform
 from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
-from pipelines.workloads.cvrp import Config, imitation, instances
+from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp import prepare as preparation
 from pipelines.workloads.cvrp.imitation import VARIANTS, Curriculum, steps_of, variants
+from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.task import CvrpTask
 
 CPU = torch.device("cpu")
@@ -22,7 +24,7 @@ def config(**training):
 
 @pytest.fixture
 def folder(tmp_path):
-    instances.prepare(config(), tmp_path)
+    preparation.prepare(config(), tmp_path)
     return tmp_path
 
 
@@ -38,9 +40,9 @@ def test_variants_are_all_orders_and_directions_of_the_same_routes():
 
 
 def test_labels_do_not_depend_on_how_work_is_cut_and_variants_not_on_the_batch(folder, monkeypatch):
-    whole = imitation.labelled(config().data)["tour"]
-    monkeypatch.setattr(imitation, "INSTANCES_AT_ONCE", 2)
-    assert torch.equal(imitation.labelled(config().data)["tour"], whole)
+    whole = preparation.labelled(config().data)["tour"]
+    monkeypatch.setattr(preparation, "INSTANCES_AT_ONCE", 2)
+    assert torch.equal(preparation.labelled(config().data)["tour"], whole)
     source = Curriculum(config(), folder, CPU)
     together = source.batch(torch.arange(4, 8))
     alone = source.batch(torch.tensor([6]))
@@ -52,7 +54,7 @@ def test_labels_do_not_depend_on_how_work_is_cut_and_variants_not_on_the_batch(f
 
 def test_every_label_comes_once_in_a_pass_and_then_instances_are_drawn(folder):
     source = Curriculum(config(), folder, CPU)
-    labelled = instances.load(folder, "labels")["demand"]
+    labelled = load(folder, "labels")["demand"]
     seen = torch.cat([source.batch(torch.tensor([item]))["demand"] for item in range(5)])
     assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, labelled.tolist()))
     assert "tours" in source.batch(torch.arange(8, 12))
@@ -99,6 +101,6 @@ def test_imitation_lowers_the_cost_of_greedy_tours(folder):
 
 def test_imitation_without_labels_is_refused(tmp_path):
     without = Config.model_validate({**config().model_dump(), "data": {**config().data.model_dump(), "labels": 0}})
-    instances.prepare(without, tmp_path)
+    preparation.prepare(without, tmp_path)
     with pytest.raises(UserError, match=r"give their number, as data.labels=40000, or training.imitation_steps=0"):
         CvrpTask(without, tmp_path, CPU)

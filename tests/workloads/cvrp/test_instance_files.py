@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.cvrp.instance_files import read as read_files
+from pipelines.workloads.cvrp.instances.files import read as read_files
 from tests.workloads.cvrp.files import SMALL, fields, npz, read, refusal, vrp
 
 

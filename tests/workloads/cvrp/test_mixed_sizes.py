@@ -8,12 +8,13 @@ import torch
 from common.config import build
 from common.errors import UserError
 from models.routing.environment import routes_of
-from pipelines.workloads.cvrp import Config, instances
-from pipelines.workloads.cvrp.distributions import AVERAGE_ROUTE
+from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
-from pipelines.workloads.cvrp.instances import GROUP, Generated, by_size, generate
+from pipelines.workloads.cvrp.instances.distributions import AVERAGE_ROUTE
+from pipelines.workloads.cvrp.instances.generated import GROUP, Generated, by_size, generate, problems_of, stream_key
+from pipelines.workloads.cvrp.prepare import load, prepare
+from pipelines.workloads.cvrp.solvers.validator import check
 from pipelines.workloads.cvrp.task import CvrpTask
-from pipelines.workloads.cvrp.validator import check
 
 CPU = torch.device("cpu")
 DATA = {"customers": [5, 9], "distribution": "x", "validation_instances": 40, "test_instances": 4, "labels": 60}
@@ -27,7 +28,7 @@ def config(**training):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
-    instances.prepare(config(), folder)
+    prepare(config(), folder)
     return folder
 
 
@@ -57,11 +58,11 @@ def test_an_update_has_one_size_and_an_instance_depends_on_its_item_only():
 
 
 def test_prepared_instances_come_back_with_their_sizes(folder):
-    fields = instances.load(folder, "validation")
-    problems = instances.problems_of(fields)
+    fields = load(folder, "validation")
+    problems = problems_of(fields)
     assert [problem.customers for problem in problems] == [config().data.size_of(i // GROUP) for i in range(40)]
     for i, problem in enumerate(problems):
-        ((_, alone),) = by_size(generate(config().data, instances.stream_key(0, "validation"), torch.tensor([i])))
+        ((_, alone),) = by_size(generate(config().data, stream_key(0, "validation"), torch.tensor([i])))
         assert problem.locs.astype("float32").tolist() == alone.locs[0].tolist()
         assert problem.demand.tolist() == alone.demand[0].tolist()
         assert problem.capacity == alone.capacity
@@ -94,7 +95,7 @@ def test_tours_to_imitate_are_solutions_of_the_one_size_of_their_update(folder):
         batch = source.batch(torch.arange(4 * step, 4 * step + 4))
         sizes.add(batch["demand"].shape[1] - 1)
         fields = {name: batch[name] for name in ("locs", "demand", "capacity")}
-        for problem, tours in zip(instances.problems_of(fields), batch["tours"], strict=True):
+        for problem, tours in zip(problems_of(fields), batch["tours"], strict=True):
             check(problem, routes_of(tours[0]))
         seen += [tuple(row) for row in batch["demand"].tolist()]
     assert sizes == {config().data.size_of(group) for group in range(-(-60 // GROUP))}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from models.routing.problems import Problem
-from pipelines.workloads.cvrp.npz_files import write_npz
-from pipelines.workloads.cvrp.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.npz_files import write_npz
+from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from tests.workloads.cvrp.files import SMALL, fields, npz, read, read_unless_refused, refusal, same, vrp, with_value
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import vrplib
 
-from pipelines.workloads.cvrp.solutions import solution_text
+from pipelines.workloads.cvrp.instances.solutions import solution_text
 
 
 def test_a_solution_is_written_as_cvrplib_has_it(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.cvrp.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from tests import forked
 from tests.stages import ROOT
 from tests.workloads.cvrp.files import same
@@ -30,10 +30,10 @@ def test_a_smaller_standard_test_set_is_the_beginning_of_a_larger_one():
 
 
 def test_the_command_that_finds_best_known_costs_says_what_it_takes():
-    done = forked.run(["-m", "pipelines.workloads.cvrp.best_known", "--help"], ROOT, fresh=True)
+    done = forked.run(["-m", "pipelines.workloads.cvrp.instances.best_known", "--help"], ROOT, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "{10,20,50,100}" in done.stdout
-    wrong = forked.run(["-m", "pipelines.workloads.cvrp.best_known", "20"], ROOT, fresh=True)
+    wrong = forked.run(["-m", "pipelines.workloads.cvrp.instances.best_known", "20"], ROOT, fresh=True)
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
 
 

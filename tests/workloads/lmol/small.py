@@ -2,7 +2,7 @@
 
 import torch
 
-from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.task import ComparisonTask
 
 CPU = torch.device("cpu")

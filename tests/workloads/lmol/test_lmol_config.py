@@ -3,7 +3,7 @@
 import pytest
 
 from models.images import image_files
-from pipelines.workloads.lmol import Config
+from pipelines.workloads.lmol.config import Config
 
 
 @pytest.mark.parametrize(

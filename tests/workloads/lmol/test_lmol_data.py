@@ -12,9 +12,11 @@ from common.disk.files import digests
 from common.errors import UserError
 from models.images import image_files
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol import Columns, data, sources
+from pipelines.workloads.lmol import data, sources
+from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
 from pipelines.workloads.lmol.sources import photos as photo_source
+from pipelines.workloads.lmol.sources import tables
 
 
 def config(source="digits", **fields):
@@ -244,7 +246,7 @@ def test_what_cannot_be_asked_about_is_refused_with_the_remedy(tmp_path, scores,
 
 def test_inputs_are_the_files_of_the_user(mine):
     path, *_ = mine
-    found = sources.inputs(config(path).data.source, {})
+    found = tables.files_of(config(path).data.source, {})
     assert found[0] == path / "scores.csv"
     assert len(found) == 41
-    assert sources.inputs("photos", {}) == []
+    assert tables.files_of("photos", {}) == []

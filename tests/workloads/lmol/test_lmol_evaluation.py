@@ -12,8 +12,8 @@ import torch
 
 from common import statistics
 from pipelines.workloads.lmol import data, evaluation
-from pipelines.workloads.lmol.baselines import SHARPNESS
 from pipelines.workloads.lmol.data import CLASSES
+from pipelines.workloads.lmol.judging.baselines import SHARPNESS
 from tests.workloads.lmol.brightness import CONFIG, PARTS, Brightness, comparisons, map_items
 
 

@@ -10,8 +10,8 @@ from PIL import Image
 
 from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol import data, evaluation
-from pipelines.workloads.lmol.answers import ModelAnswers
-from pipelines.workloads.lmol.score_figures import place
+from pipelines.workloads.lmol.judging.answers import ModelAnswers
+from pipelines.workloads.lmol.judging.score_figures import place
 from tests.workloads.lmol.brightness import map_items
 
 FEW = 12

@@ -16,7 +16,8 @@ from common import statistics
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.report import page as engine_report
 from pipelines.run.folder import Run
-from pipelines.workloads.lmol import data, evaluation, pictures, report
+from pipelines.workloads.lmol import data, evaluation, report
+from pipelines.workloads.lmol.judging import pictures
 from tests.report.pages import checked
 from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.workloads.lmol.batches import Pairs
 from pipelines.workloads.lmol.task import logits_of_orders, widest_error
+from pipelines.workloads.lmol.training.batches import Pairs
 from tests.workloads.lmol.small import config, make
 
 

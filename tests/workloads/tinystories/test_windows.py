@@ -50,7 +50,7 @@ def test_a_stream_that_the_device_has_no_room_for_stays_in_memory(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (4000, 8000))
     gpu = torch.device("cuda")
-    assert task._has_room(gpu, 999)
-    assert not task._has_room(gpu, 1000)
+    assert task.has_room(gpu, 999)
+    assert not task.has_room(gpu, 1000)
     assert len(asked) == 2
-    assert task._has_room(CPU, 10**15)
+    assert task.has_room(CPU, 10**15)

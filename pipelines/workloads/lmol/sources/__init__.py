@@ -6,22 +6,17 @@ a folder  images, and one CSV; or folders of images, a folder per rank
 a CSV     image,score, next to the images, or answers about pairs of them: img1,img2,label or winner,loser
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pipelines.workloads.lmol.sources import tables
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.digits import read_digits
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 from pipelines.workloads.lmol.sources.photos import read_photos
 from pipelines.workloads.lmol.sources.tables import EMBEDDED
 from pipelines.workloads.lmol.sources.user_files import read_user_files
 
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
-
-def read(data: "Data", path: Path) -> ImageSet:
+def read(data: Data, path: Path) -> ImageSet:
     """Return the images and scores of `data.source`, the images written to `path`, a .npy file.
 
     Raises UserError if they are missing or unusable.
@@ -29,10 +24,3 @@ def read(data: "Data", path: Path) -> ImageSet:
     if data.source in EMBEDDED:
         return {"digits": read_digits, "photos": read_photos}[data.source](data, path)
     return read_user_files(data, path)
-
-
-def inputs(source: str, columns: Mapping[str, str]) -> list[Path]:
-    """Return the user's files that the images come from: the CSV, and those of its images that exist."""
-    if source in EMBEDDED or not Path(source).exists():
-        return []
-    return tables.inputs(tables.find_table(source), columns)

@@ -2,19 +2,16 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, as_squares, write
 from pipelines.workloads.lmol.sources.units import in_units
 
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
-
-def read_digits(data: "Data", path: Path) -> ImageSet:
+def read_digits(data: Data, path: Path) -> ImageSet:
     """Return 1,797 handwritten digits, each scored by its value."""
     from sklearn.datasets import load_digits
 

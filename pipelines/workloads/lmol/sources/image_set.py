@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 
-from models.images import image_files as image_files
+from common.plain import Plain
+from models.images import image_files
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ImageSet:
     groups: list[str]  # images of a group stay together
     names: list[str]
     families: list[str]
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Plain]
     labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
     scored: bool = True  # False if labels are all that is known, so that scores have yet to be made of them
@@ -73,7 +74,7 @@ def write(path: Path, parts: Iterable[Squares]) -> Squares:
     return Squares(np.load(path, mmap_mode="r"), np.concatenate(hashes), np.concatenate(thumbnails))
 
 
-def _write_header(file: Any, shape: tuple[int, ...]) -> None:
+def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:
     """Write the file's header at its beginning; it is padded so that the number of images does not change its size."""
     file.seek(0)
     np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})

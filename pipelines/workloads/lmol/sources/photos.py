@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageFilter
 
 from common.errors import UserError
 from common.workers import in_order
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.units import in_units
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
 FAMILIES = ("jpeg", "blur", "noise", "downscale")
 # Four degrees of each, chosen so that all families lose about as much structure: SSIM .88, .74, .60 and .47.
@@ -111,7 +108,7 @@ PHOTOS = {
 Kind = tuple[str, int]  # family, degree
 
 
-def read_photos(data: "Data", path: Path) -> ImageSet:
+def read_photos(data: Data, path: Path) -> ImageSet:
     """Return crops of photos, each unchanged and degraded to four degrees in four ways; a photo is a group.
 
     The score of a way and degree is the median, over all crops, of the structural similarity to the original crop (Wang
@@ -125,7 +122,8 @@ def read_photos(data: "Data", path: Path) -> ImageSet:
         )
     crops = [(name, number) for name in PHOTOS for number in range(data.photos_crops)]
     made = in_order(partial(_photo_crops, data.size, data.seed), crops, "degrading photos, crops")
-    names, kinds = [], []
+    names: list[str] = []
+    kinds: list[Kind] = []
     similarity: dict[Kind, list[float]] = {}
 
     def squares() -> Iterator[Squares]:
@@ -218,7 +216,7 @@ def structural_similarity(one: Image.Image, other: Image.Image) -> float:
     """Return the SSIM of luminance with the window and constants of Wang et al. (2004); it is 1 for equal images."""
     from skimage.metrics import structural_similarity
 
-    return structural_similarity(
+    found: float = structural_similarity(
         np.asarray(one.convert("L")),
         np.asarray(other.convert("L")),
         data_range=255,
@@ -226,3 +224,4 @@ def structural_similarity(one: Image.Image, other: Image.Image) -> float:
         sigma=1.5,
         use_sample_covariance=False,
     )
+    return found

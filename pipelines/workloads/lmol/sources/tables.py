@@ -129,9 +129,11 @@ def home(table: Path) -> Path:
     return table if table.is_dir() else table.parent
 
 
-def inputs(table: Path, columns: Mapping[str, str]) -> list[Path]:
-    """Return the table and the files of the images it lists, as far as they exist."""
-    found = []
+def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
+    """Return a user's files behind `data.source`: the table, and those of its images that exist."""
+    if source in EMBEDDED or not Path(source).exists():
+        return []
+    table, found = find_table(source), []
     for name in read_table(table, columns).scores:
         try:
             path = within(home(table), name)

@@ -6,20 +6,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.errors import UserError
+from common.plain import Plain
 from common.workers import in_order
-from models.images import image_files as image_files
+from models.images import image_files
 from pipelines.workloads.lmol import pairs
+from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, home, read_table, within
 from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
-
-if TYPE_CHECKING:
-    from pipelines.workloads.lmol import Data
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
@@ -36,7 +34,7 @@ class Usable:
     animated: list[str] = field(default_factory=list)
 
 
-def read_user_files(data: "Data", path: Path) -> ImageSet:
+def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source)
     listed = read_table(table, data.columns.given())
@@ -51,7 +49,7 @@ def read_user_files(data: "Data", path: Path) -> ImageSet:
         )
     rows = {name: row for row, name in enumerate(found.names)}
     labelled = [each for each in listed.pairs if each[1] in rows and each[2] in rows]
-    facts = {
+    facts: dict[str, Plain] = {
         "source": f"images of {table}",
         "listed": count,
         "listed_again": listed.repeated,
@@ -86,7 +84,7 @@ def read_user_files(data: "Data", path: Path) -> ImageSet:
     )
 
 
-def _decoded(listed: Listed, folder: Path, data: "Data", found: Usable) -> Iterator[Squares]:
+def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterator[Squares]:
     """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
     names = list(listed.scores)
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
@@ -135,13 +133,13 @@ def _check_labels(
     unit: Fraction,
     table: Path,
     all_pairs: int,
-) -> dict[str, Any]:
+) -> dict[str, Plain]:
     """Return counts of the CSV's labels that agree with its scores; UserError if most contradict them.
 
     Training takes the labels as they are given, and further pairs by their scores.
     """
     names = {value: name.capitalize() for name, value in LABELS.items()}
-    expected = [int(pairs.label(np.int64(score[a]), np.int64(score[b]), theta)) for _, a, b, _ in labelled]
+    expected = [int(pairs.label(score[a], score[b], theta)) for _, a, b, _ in labelled]
     contradictory = [
         f"line {line}: {a} ({float(score[a] * unit):g}), {b} ({float(score[b] * unit):g}) is labelled {names[given]}, "
         f"but its scores say {names[right]}"

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from common.errors import UserError
-from pipelines.workloads.lmol import Columns, sources
+from pipelines.workloads.lmol import sources
+from pipelines.workloads.lmol.config import Columns
 
 SCORES = {
     f"{name}.png": score for name, score in zip("abcdefg", ["1", "1.2", "1.7", "1.9", "2.5", "3", "4"], strict=True)

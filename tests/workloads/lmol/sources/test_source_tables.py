@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines.workloads.lmol import sources
+from pipelines.workloads.lmol.sources import tables
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, read, refusal, table
 
 
@@ -61,8 +61,8 @@ def test_a_source_that_is_not_there_is_refused_with_what_to_give(tmp_path):
 def test_inputs_are_the_table_and_the_images_that_are_there(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
     table(tmp_path / "scores.csv", ("image", "score"), ("a.png", 1), ("b.png", 2), ("no.png", 3), ("../x.png", 3))
-    assert sources.inputs(str(tmp_path), {}) == [tmp_path / name for name in ("scores.csv", "a.png", "b.png")]
-    assert sources.inputs("digits", {}) == sources.inputs(str(tmp_path / "gone"), {}) == []
+    assert tables.files_of(str(tmp_path), {}) == [tmp_path / name for name in ("scores.csv", "a.png", "b.png")]
+    assert tables.files_of("digits", {}) == tables.files_of(str(tmp_path / "gone"), {}) == []
 
 
 def test_old_labels_with_a_full_stop_mean_the_same_and_others_are_refused(tmp_path):

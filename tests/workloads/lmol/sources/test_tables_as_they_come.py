@@ -7,7 +7,7 @@ import pytest
 
 from common.foreign_text import to_csv
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol import Columns
+from pipelines.workloads.lmol.config import Columns
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
 
 

@@ -1,0 +1,1 @@
+"""Code to start from; nothing in the project imports it."""

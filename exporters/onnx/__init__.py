@@ -1,0 +1,62 @@
+"""The tensor programs that models consist of, and what their use takes beside them.
+
+A module of this folder describes the family of models that it is named after: `describe(model) -> Artifact` raises
+ValueError for a model that no program can stand for. `exporters/to_onnx.py` writes artifacts and proves them equal.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from torch import Tensor, nn
+
+from common.packages import neighbour
+from models import io
+
+OWN = "onnx_program"  # the module with `describe` beside that of a family of the user's own
+SHARED = {"pooled_experts": "cnn_lstm"}  # families that another one's module describes
+FRESH = 100  # inputs on which a program is compared with the original
+
+Axes = Mapping[int, str]  # number of an axis -> its name, for the axes whose sizes may vary
+
+
+@dataclass(frozen=True)
+class Program:
+    """One ONNX file: a module from tensors to tensors."""
+
+    name: str  # of the file, without .onnx
+    module: nn.Module
+    inputs: Mapping[str, Axes]  # in the order of the module's arguments
+    outputs: Sequence[str]
+    fresh: Callable[[int], Sequence[Tensor]]  # number -> inputs, of sizes that vary with it
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """All of an export that depends on the family."""
+
+    programs: Sequence[Program]
+    example: bytes  # a script that uses the programs, without this project
+    check: Callable[[ModuleType], Mapping[str, object]]  # imported example -> facts; RuntimeError if it differs
+    files: Mapping[str, bytes] = field(default_factory=dict)  # that the example reads, by name
+    left_out: Mapping[str, str] = field(default_factory=dict)  # what of the model there is not -> why, and what to use
+
+
+def describe(model: io.Model) -> Artifact:
+    """Return the artifact of a model in eval mode. Raises ValueError for one that cannot be exported."""
+    own = neighbour(type(model).__module__, OWN)
+    if own is not None:
+        return own.describe(model)
+    name = f"{__name__}.{SHARED.get(model.family, model.family)}"
+    if importlib.util.find_spec(name) is None:
+        files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
+        known = sorted({*files, *SHARED})
+        raise ValueError(
+            f"nobody has described the family {model.family!r} as tensor programs; the families {', '.join(known)} are "
+            f"described: write {OWN}.py with describe(model) beside the model's module, or export safetensors"
+        )
+    artifact: Artifact = importlib.import_module(name).describe(model)
+    return artifact

@@ -1,0 +1,110 @@
+"""A classifier of the next move as one program from windows of features to probabilities; features come as Python.
+
+The program scales the features itself, in float64 as in training, and ends in a softmax. Features of candles are
+computed by models/market/candle_features.py, which goes along.
+
+Shapes as in models/market/signal_model.py: B windows, L candles of a window, F features.
+"""
+
+import json
+from collections.abc import Mapping
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from exporters import portable
+from exporters.onnx import FRESH, Artifact, Program, examples
+from models.market import candle_features
+from models.market.candles import Candles
+from models.market.inputs import CLASSES
+from models.market.signal_model import SignalModel
+
+TOLERANCE = 1e-4  # of probabilities
+
+
+class Classifier(nn.Module):
+    """From windows of features to the probabilities of SHORT, NO_TRADE and LONG."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, model: SignalModel):
+        super().__init__()
+        self.model = model
+        scalers = [model.config.scalers[coin] for coin in model.config.coins]
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.tensor([scaler[name] for scaler in scalers], dtype=torch.float64))
+
+    def forward(self, windows: Tensor, coins: Tensor) -> Tensor:
+        """Return probabilities (B, 3) of windows (B, L, F) of float32 features; `coins` (B,) are their numbers."""
+        scaled = ((windows.double() - self.mean[coins][:, None]) / self.std[coins][:, None]).float()
+        logits: Tensor = self.model(scaled, coins)[:, -1]
+        return logits.softmax(-1)
+
+
+def describe(model: SignalModel) -> Artifact:
+    """Return the program, with the computation of its features beside it."""
+    config = model.config
+    unknown = [coin for coin in config.coins if coin not in config.scalers]
+    if unknown:
+        raise ValueError(f"the model has no scaler of the features of {', '.join(unknown)}; train it again")
+
+    def fresh(number: int) -> tuple[Tensor, ...]:
+        generator = torch.Generator().manual_seed(number)
+        batch = 1 + number % 7
+        drawn = torch.randn(batch, config.lookback, len(config.features), generator=generator, dtype=torch.float64)
+        coins = torch.randint(len(config.coins), (batch,), generator=generator)
+        module = Classifier(model)
+        return (drawn * module.std[coins][:, None] + module.mean[coins][:, None]).float(), coins
+
+    axes = {name: {0: "windows"} for name in ("windows", "coins")}
+    settings = {
+        "classes": list(CLASSES),
+        "coins": list(config.coins),
+        "features": list(config.features),
+        "lookback": config.lookback,
+        "candles_needed": model.candles_needed,
+        "timeframe_ms": config.timeframe_ms,
+    }
+    return Artifact(
+        programs=[Program("classifier", Classifier(model), axes, ["probabilities"], fresh)],
+        example=examples.script("cnn_lstm"),
+        check=lambda example: compare(model, example),
+        files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
+        left_out={"thresholds and trades": "they belong to the evaluation; python -m exporters freqtrade has them"},
+    )
+
+
+@torch.no_grad()
+def compare(model: SignalModel, example: ModuleType) -> Mapping[str, object]:
+    """Classify random candles by the example and by the model; RuntimeError unless all probabilities agree."""
+    config, worst = model.config, 0.0
+    for number in range(FRESH):
+        candles = random_candles(number, model.candles_needed + number % 3, config.timeframe_ms)
+        coin = config.coins[number % len(config.coins)]
+        table = candle_features.columns(candles, config.features)[-config.lookback - number % 3 :].astype(np.float32)
+        scaler = config.scalers[coin]
+        scaled = torch.from_numpy(((table - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
+        windows = scaled.unfold(0, config.lookback, 1).transpose(1, 2)
+        numbers = torch.full((len(windows),), config.coins.index(coin))
+        expected = model(windows, numbers)[:, -1].softmax(-1).numpy()
+        columns = {name: getattr(candles, name) for name in ("time", "open", "high", "low", "close", "volume")}
+        found = example.probabilities(columns, coin)
+        worst = max(worst, float(abs(found - expected).max()))
+    if not worst <= TOLERANCE:
+        raise RuntimeError(f"the example's probabilities are {worst} from the model's")
+    return {"candle_series": FRESH, "largest_difference_of_probabilities": worst}
+
+
+def random_candles(number: int, rows: int, timeframe_ms: int) -> Candles:
+    """Return candles of a random walk whose volatility varies."""
+    generator = np.random.default_rng(number)
+    moves = generator.normal(0, 0.003, rows) * np.exp(generator.normal(0, 0.3, rows))
+    close = 100 * np.exp(np.cumsum(moves))
+    open = np.r_[100.0, close[:-1]]
+    wicks = np.exp(np.abs(generator.normal(0, 0.001, (2, rows))))
+    high, low = np.maximum(open, close) * wicks[0], np.minimum(open, close) / wicks[1]
+    time = (1_700_000_000_000 // timeframe_ms + np.arange(rows)) * timeframe_ms
+    return Candles("", timeframe_ms, time, open, high, low, close, generator.lognormal(3, 1, rows))

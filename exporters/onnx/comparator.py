@@ -1,0 +1,99 @@
+"""A comparator as two programs: one that encodes images, and one that compares encodings.
+
+Shapes as in models/comparator: U images, C channels, S pixels a side, P pairs.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from exporters.onnx import FRESH, Artifact, Program, examples
+from models.images.comparator.cross import TowerCross
+from models.images.comparator.interface import Comparator
+
+TOLERANCE = 1e-4  # of probabilities
+
+
+class Encoder(nn.Module):
+    """From images (U, C, S, S) uint8 to encodings (U, ...)."""
+
+    def __init__(self, model: Comparator):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Encode images."""
+        return self.model.encode(images)
+
+
+class Comparison(nn.Module):
+    """From encodings and pairs of their rows (P,) to logits (P, 3) of the answers First, Second and Similar."""
+
+    def __init__(self, model: Comparator):
+        super().__init__()
+        self.model = model
+
+    def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Compare pairs of encodings."""
+        return self.model.compare_encoded(encoded, first, second)
+
+
+def describe(model: Comparator) -> Artifact:
+    """Return the programs of a comparator whose encoder is its own."""
+    if isinstance(model, TowerCross):
+        raise ValueError(
+            f"its encoder is the vision tower of {model.config.base}, which is not stored with the model; export "
+            "safetensors, or give a run with model.kind=siamese, or model.kind=cross without model.base"
+        )
+    config = model.config
+
+    def images(number: int) -> tuple[Tensor]:
+        generator = torch.Generator().manual_seed(number)
+        shape = (2 + number % 6, config.channels, config.size, config.size)
+        return (torch.randint(256, shape, generator=generator, dtype=torch.uint8),)
+
+    def pairs(number: int) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            encoded = model.encode(*images(number))
+        generator = torch.Generator().manual_seed(number)
+        return encoded, *torch.randint(len(encoded), (2, 1 + number % 9), generator=generator)
+
+    compared = {"encoded": {0: "images"}, "first": {0: "pairs"}, "second": {0: "pairs"}}
+    settings = {**model.describe(), "size": config.size, "channels": config.channels}
+    return Artifact(
+        programs=[
+            Program("encoder", Encoder(model), {"images": {0: "images"}}, ["encoded"], images),
+            Program("comparison", Comparison(model), compared, ["logits"], pairs),
+        ],
+        example=examples.script("comparator"),
+        check=lambda example: compare(model, example),
+        files={"settings.json": json.dumps(settings, indent=1).encode()},
+        left_out={
+            "scores and ranks": "an adaptive search among references (models/images/ranking.py); use models.io.load"
+        },
+    )
+
+
+def compare(model: Comparator, example: ModuleType) -> Mapping[str, object]:
+    """Compare image files by the example and by the model; RuntimeError unless all probabilities agree."""
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("first.png", "second.png")]
+        for number in range(FRESH):
+            generator = np.random.default_rng(number)
+            for file, coarse in zip(
+                files, generator.integers(0, 256, (2, 5, 5 + number % 3, 3), np.uint8), strict=True
+            ):
+                Image.fromarray(coarse).resize((40 + number, 60), Image.Resampling.BICUBIC).save(file)
+            found = example.compare(*(Image.open(file) for file in files))
+            worst = max(worst, float(abs(found - model.compare(*files).numpy()).max()))
+    if not worst <= TOLERANCE:
+        raise RuntimeError(f"the example's probabilities are {worst} from the model's")
+    return {"pairs": FRESH, "largest_difference_of_probabilities": worst}

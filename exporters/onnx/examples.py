@@ -1,0 +1,290 @@
+"""The example that an export brings: a script of one file that uses its programs, without this project.
+
+`script` puts one together from functions of this module; `EXAMPLES` says which.
+"""
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnxruntime
+from PIL import Image, ImageOps
+
+from models.market import candle_features
+from models.market.candles import Candles
+from models.plans import chains
+
+FOLDER = Path(__file__).parent
+
+
+@cache
+def program(name: str) -> onnxruntime.InferenceSession:
+    """Return a program of the export."""
+    return onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
+
+
+@cache
+def settings() -> SimpleNamespace:
+    """Return the settings of the export."""
+    return SimpleNamespace(**json.loads((FOLDER / "settings.json").read_text()))
+
+
+def solve(locs: np.ndarray, demand: np.ndarray, capacity: float) -> tuple[list[int], float]:
+    """Return the shortest of N - 1 greedy tours, one to each customer first, as nodes in order, and its length.
+
+    locs (N, 2) lie in the unit square, the depot first; demand (N,) are whole numbers, 0 at the depot.
+    """
+    given = {"locs": locs, "demand": demand, "capacity": np.array(capacity)}
+    given = {name: each.astype(np.float32)[None] for name, each in given.items()}
+    shared = program("encoder").run(None, given)
+    known = dict(zip(("query", "key", "value", "pointer_key", "distance"), shared, strict=True))
+    known |= {name: given[name] for name in ("demand", "capacity")}
+    nodes, full = len(locs), given["capacity"][:, None]
+    node, load = np.arange(1, nodes)[None], np.repeat(full, nodes - 1, 1)
+    waiting, tours = np.ones((1, nodes, nodes - 1), bool), []
+    while True:
+        load = np.where(node == 0, full, load - given["demand"][0][node])
+        np.put_along_axis(waiting, node[:, None], False, 1)
+        tours.append(node[0])
+        if not waiting[:, 1:].any():
+            break
+        state = {"node": node, "load": load.astype(np.float32), "waiting": waiting}
+        node = program("step").run(None, known | state)[0].argmax(1)
+    found = np.stack(tours, 1)
+    paths = given["locs"][0][np.pad(found, ((0, 0), (1, 1)))]  # from the depot and back to it
+    lengths = np.linalg.norm(np.diff(paths, axis=1), axis=2).sum(1)
+    return found[lengths.argmin()].tolist(), float(lengths.min())
+
+
+def solve_random() -> None:
+    """Print a tour through random customers."""
+    customers = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    demand = np.random.randint(1, 10, customers + 1)
+    demand[0] = 0
+    print(*solve(np.random.rand(customers + 1, 2), demand, 30))
+
+
+def tell(prompt: list[int], max_tokens: int) -> list[int]:
+    """Return the tokens that follow the tokens `prompt`, up to the story's end, token 0."""
+    none = np.zeros((settings().layers, 1, 0, settings().width), np.float32)
+    state = {"keys": none, "values": none}
+    if settings().recent:
+        state["recent"] = np.zeros((1, settings().recent), np.int64)
+    new, story = [0, *prompt], []
+    for _ in range(max_tokens):
+        logits, *kept = program("step").run(None, {"tokens": np.array([new], np.int64), **state})
+        state = dict(zip(state, kept, strict=True))
+        for name in ("keys", "values"):  # what is further back than the context cannot be seen again
+            state[name] = state[name][:, :, max(0, state[name].shape[2] - settings().context + 1) :]
+        new = [int(logits[0, -1].argmax())]
+        if new == [0]:
+            break
+        story += new
+    return story
+
+
+def tell_prompt() -> None:
+    """Print a story that begins with the words of the command line."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    tokens = tokenizer.encode(" ".join(sys.argv[1:]) or "Once upon a time").ids
+    print(tokenizer.decode(tokens + tell(tokens, 256)))
+
+
+class NetworkReader:
+    """What has been read of one document, by the network."""
+
+    def __init__(self) -> None:
+        self.state = [np.zeros(settings().state, np.float32)] * 2
+        self.text = np.zeros(0, np.int64)
+
+    def read(self, tokens: np.ndarray) -> None:
+        """Read tokens (N,)."""
+        hidden, cell = self.state
+        given = {"tokens": tokens.astype(np.int64)[None], "hidden": hidden, "cell": cell}
+        expected, *self.state = program("network").run(None, given)
+        self.expected, self.text = expected[0, -1:], np.concatenate([self.text, tokens])
+
+    follow = read  # generated tokens
+
+    def ahead(self) -> np.ndarray:
+        """Return the log-probabilities (V,) of the next token."""
+        found: np.ndarray = self.expected[0]
+        return found
+
+
+class MixtureReader(NetworkReader):
+    """What has been read of one document. An adapting reader counts it, beside the counts of the training text."""
+
+    def __init__(self, adapting: bool = True) -> None:
+        super().__init__()
+        self.adapting, self.contexts = adapting, chains.CONTEXTS if adapting else chains.STORED
+        self.mixture = program("adapting" if adapting else "frozen")
+        arrays = np.load(FOLDER / "counts.npz")
+        self.counts = [chains.Counts(*(arrays[name] for name in ("keys", "offsets", "tokens", "counts")))]
+        self.classes = chains.classes_of(settings().texts)
+
+    def read(self, tokens: np.ndarray) -> None:
+        """Read tokens (N,), and count them unless they are the first of the document."""
+        if self.adapting and len(self.text):
+            keys = self._keys(tokens)
+            self.counts.append(chains.count(keys, tokens, chains.counted(keys, tokens, self.counts)))
+        self.follow(tokens)
+
+    def ahead(self) -> np.ndarray:
+        """Return the log-probabilities (V,) of the next token."""
+        found = chains.layers(self._keys(np.zeros(1)), np.zeros(1, np.int64), self.expected.shape[1], self.counts, None)
+        given = {"network": self.expected, "ratios": chains.sharpened(found, self.expected)}
+        expected: np.ndarray = self.mixture.run(None, {**given, "states": found.states.astype(np.int64)})[0][0]
+        return expected
+
+    def _keys(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the keys (N, K) of the contexts of tokens that come next."""
+        whole = np.concatenate([self.text, tokens]).astype(np.int64)
+        return chains.contexts(whole, self.classes)[len(self.text) :, : self.contexts]
+
+
+Reader: type[NetworkReader] = NetworkReader
+
+
+def complete(prompt: str, characters: int) -> str:
+    """Return what follows the prompt, up to so many characters or the document's end."""
+    reader, texts, end = Reader(), settings().texts, settings().end
+    numbers = {text: number for number, text in enumerate(texts) if len(text) == 1 and number > end}
+    prompt = prompt.lower() if settings().lower_case else prompt
+    tokens = np.array([numbers.get(character, 1) for character in prompt])
+    for part in (tokens[:1], tokens[1:]):
+        if len(part):
+            reader.read(part)
+    found = ""
+    while True:
+        expected = reader.ahead()
+        expected[:2] = -np.inf  # padding and unknown characters
+        token = int(expected.argmax())
+        if token == end or len(found + texts[token]) > characters:
+            return found
+        found += texts[token]
+        reader.follow(np.array([token]))
+
+
+def complete_prompt() -> None:
+    """Print the text of the command line, and its likeliest continuation."""
+    text = sys.argv[1] if len(sys.argv) > 1 else "The information manager is "
+    print(text + complete(text, 200))
+
+
+def probabilities(columns: dict[str, np.ndarray], coin: str) -> np.ndarray:
+    """Return the probabilities (n, 3) of the classes after each candle that has enough candles before it."""
+    candles = Candles(coin, settings().timeframe_ms, **columns)
+    table = candle_features.columns(candles, settings().features).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(table, settings().lookback, 0).transpose(0, 2, 1)
+    windows = np.ascontiguousarray(windows[np.isfinite(windows).all((1, 2))])  # none in which a candle is missing
+    coins = np.full(len(windows), settings().coins.index(coin))
+    found: np.ndarray = program("classifier").run(None, {"windows": windows, "coins": coins})[0]
+    return found
+
+
+def judge_file() -> None:
+    """Print the last probabilities for a file with the columns time (ms), open, high, low, close and volume."""
+    table = np.genfromtxt(sys.argv[1], delimiter=",", names=True)
+    columns = {name: table[name] for name in ("open", "high", "low", "close", "volume")}
+    coin = (sys.argv[2:] or settings().coins)[0]
+    found = probabilities({"time": table["time"].astype(np.int64), **columns}, coin)
+    print(*settings().classes, *found[-5:], sep="\n")
+
+
+def pixels(image: Image.Image) -> np.ndarray:
+    """Return the middle square of an opaque image, scaled, as (C, S, S) uint8."""
+    side = (settings().size, settings().size)
+    square = ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), side, Image.Resampling.LANCZOS)
+    found = np.asarray(square).transpose(2, 0, 1)
+    grey = (found * np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]).sum(0, keepdims=True)
+    return found if settings().channels == 3 else grey.round().astype(np.uint8)
+
+
+def compare(first: Image.Image, second: Image.Image) -> np.ndarray:
+    """Return the probabilities (3,) of the answers, the mean over both orders of the images."""
+    encoded = program("encoder").run(None, {"images": np.stack([pixels(first), pixels(second)])})[0]
+    pairs = {"first": np.array([0, 1]), "second": np.array([1, 0])}
+    logits = program("comparison").run(None, {"encoded": encoded, **pairs})[0]
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    given, swapped = shares / shares.sum(1, keepdims=True)
+    found: np.ndarray = (given + swapped[[1, 0, 2]]) / 2
+    return found
+
+
+def compare_files() -> None:
+    """Print the answers for two files and how likely each is."""
+    found = compare(*(Image.open(path) for path in sys.argv[1:3]))
+    print(*(f"{answer}: {share:.1%}" for answer, share in zip(settings().answers, found, strict=True)), sep="\n")
+
+
+_PROMPT = '"The information manager is "'
+_COMPLETION = (complete, complete_prompt)
+# family -> (what its script does, the words it takes, what to install, and its parts, the last of which is run)
+EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]]] = {
+    "routing": ("Tours through random customers", "[CUSTOMERS]", "", (solve, solve_random)),
+    "tiny_transformer": ("A story, greedily", "PROMPT", " tokenizers", (settings, tell, tell_prompt)),
+    "char_lstm": (
+        "A text and its likeliest continuation", _PROMPT, "",
+        (settings, NetworkReader, "Reader = NetworkReader", *_COMPLETION),
+    ),
+    "char_mixture": (
+        "A text and its likeliest continuation", _PROMPT, "",
+        (settings, NetworkReader, MixtureReader, "Reader = MixtureReader", *_COMPLETION),
+    ),
+    "cnn_lstm": ("Signals from candles", "CANDLES.csv [COIN]", "", (settings, probabilities, judge_file)),
+    "comparator": (
+        "Which of two images ranks higher", "FIRST.jpg SECOND.jpg", " pillow",
+        (settings, pixels, compare, compare_files),
+    ),
+}  # fmt: skip
+# What a script imports where a name occurs in it; modules of the project lie beside it.
+STANDARD = {
+    "json": "import json",
+    "sys": "import sys",
+    "cache": "from functools import cache",
+    "FOLDER": "from pathlib import Path",
+    "SimpleNamespace": "from types import SimpleNamespace",
+}
+INSTALLED = {
+    "candle_features": "import candle_features",
+    "chains": "import chains",
+    "np": "import numpy as np",
+    "onnxruntime": "import onnxruntime",
+    "Image": "from PIL import Image, ImageOps",
+    "Candles": "from candles import Candles",
+}
+
+
+def script(family: str) -> bytes:
+    """Return the example of a family as a file."""
+    about, words, packages, parts = EXAMPLES[family]
+    sources = [part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in (program, *parts)]
+    body = "\n\n\n".join(sources)
+    standard, installed = (
+        "\n".join(line for name, line in lines.items() if re.search(rf"\b{name}\b", body))
+        for lines in (STANDARD, INSTALLED)
+    )
+    return f'''"""{about}: pip install onnxruntime{packages}; python example.py {words}."""
+
+{standard}
+
+{installed}
+
+FOLDER = Path(__file__).parent
+
+
+{body}
+
+
+if __name__ == "__main__":
+    {parts[-1].__name__}()
+'''.encode()

@@ -1,0 +1,142 @@
+"""A routing policy as two programs: one that reads an instance, and one that scores the next nodes of its tours.
+
+Shapes as in models/routing/environment.py: B instances, N nodes, Q tours of an instance.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from exporters.onnx import FRESH, Artifact, Program, examples
+from models.routing.decoder import Cache
+from models.routing.environment import Instances, State, tour_length
+from models.routing.policy import RoutingPolicy
+
+INSTANCE: dict[str, dict[int, str]] = {
+    "locs": {0: "instances", 1: "nodes"},
+    "demand": {0: "instances", 1: "nodes"},
+    "capacity": {0: "instances"},
+}
+CACHE: dict[str, dict[int, str]] = {
+    "query": {0: "instances", 2: "nodes"},
+    "key": {0: "instances", 2: "nodes"},
+    "value": {0: "instances", 3: "nodes"},
+    "pointer_key": {0: "instances", 1: "nodes"},
+    "distance": {0: "instances", 1: "nodes", 2: "nodes"},
+}
+STATE: dict[str, dict[int, str]] = {
+    "node": {0: "instances", 1: "tours"},
+    "load": {0: "instances", 1: "tours"},
+    "waiting": {0: "instances", 1: "nodes", 2: "tours"},
+}
+
+
+class Encoder(nn.Module):
+    """From instances to what all queries on them share."""
+
+    def __init__(self, policy: RoutingPolicy):
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, locs: Tensor, demand: Tensor, capacity: Tensor) -> tuple[Tensor, ...]:
+        """Return the tensors of `Cache`."""
+        return tuple(self.policy.encode(Instances(locs, demand, capacity)))
+
+
+class Step(nn.Module):
+    """From what `Encoder` gave and the state of the tours to the logits (B, N, Q) of the next nodes."""
+
+    def __init__(self, policy: RoutingPolicy):
+        super().__init__()
+        self.decoder = policy.decoder
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        pointer_key: Tensor,
+        distance: Tensor,
+        demand: Tensor,
+        capacity: Tensor,
+        node: Tensor,
+        load: Tensor,
+        waiting: Tensor,
+    ) -> Tensor:
+        """Return the logits of the next nodes."""
+        instances = Instances(distance, demand, capacity)  # the decoder reads no locations
+        cache = Cache(query, key, value, pointer_key, distance)
+        logits: Tensor = self.decoder(cache, instances, State(node, load, waiting))
+        return logits
+
+
+def describe(model: RoutingPolicy) -> Artifact:
+    """Return the programs of a policy on complete graphs."""
+    if model.config.neighbors:
+        raise ValueError(
+            f"its encoder reads sparse graphs (neighbors={model.config.neighbors}), which ONNX has no operators for; "
+            "give a policy with model.neighbors=0"
+        )
+
+    def state(number: int) -> tuple[Tensor, ...]:
+        given = instance(number)
+        with torch.no_grad():
+            return (*model.encode(Instances(*given)), *given[1:], *tours_under_way(number, *given[1:]))
+
+    known = {name: INSTANCE[name] for name in ("demand", "capacity")}
+    return Artifact(
+        programs=[
+            Program("encoder", Encoder(model), INSTANCE, list(CACHE), instance),
+            Program("step", Step(model), {**CACHE, **known, **STATE}, ["logits"], state),
+        ],
+        example=examples.script("routing"),
+        check=lambda example: compare_tours(model, example),
+        left_out={"sampling, symmetries, local search": "loops around these programs; models.io.load has them"},
+    )
+
+
+def instance(number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return locs (B, N, 2), demand (B, N) and capacity (B,) of random instances, 6 to 55 nodes each."""
+    generator = torch.Generator().manual_seed(number)
+    batch, nodes = 2 + number % 3, 6 + number % 50
+    demand = torch.randint(1, 10, (batch, nodes), generator=generator).float()
+    demand[:, 0] = 0
+    return torch.rand(batch, nodes, 2, generator=generator), demand, torch.full((batch,), 20.0 + number % 20)
+
+
+def tours_under_way(number: int, demand: Tensor, capacity: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return node, load and waiting of tours that have served some of the customers."""
+    generator = torch.Generator().manual_seed(number)
+    batch, nodes = demand.shape
+    tours = 3 + number % 7
+    node = torch.randint(nodes, (batch, tours), generator=generator)
+    waiting = torch.rand(batch, nodes, tours, generator=generator) < 0.6
+    waiting.scatter_(1, node[:, None], False)
+    load = torch.rand(batch, tours, generator=generator) * capacity[:, None]
+    return node, torch.where(node == 0, capacity[:, None], load.floor()), waiting
+
+
+@torch.no_grad()
+def compare_tours(model: RoutingPolicy, example: ModuleType) -> Mapping[str, object]:
+    """Solve fresh instances by the example and by the model, each by greedy tours to every customer first.
+
+    Where two nodes score the same but for rounding, tours may differ; a length that differs raises RuntimeError.
+    """
+    equal, worst = 0, 0.0
+    for number in range(FRESH):
+        locs, demand, capacity = (each[:1] for each in instance(number))
+        rollout = model(Instances(locs, demand, capacity), num_starts=locs.shape[1] - 1)
+        tour, length = example.solve(locs[0].numpy(), demand[0].numpy(), float(capacity))
+        mine, best = torch.tensor(tour)[None, None], float(rollout.cost.min())
+        served = [node for node in tour if node]
+        if sorted(served) != list(range(1, locs.shape[1])):
+            raise RuntimeError(f"the example's tour does not visit every customer once: {tour}")
+        if abs(float(tour_length(locs, mine)) - length) > 1e-4 or length > best * (1 + 0.02):
+            raise RuntimeError(f"the example's tour has a length of {length}, the model's {best}")
+        worst = max(worst, abs(length - best))
+        equal += abs(length - best) < 1e-4
+    if equal < 0.98 * FRESH:
+        raise RuntimeError(f"only {equal} of {FRESH} instances have tours of equal length")
+    return {"instances": FRESH, "with_equal_length": equal, "largest_difference_of_length": worst}

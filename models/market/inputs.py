@@ -1,0 +1,56 @@
+"""What a classifier of the next move is asked, and how: candles, and the settings of `predict`."""
+
+from datetime import UTC, date, datetime
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, FailFast, Field
+
+from common.config import Section
+from models.inputs import Input
+
+CLASSES = ("SHORT", "NO_TRADE", "LONG")  # of the next move
+MOST_CANDLES = 1_000_000
+Price = Annotated[tuple[float, ...], FailFast(), Field(max_length=MOST_CANDLES)]
+Time = Annotated[int, Field(ge=0, lt=2**62)]  # ms since 1970
+
+
+class Columns(Section):
+    """Candles without gaps, a column each, the newest last."""
+
+    time: Annotated[tuple[Time, ...], FailFast()] = Field(
+        max_length=MOST_CANDLES, description="when each candle opens, ms since 1970"
+    )
+    open: Price = Field(description="first price of each candle")
+    high: Price = Field(description="highest price")
+    low: Price = Field(description="lowest price")
+    close: Price = Field(description="last price")
+    volume: Price = Field(description="what was traded")
+
+
+class CandlesInput(Input):
+    """The newest candles of a coin."""
+
+    coin: str | None = Field(None, max_length=100, description="name of the coin; null where the model knows only one")
+    candles: Columns
+
+
+def _time(value: object) -> object:
+    """Refuse a date, as YAML reads 2025-01-16, with the number to give instead."""
+    if not isinstance(value, date):
+        return value
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise ValueError(f"now={value} is a date: give it in ms since 1970, now={moment.timestamp() * 1000:.0f}, or newest")
+
+
+class SignalSettings(Section):
+    """Reading of the probabilities."""
+
+    now: Annotated[Time | Literal["newest"] | None, BeforeValidator(_time)] = Field(
+        None,
+        description="time of the question, ms since 1970; newest: as the newest candle closes; null: the clock's. "
+        "The newest candle must be the last that has closed",
+    )
+    threshold: float | None = Field(
+        None, gt=0, le=1, description="probability from which SHORT or LONG is signalled; null: the likeliest class is"
+    )

@@ -1,0 +1,24 @@
+"""What models of plans are asked: text to continue, and how."""
+
+from pydantic import Field
+
+from models.inputs import LONGEST_PROMPT, Input, Sampling
+
+LONGEST_DOCUMENT = 1_000_000  # characters
+
+
+class TextInput(Input):
+    """Text to continue."""
+
+    field: str | None = Field(
+        None, max_length=200, description="field of the form; without a prompt, its usual beginning is continued"
+    )
+    prompt: str = Field("", max_length=LONGEST_PROMPT, description="text to continue")
+    document: str = Field("", max_length=LONGEST_DOCUMENT, description="the text before, which a mixture learns from")
+
+
+class TextSettings(Sampling):
+    """How text is continued."""
+
+    length: int = Field(200, ge=1, le=100_000, description="largest number of characters after the prompt")
+    temperature: float = Field(0.5, ge=0, le=100, description="sampling temperature; 0: the likeliest character")

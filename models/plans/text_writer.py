@@ -1,0 +1,143 @@
+"""Texts that a character model writes side by side, a token of each at a time.
+
+Texts begin and end at any time, and each has its own settings. A text does not depend on those beside it, to the last
+bit: random numbers are functions of (seed, number of the token); the network's products are free of rounding
+(lstm_steps.py); all else is computed row by row.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+
+from common.plain import Plain
+from common.random import derive_key, first_uniform
+from models import sampling
+from models.plans.characters import COPIED, END, PAD, UNKNOWN, Characters
+from models.plans.inputs import TextInput, TextSettings
+from models.plans.lstm_reader import Reader
+from models.plans.lstm_steps import Steps
+
+MOST_READ = 200_000  # characters read of texts under way together; their counts take up to 0.5 kB each
+
+
+class Text:
+    """A text being written, or one that has ended."""
+
+    def __init__(self, reader: Reader, given: TextInput, settings: TextSettings, stop: str | None):
+        self.reader, self.given, self.settings = reader, given, settings
+        self.choice = settings.temperature, settings.top_k, settings.top_p
+        self.certain = sampling.Certain(stop)
+        self.number, self.left, self.ended = 0, settings.length, False
+        self.written = self.text = ""
+        self.num_taken = 0  # characters of `text`
+
+    def draw(self) -> float:
+        """Return the random number of the next token."""
+        key = derive_key(self.settings.seed + self.given.item, "sampling", self.number)
+        return first_uniform(key, 0) if self.settings.temperature else 0.0
+
+    def grow(self, piece: str) -> None:
+        """Append the text of a token."""
+        self.text += self.certain.grown(piece)
+        self.number, self.left, self.written = self.number + 1, self.left - len(piece), (self.written + piece)[-COPIED:]
+        if self.certain.ended or not self.left:
+            self.end()
+
+    def end(self) -> None:
+        """Stop writing."""
+        self.text, self.ended = self.text + ("" if self.certain.ended else self.certain.held), True
+        del self.reader  # and what was counted of the text
+
+    def taken(self) -> str:
+        """Return the text that became certain since the last call."""
+        begin, self.num_taken = self.num_taken, len(self.text)
+        return self.text[begin:]
+
+    def answer(self) -> dict[str, Plain]:
+        """Return the answer of a text that has ended."""
+        field = {} if self.given.field is None else {"field": self.given.field}
+        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)}
+
+
+class Writer:
+    """Writer of texts with a model's weights as they were when it was made."""
+
+    def __init__(
+        self, characters: Characters, steps: Steps, reader: Callable[[int], Reader], copied: Callable[[str, str], bool]
+    ):
+        self.characters, self.steps = characters, steps
+        self.reader, self.copied = reader, copied
+
+    def begun(self, given: TextInput, settings: TextSettings) -> Text:
+        """Read a prompt and the document before it."""
+        tokens = np.array(self.characters.encode(given.document + given.prompt))
+        reader = self.reader(int(tokens[0]))
+        reader.steps = self.steps
+        reader.skim(tokens[1:])
+        stop = settings.stop.lower() if settings.stop and self.characters.lower_case else settings.stop
+        return Text(reader, given, settings, stop)
+
+    def characters_of(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
+        """Yield the characters of a text, each as soon as it is certain."""
+        text = self.begun(given, settings)
+        while not text.ended:
+            self.advance([text])
+            yield from text.taken()
+
+    @torch.no_grad()
+    def advance(self, texts: Sequence[Text]) -> None:
+        """Write one more token of each text; none has ended yet."""
+        readers = [text.reader for text in texts]
+        logits = readers[0].expected(readers)
+        logits[:, PAD : UNKNOWN + 1] = -torch.inf
+        draws, waiting, going = [text.draw() for text in texts], list(range(len(texts))), []
+        while waiting:
+            again = []
+            for row, token in self._chosen(texts, logits, draws, waiting):
+                text, piece = texts[row], self.characters.decode([token])
+                if token == END or len(piece) > text.left:
+                    text.end()
+                elif self.copied(text.written, piece):
+                    logits[row, token] = -torch.inf
+                    again.append(row)
+                else:
+                    text.grow(piece)
+                    going += [] if text.ended else [(readers[row], token)]
+            waiting = again
+        if going:
+            readers[0].go_on(*zip(*going, strict=True))
+
+    @staticmethod
+    def _chosen(
+        texts: Sequence[Text], logits: torch.Tensor, draws: Sequence[float], rows: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Return some rows, each with its next token; rows with equal settings are drawn together."""
+        alike: dict[tuple[float, int, float], list[int]] = {}
+        for row in rows:
+            alike.setdefault(texts[row].choice, []).append(row)
+        found: list[tuple[int, int]] = []
+        for (temperature, top_k, top_p), own in alike.items():
+            tokens = sampling.drawn(logits[own], temperature, top_k, top_p, [draws[row] for row in own])
+            found += zip(own, tokens.tolist(), strict=True)
+        return found
+
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
+        """Return what follows each prompt, writing as many side by side as the documents before them allow."""
+        texts: list[Text] = []
+        going: list[Text] = []
+        while going or len(texts) < len(prepared):
+            while len(texts) < len(prepared):
+                given = prepared[len(texts)]
+                if going and sum(size(text.given) for text in going) + size(given) > MOST_READ:
+                    break
+                texts.append(self.begun(given, settings))
+                going.append(texts[-1])
+            self.advance(going)
+            going = [text for text in going if not text.ended]
+        return [text.answer() for text in texts]
+
+
+def size(given: TextInput) -> int:
+    """Return the number of characters to read before the first is written."""
+    return len(given.document) + len(given.prompt)

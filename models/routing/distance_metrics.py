@@ -1,0 +1,104 @@
+"""Distances of VRPLIB: the EDGE_WEIGHT_TYPEs, and the layouts of matrices in files.
+
+Definitions are those of TSPLIB 95 (Reinelt 1995). A new metric is one entry of METRICS.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def nearest(lengths: Floats) -> Floats:
+    """Return the nearest whole numbers, halves rounded up."""
+    return np.floor(lengths + 0.5)
+
+
+def euclidean(one: Floats, two: Floats) -> Floats:
+    """Return the Euclidean distances (...) between places (..., 2)."""
+    lengths: Floats = np.sqrt(((one - two) ** 2).sum(-1))
+    return lengths
+
+
+def pseudo_euclidean(one: Floats, two: Floats) -> Floats:
+    """Return the distances of ATT."""
+    lengths: Floats = np.sqrt(((one - two) ** 2).sum(-1) / 10)
+    return lengths
+
+
+def manhattan(one: Floats, two: Floats) -> Floats:
+    """Return the sums over both axes."""
+    lengths: Floats = np.abs(one - two).sum(-1)
+    return lengths
+
+
+def maximum(one: Floats, two: Floats) -> Floats:
+    """Return the larger of both axes."""
+    lengths: Floats = np.abs(one - two).max(-1)
+    return lengths
+
+
+def geographic(one: Floats, two: Floats) -> Floats:
+    """Return kilometres on the sphere between places of latitude and longitude, degrees and minutes as DDD.MM."""
+    (latitude, longitude), (other, away) = (np.moveaxis(_radians(place), -1, 0) for place in (one, two))
+    turned = np.cos(longitude - away)
+    cosine = ((1 + turned) * np.cos(latitude - other) - (1 - turned) * np.cos(latitude + other)) / 2
+    lengths: Floats = 6378.388 * np.arccos(np.clip(cosine, -1, 1))
+    return lengths
+
+
+def _radians(places: Floats) -> Floats:
+    degrees = np.trunc(places)
+    return 3.141592 * (degrees + 5 * (places - degrees) / 3) / 180  # this pi is TSPLIB's
+
+
+class Metric(NamedTuple):
+    """A way to measure."""
+
+    lengths: Callable[[Floats, Floats], Floats]  # coordinates (..., 2), (..., 2) -> distances (...)
+    whole: Callable[[Floats], Floats] = nearest  # rounding of published results
+    planar: bool = True  # whether coordinates lie in a plane; otherwise problems hold a matrix
+
+
+def given(one: Floats, two: Floats) -> Floats:
+    """Fail: explicit distances are read from a matrix."""
+    raise AssertionError("distances of EXPLICIT are given, not computed")
+
+
+METRICS = {
+    "EUC_2D": Metric(euclidean),
+    "CEIL_2D": Metric(euclidean, np.ceil),
+    "MAN_2D": Metric(manhattan),
+    "MAX_2D": Metric(maximum),
+    "ATT": Metric(pseudo_euclidean, np.ceil),
+    "GEO": Metric(geographic, lambda lengths: np.floor(lengths + 1), planar=False),
+    "EXPLICIT": Metric(given, planar=False),
+}
+
+# The entries of a symmetric matrix in the order of the file. One triangle by columns reads as the other by rows.
+LAYOUTS: dict[str, Callable[[int], Indices]] = {
+    "FULL_MATRIX": lambda size: np.divmod(np.arange(size**2), size),
+    **{name: lambda size: np.triu_indices(size, 1) for name in ("UPPER_ROW", "LOWER_COL")},
+    **{name: lambda size: np.tril_indices(size, -1) for name in ("LOWER_ROW", "UPPER_COL")},
+    **{name: lambda size: np.triu_indices(size) for name in ("UPPER_DIAG_ROW", "LOWER_DIAG_COL")},
+    **{name: lambda size: np.tril_indices(size) for name in ("LOWER_DIAG_ROW", "UPPER_DIAG_COL")},
+}
+
+
+def in_a_plane(distance: Floats) -> Floats:
+    """Return places (N, 2) whose distances approximate `distance` (N, N): classical scaling (Torgerson 1952)."""
+    from scipy.linalg import eigh
+
+    square = distance**2
+    mean = square.mean(0)
+    last = len(square) - 1
+    values, vectors = eigh((mean + mean[:, None] - square - square.mean()) / 2, subset_by_index=[last - 1, last])
+    places = vectors * np.sqrt(values.clip(0))
+    largest = np.abs(places).argmax(0)
+    # Either sign would do; this one is the same on every machine.
+    signed: Floats = places * np.where(places[largest, [0, 1]] < 0, -1, 1)
+    return signed

@@ -1,0 +1,35 @@
+"""What a model of stories is asked: the beginning of a story, and how to tell it. torch is not imported here."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from models.inputs import LONGEST_PROMPT, Input, Sampling
+
+
+class StoryInput(Input):
+    """The beginning of a story."""
+
+    prompt: str = Field("", max_length=LONGEST_PROMPT, description="its first words")
+
+
+class StorySettings(Sampling, defaults={"top_k": 40}):
+    """How a story is told."""
+
+    length: int = Field(200, ge=1, le=10_000, description="largest number of tokens after the prompt")
+    temperature: float = Field(0.8, ge=0, le=100, description="sampling temperature; 0: the likeliest token")
+    arithmetic: Literal["float", "integer"] = Field(
+        "float",
+        description="float: by the trained weights; integer: as a chip with this model tells it, token by token",
+    )
+
+    @model_validator(mode="after")
+    def _the_chip_has_it(self) -> "StorySettings":
+        if self.arithmetic == "integer" and (
+            self.top_p < 1 or not (self.temperature == 0 or 0.05 <= self.temperature <= 10)
+        ):
+            raise ValueError(
+                f"top_p={self.top_p:g} and temperature={self.temperature:g} need arithmetic=float: "
+                "the chip's top_p is 1, and its temperature 0 or 0.05 to 10"
+            )
+        return self

@@ -1,0 +1,85 @@
+"""Hooks: classes of a user's own that look on while training goes on, named by `training.hooks`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from common.config.arguments import nearest
+from common.errors import UserError
+from pipelines.engine.config import BaseConfig
+from pipelines.run.folder import Run
+from pipelines.tracking import trackers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from accelerate import Accelerator
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where training stands. Hooks read it and change nothing: a run has the same bits with and without them."""
+
+    run: Run
+    config: BaseConfig
+    step: int  # updates made
+    steps: int  # of the whole training
+    model: nn.Module  # the task's; of sharded training each process has its part
+    accelerator: Accelerator
+
+    def track(self, histograms: Mapping[str, Tensor], images: Mapping[str, np.ndarray]) -> None:
+        """Send {name: numbers} and {name: (H, W, 3) uint8} of this step to the trackers in tracking.log_with."""
+        trackers.track(self.accelerator, self.step, histograms, images)
+
+
+class Hook:
+    """What training calls. Subclass it and write the methods you need; one object lives as long as the process.
+
+    All but `on_save` run on every process, without gradients, and may draw random numbers, which training does not see.
+    """
+
+    def on_update(self, now: Moment) -> None:
+        """After each update: parameters hold its gradients, which are averaged over processes and clipped."""
+
+    def on_validation(self, now: Moment, values: Mapping[str, float]) -> None:
+        """After each validation, with the values recorded for it."""
+
+    def on_save(self, now: Moment, checkpoint: Path) -> None:
+        """After a checkpoint and model/last are complete on disk, on the main process.
+
+        The last checkpoint is written twice, the second time with the outcome of its validation. Training goes on
+        meanwhile: read the files, not `now.model`, and draw no random numbers.
+        """
+
+    def on_end(self, now: Moment) -> None:
+        """When training ends, be it done, stopped or failed."""
+
+
+def load(words: Sequence[str]) -> list[Hook]:
+    """Return an object of each class module:Class. Raises UserError where there is none."""
+    return [_found(word)() for word in words]
+
+
+def _found(word: str) -> type[Hook]:
+    module, _, name = word.partition(":")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        there = vars(importlib.import_module(module)) if module else {}
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"training.hooks: {word}: {error}; give module:Class, where module is a file of the working folder or an "
+            "installed one, as in my_hooks:Histograms for my_hooks.py"
+        ) from error
+    known = [each for each, value in there.items() if isinstance(value, type) and issubclass(value, Hook)]
+    if name not in known:
+        near = nearest(name, known)
+        hint = f"did you mean {module}:{near[0]}?" if near else "give module:Class, a pipelines.engine.hooks.Hook"
+        raise UserError(f"training.hooks: {word} is no hook; {hint}")
+    return there[name]

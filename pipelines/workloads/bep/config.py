@@ -1,0 +1,159 @@
+"""Config of the workload: the documents, the model, its training and its evaluation."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from common.config import Section
+from pipelines.engine.config import BaseConfig, LoadedData, Training
+from pipelines.workloads.bep.documents import sources
+
+
+class Data(LoadedData):
+    """The documents, and how they are cleaned and divided."""
+
+    sources: str | None = Field(
+        None, description="a folder of txt, md, pdf and Word files, or one such file; null: the embedded documents"
+    )
+    skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
+    mask: bool = Field(
+        True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, keys and passwords"
+    )
+    mask_names: bool = Field(True, description="mask names of persons in your documents; the embedded ones name nobody")
+    lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
+    duplicates: float = Field(
+        0.8, gt=0, le=1, description="Jaccard similarity from which documents are one family, which is never split"
+    )
+    validation: float = Field(0.1, gt=0, lt=0.5, description="share of the characters that the best model is chosen by")
+    test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters that nothing is chosen by; 0: none")
+    hold_out: bool | None = Field(
+        None,
+        description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
+        "text, and evaluate by leaving out each document in turn, with its versions",
+    )
+    maximum_overlap: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="share of held-out text, in pieces of 50 characters, that training may contain without a note",
+    )
+    guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
+    maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of an expanded source file in bytes")
+    seed: int = Field(0, ge=0, description="seed of the split")
+
+    def inputs(self) -> Sequence[Path]:
+        """Return the documents that can be read, those that were skipped among them."""
+        return sources.readable(self.sources)
+
+
+class Model(Section):
+    """Sizes of the network: a preset, and keys that override it."""
+
+    kind: Literal["mixture", "lstm", "legacy"] = Field(
+        "mixture", description="mixture: an LSTM and counted contexts; lstm: without these; legacy: the original's"
+    )
+    base: str | None = Field(
+        None, description="a trained run to start from, such as runs/bep/default: its counts, its LSTM and its sizes"
+    )
+    preset: Literal["legacy", "default", "wide"] = Field(
+        "default",
+        description="wide: 384 units; default: 256; legacy: the original's scalar input and loss, for comparison",
+    )
+    context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
+    min_documents: int = Field(
+        1,
+        ge=1,
+        description="training documents that must share a context and what follows it for a mixture to count it; "
+        "2 keeps the text of single documents and their versions out of the counts, but not out of model.base's",
+    )
+    mixing_places: int = Field(
+        90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
+    )
+    stored_characters: int = Field(
+        1_000_000,
+        ge=0,
+        description="characters of training documents that a mixture stores for suggestions, at most; 0: none",
+    )
+    width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
+    layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
+    embedding: int | None = Field(None, ge=1, description="channels of a character's embedding; null: the preset's")
+    dropout: float | None = Field(
+        None, ge=0, lt=1, description="share of activations that are dropped in training; null: the preset's"
+    )
+
+    @model_validator(mode="after")
+    def _legacy_has_no_embedding(self) -> "Model":
+        if self.resolved == "legacy" and self.embedding is not None:
+            raise ValueError(
+                f"model.embedding={self.embedding}: model.kind=legacy reads a scalar, not an embedding; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_base_has_its_sizes(self) -> "Model":
+        given = [name for name in ("width", "layers", "embedding") if getattr(self, name) is not None]
+        if self.base is not None and (given or self.resolved != "mixture"):
+            wrong = f"model.{given[0]}={getattr(self, given[0])}" if given else f"model.kind={self.resolved}"
+            raise ValueError(f"model.base={self.base} is a mixture with sizes of its own; leave out {wrong}")
+        return self
+
+    @property
+    def resolved(self) -> str:
+        """The kind of model: also model.preset=legacy asks for the legacy one."""
+        return "legacy" if self.preset == "legacy" else self.kind
+
+    def sizes(self) -> dict[str, str | int | float]:
+        """Return the part of the network's config that does not depend on the data: the preset with its overrides."""
+        from models.plans.char_lstm import PRESETS
+
+        names = ("width", "layers", "embedding", "dropout")
+        preset = PRESETS["legacy" if self.resolved == "legacy" else self.preset]
+        return {**preset, **{name: value for name in names if (value := getattr(self, name)) is not None}}
+
+
+class CharTraining(
+    Training,
+    defaults={"batch_size": 512, "schedule": "constant", "weight_decay": 0.0, "clip_norm": 5.0, "patience": 20},
+):
+    """Truncated back-propagation through time over examples from anywhere; the defaults are the original's."""
+
+    sequence: int = Field(100, ge=1, description="characters that gradients are propagated back through")
+    carry: int = Field(
+        2, ge=1, description="sequences per example; the state is carried from one to the next; legacy has one"
+    )
+    step: int = Field(3, ge=1, description="characters between the beginnings of examples")
+    unknown: float = Field(
+        0.001,
+        ge=0,
+        lt=1,
+        description="share of characters replaced by <unk> in training, whose text contains none",
+    )
+
+
+class EvaluationSettings(Section):
+    """Measurements on the held-out documents, and completions of the fields."""
+
+    starts: int = Field(512, ge=1, description="random places from which the loss is measured by characters read")
+    characters: int = Field(200, ge=1, description="largest length of a completion")
+    typed: int = Field(
+        1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
+    )
+    temperatures: tuple[float, ...] = Field(
+        (0.5, 0.8), min_length=1, description="sampling temperatures of the completions; 0: greedy"
+    )
+
+
+class Config(BaseConfig):
+    """Config of the workload."""
+
+    data: Data = Data()
+    model: Model = Model()
+    training: CharTraining = CharTraining(epochs=50)
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def legacy(self) -> bool:
+        """Whether the loss covers only the last step of each window."""
+        return self.model.resolved == "legacy"

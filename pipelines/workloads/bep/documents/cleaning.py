@@ -1,0 +1,193 @@
+"""Removal of everything but prose from a document's text, by functions that count their changes."""
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pipelines.workloads.bep.documents.masking import mask_names, mask_secrets
+
+KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
+BULLETS = (
+    "\u2022\u2023\u2043\u204c\u204d\u2219\u25a0\u25a1\u25aa\u25ab\u25b6\u25b8\u25ba\u25c6\u25c7\u25cb\u25cf\u25e6"
+    "\u2605\u2713\u2714\u2756\u2794\u27a2\u27a4\u2b1d\u2b25\u00b7\u221a"
+)
+# Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
+GLYPHS = {
+    **dict.fromkeys("\uf02d\uf06c\uf06e\uf06f\uf071\uf075\uf076\uf077\uf09f\uf0a7\uf0a8\uf0b7\uf0d8", "\u2022"),
+    **dict.fromkeys("\uf0df\uf0e0\uf0e8\uf0f0", "\u2192"),
+    **dict.fromkeys("\uf050\uf052\uf0fc\uf0fe", "\u2713"),
+    **dict.fromkeys("\uf04f\uf051\uf0fb\uf0fd", "\u2717"),
+    "\uf020": " ",
+}
+LINE_ENDS = {"\r": "\n", "\v": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n\n"}
+BULLET = re.compile(rf"^[ \t]*(?:[{BULLETS}][ \t]*\n?|[*\u2013\u2014][ \t])[ \t]*(?=[^\s|])", re.MULTILINE)
+
+EDGE_LINES = 3  # lines at the top and at the bottom of a page that may be its header or footer
+FEWEST_PAGES = 3  # a line that recurs on fewer pages is text
+PAGE_SHARE = 0.3  # so is one on a smaller share of the pages; not higher, as chapters have their own headers
+PAGE_NUMBER = re.compile(r"(?:page|p\.) ?\d{1,4}(?: ?(?:of|/) ?\d{1,4})?|- ?\d{1,4} ?-|\d{1,4} (?:of|/) \d{1,4}", re.I)
+PAGE_OF_PAGES = re.compile(r"[ \t]*page \d{1,4} of \d{1,4}[ \t]*", re.I)
+
+LEADERS = re.compile(r"[ \t]*\S.*?(?: ?\.){4,}[ \t]*(?:\d{1,4}|[ivxlc]+)[ \t]*", re.I)
+TABBED = re.compile(r"[ \t]*\S.*\t[ ]*(\d{1,4})[ \t]*")
+LONGEST_ENTRY = 300  # characters of an entry in a table of contents
+FEWEST_TABBED = 3  # successive lines with page numbers that never fall; fewer may be an ordinary table
+CONTENTS = re.compile(r"\W*(?:\d+\.?\s*)?(?:table of contents|contents|list of (?:figures|tables))\W*", re.I)
+
+# What Word prints in place of a reference that leads nowhere.
+FIELD_ERRORS = re.compile(
+    r"[ \t]*\bError! (?:Bookmark not defined|Reference source not found|Hyperlink reference not valid|"
+    r"No text of specified style in document|Unknown document property name|Not a valid link|"
+    r"No table of (?:contents|figures) entries found)\."
+)
+
+STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # a list item or a heading
+DIVIDED = re.compile(r"[^\W\d_]{2}-$")
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A document's prose, and counts of what was changed and masked."""
+
+    text: str
+    counts: dict[str, int] = field(default_factory=dict)
+    masked: dict[str, int] = field(default_factory=dict)
+
+
+def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> Cleaned:
+    """Return the prose of a text whose pages are separated by form feeds.
+
+    `mask` masks addresses, numbers and secrets, `names` names of persons; `wrapped` text has the line ends of paper.
+    """
+    counts: dict[str, int] = {}
+    masked: dict[str, int] = {}
+    text, counts["characters_normalised"] = normalise(text)
+    text, counts["glyphs_mapped"] = map_glyphs(text)
+    text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
+    text, counts["contents_lines"] = remove_contents(text)
+    text, counts["field_errors"] = FIELD_ERRORS.subn("", text)
+    text = tidy(text)
+    if wrapped:
+        text, counts["lines_joined"] = join_lines(text)
+    if mask:
+        text, masked = mask_secrets(text)
+    if names:
+        text, masked["name"] = mask_names(text)
+    return Cleaned(text, counts, masked)
+
+
+def normalise(text: str) -> tuple[str, int]:
+    """Unify line ends, spaces, ligatures and wide forms, remove invisible characters, and count all of these.
+
+    This is NFKC, except that superscripts and fractions stay. Private-use characters are left to `map_glyphs`.
+    """
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+    table = {ord(character): _normal(character) for character in set(text)}
+    changed = sum(text.count(chr(code)) for code, normal in table.items() if normal != chr(code))
+    return unicodedata.normalize("NFC", text.translate(table)), changed
+
+
+def _normal(character: str) -> str:
+    if character in LINE_ENDS:
+        return LINE_ENDS[character]
+    if character in "\n\t\f":
+        return character
+    if unicodedata.category(character) in ("Cc", "Cf", "Cn", "Cs"):
+        return ""
+    form, *parts = unicodedata.decomposition(character).split() or [""]
+    if not form.startswith("<") or form in KEPT_FORMS:
+        return "-" if character == "\u2010" else character
+    whole = "".join(_normal(chr(int(part, 16))) for part in parts)
+    # Unicode decomposes a lone accent into a space and a combining accent; it is kept as it is.
+    return character if any(map(unicodedata.combining, whole)) and whole.startswith(" ") else whole
+
+
+def map_glyphs(text: str) -> tuple[str, int]:
+    """Replace bullets at the beginning of a line by "- " and glyphs of symbol fonts by what they show; count them.
+
+    Other private-use characters are removed, since their fonts are unknown.
+    """
+    private = {character for character in text if unicodedata.category(character) == "Co"}
+    count = sum(map(text.count, private))
+    text = text.translate({ord(character): GLYPHS.get(character, "") for character in private})
+    text, bullets = BULLET.subn("- ", text)
+    return text, count + bullets
+
+
+def remove_headers_and_footers(text: str) -> tuple[str, int]:
+    """Join the pages without the lines at their edges that recur or hold the page number; count those lines.
+
+    A line recurs if, apart from its numbers, it stands at the same edge of at least 3 pages and 30 % of all pages.
+    """
+    pages = [page.split("\n") for page in text.split("\f")]
+    edges = [_edges(page) for page in pages]
+    keys = Counter(key for page, edge in zip(pages, edges, strict=True) for key in {_key(page, *at) for at in edge})
+    enough = max(FEWEST_PAGES, PAGE_SHARE * len(pages))
+    kept, removed = [], 0
+    for page, edge in zip(pages, edges, strict=True):
+        gone = {line for line, _ in edge if len(pages) > 1 and PAGE_NUMBER.fullmatch(page[line].strip())}
+        gone |= {line for line, place in edge if keys[_key(page, line, place)] >= enough}
+        gone |= {number for number, line in enumerate(page) if PAGE_OF_PAGES.fullmatch(line)}
+        kept.append("\n".join(line for number, line in enumerate(page) if number not in gone).strip("\n"))
+        removed += len(gone)
+    return "\n".join(kept), removed
+
+
+def _edges(page: list[str]) -> set[tuple[int, str]]:
+    """Return the outermost lines with text as (line, edge)."""
+    full = [number for number, line in enumerate(page) if line.strip()]
+    return {(n, "top") for n in full[:EDGE_LINES]} | {(n, "bottom") for n in full[-EDGE_LINES:]}
+
+
+def _key(page: list[str], line: int, edge: str) -> tuple[str, str]:
+    return edge, re.sub(r"\s*\d+\s*", "#", page[line].strip())
+
+
+def remove_contents(text: str) -> tuple[str, int]:
+    """Remove tables of contents with their headings; count the lines.
+
+    Their lines end in dot leaders and a page number; or in a tab and a page number, if there are at least three such
+    lines in a row whose page numbers never fall.
+    """
+    lines = text.split("\n")
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    gone = {n for n in full if len(lines[n]) <= LONGEST_ENTRY and LEADERS.fullmatch(lines[n])}
+    run: list[tuple[int, int]] = []  # (line, page)
+    for number in [*full, -1]:
+        match = None if number < 0 else TABBED.fullmatch(lines[number])
+        if match and (not run or int(match[1]) >= run[-1][1]):
+            run.append((number, int(match[1])))
+            continue
+        if len(run) >= FEWEST_TABBED:
+            gone |= {line for line, _ in run}
+        run = [(number, int(match[1]))] if match else []
+    gone |= {above for above, below in pairwise(full) if below in gone and CONTENTS.fullmatch(lines[above])}
+    return "\n".join(line for number, line in enumerate(lines) if number not in gone), len(gone)
+
+
+def tidy(text: str) -> str:
+    """Leave single spaces, none at the ends of lines, and at most one empty line between paragraphs."""
+    text = re.sub(r"[^\S\n]+", " ", text)
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
+
+
+def join_lines(text: str) -> tuple[str, int]:
+    """Join lines and words that were broken only by the width of the paper; count the joined lines.
+
+    A line is full from 3/4 of the usual width, or from 9/10 if it ends like a sentence and the next begins like one.
+    """
+    lines = text.split("\n")
+    width = sorted(map(len, filter(None, lines)))[int(0.9 * sum(map(bool, lines)))] if text else 0
+    joined, count = lines[:1], 0
+    for before, line in pairwise(lines):
+        sentence = before.endswith((".", "!", "?", ":", ";")) and not line[:1].islower()
+        full = len(before) >= (0.9 if sentence else 0.75) * width
+        if not line or not full or STARTS_ANEW.match(line):
+            joined.append(line)
+            continue
+        divided = DIVIDED.search(before) and line[0].islower()
+        joined[-1] = joined[-1][:-1] + line if divided else f"{joined[-1]} {line}"
+        count += 1
+    return "\n".join(joined), count

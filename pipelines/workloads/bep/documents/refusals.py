@@ -1,0 +1,13 @@
+"""Wording shared by the readers of documents when they refuse a file."""
+
+from common.errors import UserError
+
+
+def too_large(size: int, maximum_bytes: int) -> UserError:
+    """Return the error for a file that is larger than the limit."""
+    return UserError(f"has {size:,} bytes when expanded, more than data.maximum_bytes={maximum_bytes}")
+
+
+def reason(error: Exception) -> str:
+    """Return a library's error as a short line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

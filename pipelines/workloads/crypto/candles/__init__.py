@@ -1,0 +1,1 @@
+"""Candles as they come: files, exchanges, a simulated market; checked before they are trusted."""

@@ -1,0 +1,218 @@
+"""Checks of a table of candles, which is repaired or refused.
+
+Nothing in the table is trusted, and every check leaves a count in the facts that `check` returns.
+"""
+
+import time as clock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from common.errors import UserError
+from models.market.candles import VALUES, Candles
+from pipelines.workloads.crypto.candles import columns as columns
+from pipelines.workloads.crypto.candles.names import (
+    TIMEFRAMES,
+    canonical,
+    iso,
+    milliseconds,
+    timeframe_name,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
+MINIMUM_ROWS = 500
+
+BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
+FAULTS = {  # name of the count -> description in messages
+    "not_finite": "missing or infinite numbers",
+    "not_positive": "prices that are not positive or a negative volume",
+    "inconsistent": "a high below or a low above the candle's other prices",
+    "off_grid": "times that are not multiples of {timeframe}",
+}
+
+
+def check(
+    table: "pd.DataFrame",
+    symbol: str,
+    timeframe: str,
+    source: str,
+    now: int | None = None,
+    minimum_rows: int = MINIMUM_ROWS,
+    written: int | None = None,
+) -> tuple[Candles, dict[str, object]]:
+    """Return the candles of a table whose index counts its rows, and the counts of all checks.
+
+    Sorted and counted: rows out of order. Dropped and counted: duplicate rows, the last candle if it was still open at
+    `now` or when the file was `written` (ms), and, up to 0.1 % of all rows together, rows with missing or infinite
+    numbers, prices that are not positive, a high or low that does not enclose the candle, or a time off the grid.
+    Only counted: candles without volume, gaps, jumps of the price, times without a zone (taken as UTC).
+
+    Raises UserError for everything else, beginning with `source` and the coin.
+    """
+    where, step = f"{source}: {symbol}", milliseconds(timeframe)
+    now = int(clock.time() * 1000) if now is None else now
+    table = columns.select(table, where)
+    if len(table) < max(minimum_rows, 2):
+        raise UserError(
+            f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; "
+            "give a longer file or a lower data.minimum_rows"
+        )
+    times, units, num_naive = columns.times(table["time"], where)
+    values = {name: columns.numbers(table[name], name, where) for name in VALUES}
+    _check_range(times, table, now, where)
+    _check_step(times, step, where)
+    faults = _faults(times, values, step)
+    broken = np.logical_or.reduce(list(faults.values()))
+    if broken.mean() > BROKEN_SHARE:
+        raise UserError(f"{where}: {_worst(faults, table, times, values, timeframe)}")
+
+    kept = np.flatnonzero(~broken)
+    num_unsorted = int((times[kept] < np.maximum.accumulate(times[kept])).sum())
+    kept = kept[np.argsort(times[kept], kind="stable")]
+    candles = Candles(
+        canonical(symbol), step, np.ascontiguousarray(times[kept]), **{name: values[name][kept] for name in VALUES}
+    )
+    repeated = _repeated(candles, table.index[kept], where)
+    candles = candles.rows(~repeated)
+    still_open = _is_open(candles, table.iloc[kept[-1:]], now, written)
+    candles = candles.rows(slice(0, len(candles) - still_open))
+    if len(candles) < minimum_rows:
+        raise UserError(
+            f"{where}: {len(candles)} candles are left of {len(table)} rows, {minimum_rows} are needed; "
+            "give a longer file or a lower data.minimum_rows"
+        )
+    return candles, {
+        "rows": len(table),
+        "time_units": units,
+        "naive_times": num_naive,
+        "unsorted": num_unsorted,
+        "duplicates": int(repeated.sum()),
+        **{name: int(mask.sum()) for name, mask in faults.items()},
+        "open_candle": int(still_open),
+        **describe(candles),
+    }
+
+
+def _check_range(times: np.ndarray, table: "pd.DataFrame", now: int, where: str) -> None:
+    wrong = (times != 0) & ((times < columns.OLDEST) | (times > now))
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        raise UserError(
+            f"{where}: row {table.index[first]} opens at {iso(times[first])}, which is "
+            + ("in the future; is its time zone UTC?" if times[first] > now else "before there were coins to trade")
+        )
+
+
+def _check_step(times: np.ndarray, step: int, where: str) -> None:
+    distinct = np.unique(times[times != 0])
+    found = int(np.median(np.diff(distinct))) if len(distinct) > 1 else 0
+    if found != step:
+        name = timeframe_name(found) if found else "0 (all rows open at the same time)"
+        hint = f"; give data.timeframe={name}" if name in TIMEFRAMES else ""
+        if found and not hint:
+            hint = f"; only candles of {', '.join(TIMEFRAMES)} can be used"
+        raise UserError(f"{where}: its candles are {name} apart, not {timeframe_name(step)}{hint}")
+
+
+def _faults(times: np.ndarray, values: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+    """Return the rows (N,) bool with each of FAULTS; a row counts for the first one it has."""
+    prices = np.stack([values[name] for name in VALUES[:4]])
+    known = (times != 0) & np.isfinite(prices).all(0) & np.isfinite(values["volume"])
+    positive = (prices > 0).all(0) & (values["volume"] >= 0)
+    enclosed = (values["high"] == prices.max(0)) & (values["low"] == prices.min(0))
+    masks = (
+        ~known,
+        known & ~positive,
+        known & positive & ~enclosed,
+        known & positive & enclosed & (times % step != 0),
+    )
+    return dict(zip(FAULTS, masks, strict=True))
+
+
+def _worst(
+    faults: dict[str, np.ndarray],
+    table: "pd.DataFrame",
+    times: np.ndarray,
+    values: dict[str, np.ndarray],
+    timeframe: str,
+) -> str:
+    """Return the most frequent fault in words, with its first row."""
+    name, mask = max(faults.items(), key=lambda item: int(item[1].sum()))
+    first = int(np.flatnonzero(mask)[0])
+    shown = ", ".join(f"{column} {values[column][first]:g}" for column in VALUES)
+    return (
+        f"{int(mask.sum())} of {len(table)} rows have {FAULTS[name].format(timeframe=timeframe)}, first row "
+        f"{table.index[first]} ({iso(times[first])}: {shown}); more than {BROKEN_SHARE:.1%} of rows are broken, so "
+        "none is trusted: download the file again"
+    )
+
+
+def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray:
+    """Return the candles (N,) bool that repeat the one before. Raises UserError where the two differ."""
+    repeated = np.concatenate([[False], candles.time[1:] == candles.time[:-1]])
+    for row in np.flatnonzero(repeated):
+        for name in VALUES:
+            one, other = getattr(candles, name)[row - 1], getattr(candles, name)[row]
+            if one != other:
+                raise UserError(
+                    f"{where}: rows {row_names[row - 1]} and {row_names[row]} both open at "
+                    f"{iso(candles.time[row])} but differ ({name} {one:g} and {other:g}); remove the wrong one"
+                )
+    return repeated
+
+
+def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | None) -> bool:
+    """Tell by the clock, by the file's time or by its own closing time if the last candle had not closed yet."""
+    if not len(candles):
+        return False
+    opens = int(candles.time[-1])
+    closes = opens + candles.timeframe_ms
+    if closes > now or (written is not None and opens <= written < closes):
+        return True
+    if "close_time" not in last.columns:
+        return False
+    try:
+        stated = int(columns.times(last["close_time"], "")[0][0])
+    except UserError:  # an unreadable closing time tells nothing, and nothing else needs it
+        return False
+    return opens <= stated < closes - 1000  # exchanges give the last second, the last millisecond or the end
+
+
+def describe(candles: Candles) -> dict[str, object]:
+    """Return counts, range and hash of candles that have passed the checks."""
+    missing = np.diff(candles.time) // candles.timeframe_ms - 1
+    moves = np.abs(np.diff(np.log(candles.close)))
+    return {
+        "candles": len(candles),
+        "first": iso(candles.time[0]),
+        "last": iso(candles.time[-1]),
+        "zero_volume": int((candles.volume == 0).sum()),
+        "jumps": int((moves > np.log(JUMP)).sum()),
+        "gaps": int((missing > 0).sum()),
+        "missing_candles": int(missing.sum()),
+        "longest_gap": int(missing.max(initial=0)),
+        "hash": candles.digest(),
+    }
+
+
+def filled(candles: Candles, most: int) -> tuple[Candles, int]:
+    """Return the candles with gaps of up to `most` filled, and the number of candles that this added.
+
+    A candle that is added stands at the close before it and has no volume: nothing was traded.
+    """
+    missing = np.diff(candles.time) // candles.timeframe_ms - 1
+    added = np.where(missing <= most, missing, 0)
+    if not added.any():
+        return candles, 0
+    rows = np.repeat(np.arange(len(candles)), np.append(added + 1, 1))
+    new = np.append(False, rows[1:] == rows[:-1])
+    number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
+    columns = {name: getattr(candles, name)[rows] for name in ("time", *VALUES)}
+    columns["time"] = columns["time"] + number * candles.timeframe_ms
+    for name in ("open", "high", "low"):
+        columns[name] = np.where(new, columns["close"], columns[name])
+    columns["volume"] = np.where(new, 0.0, columns["volume"])
+    return Candles(candles.symbol, candles.timeframe_ms, **columns), int(added.sum())

@@ -1,0 +1,212 @@
+"""Files of candles: finding the file of a coin and reading CSV, JSON, Parquet, Feather and archives of them."""
+
+import contextlib
+import gzip
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from common.errors import UserError
+from models.market.candles import VALUES, Candles
+from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
+from pipelines.workloads.crypto.candles.names import canonical, letters_and_digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# BTCUSDT-15m.csv, BTC_USDT_15m.feather, XRP_USDT_USDT-5m-futures.json.gz, and Binance's parts BTCUSDT-15m-2024-01.zip
+NAME = re.compile(
+    r"(?P<coin>.+)[-_](?P<timeframe>\d+[mhd])(?P<part>-\d{4}-\d\d(-\d\d)?|-futures)?"
+    r"(?P<suffix>\.csv|\.json|\.json\.gz|\.parquet|\.feather|\.zip)",
+    re.IGNORECASE,
+)
+SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
+KLINES = 12  # columns of Binance's public klines, which may lack a header
+MOST_BYTES = 2**31  # that a compressed file may hold
+
+
+def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
+    """Return the file of a coin, see NAME, or its parts of a month or a day each, in order of time.
+
+    Raises UserError if the folder or the file is missing, or if several whole files match.
+    """
+    folder, wanted = Path(folder), canonical(symbol)
+    files = _files(folder)
+    found = [(path, name) for path, name in files if _coin(name) == wanted and name["timeframe"].lower() == timeframe]
+    parts = [path for path, name in found if (name["part"] or "-futures").lower() != "-futures"]
+    whole = [path for path, _ in found if path not in parts]
+    if len(whole) == 1 and not parts:
+        return whole
+    if parts and not whole:
+        return sorted(parts, key=lambda path: path.name)
+    if found:
+        names = ", ".join(path.name for path, _ in found)
+        raise UserError(f"{symbol}: data.folder={folder} holds {names} for {timeframe}; keep only one of them there")
+    others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
+    raise UserError(
+        f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; name it like {wanted}-{timeframe}.csv "
+        f"(found there: {others})"
+    )
+
+
+def coins(folder: Path | str, timeframe: str) -> list[str]:
+    """Return the coins of which the folder holds candles of this timeframe. Raises UserError if there are none."""
+    files = _files(Path(folder))
+    found = sorted({_coin(name) for _, name in files if name["timeframe"].lower() == timeframe})
+    if not found:
+        others = ", ".join(sorted({name["timeframe"].lower() for _, name in files})) or "no file of candles"
+        raise UserError(
+            f"data.folder={folder} holds no {timeframe} candles (found there: {others}); name the files like "
+            f"BTCUSDT-{timeframe}.csv, or give another data.timeframe"
+        )
+    return found
+
+
+def _files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    if not folder.is_dir():
+        raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
+    named = [(path, NAME.fullmatch(path.name)) for path in sorted(folder.iterdir()) if path.is_file()]
+    return [(path, name) for path, name in named if name]
+
+
+def _coin(name: re.Match[str]) -> str:
+    return letters_and_digits(name["coin"])
+
+
+def read(
+    paths: Path | Sequence[Path],
+    symbol: str,
+    timeframe: str,
+    *,
+    now: int | None = None,
+    minimum_rows: int = MINIMUM_ROWS,
+) -> tuple[Candles, dict[str, object]]:
+    """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
+
+    CSV, alone or in a zip: with a header, or Binance's 12 columns, or time, open, high, low, close, volume. JSON, also
+    compressed by gzip: an array of [time, open, high, low, close, volume], as ccxt gives it. Parquet and Feather: with
+    these names. Times are s, ms, us or ns since 1970, told apart by magnitude, or ISO 8601.
+    `now` (ms) is the latest time at which a candle can have opened, by default the clock's.
+
+    Raises UserError for a file that cannot be read or trusted, naming the file, the coin and the row.
+    """
+    import pandas as pd
+
+    paths = [paths] if isinstance(paths, Path) else list(paths)
+    tables, num_repeated_headers = zip(*(_table(path, symbol) for path in paths), strict=True)
+    table = tables[0] if len(tables) == 1 else pd.concat(tables)
+    shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    written = int(paths[-1].stat().st_mtime * 1000)
+    candles, facts = check(table, symbol, timeframe, shown, now, minimum_rows, written=written)
+    names = paths[0].name if len(paths) == 1 else [path.name for path in paths]
+    return candles, {"file": names, "repeated_headers": sum(num_repeated_headers), **facts}
+
+
+def _table(path: Path, symbol: str) -> tuple["pd.DataFrame", int]:
+    """Return the rows of a file, counted from 1, and how many times its header is repeated."""
+    if not path.is_file():
+        raise UserError(f"{symbol}: there is no file {path}; give the folder of the files as data.folder")
+    if not path.stat().st_size:
+        raise UserError(f"{path}: {symbol}: the file is empty; download it again")
+    readers = {".csv": _csv, ".json": _json, ".gz": _json, ".parquet": _arrow, ".feather": _arrow, ".zip": _zipped}
+    if path.suffix.lower() not in readers:
+        raise UserError(f"{path}: {symbol}: {path.suffix} files cannot be read; give {', '.join(SUFFIXES)}")
+    try:
+        return readers[path.suffix.lower()](path)
+    except OSError as error:
+        raise UserError(f"{path}: {symbol}: cannot be read: {error.strerror or error}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {symbol}: {error}") from error
+
+
+def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = [each for each in archive.infolist() if each.filename.lower().endswith(".csv")]
+            if len(inside) != 1:
+                raise UserError(f"there are {len(inside)} CSV files in it; one is needed")
+            with archive.open(inside[0]) as file:
+                text = _limited(file)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+        raise UserError(f"this is no zip file that can be read: {error}") from error
+    return _csv(io.BytesIO(text))
+
+
+def _limited(file: IO[bytes]) -> bytes:
+    """Read what a compressed file holds. Raises UserError where that is more than any candles take."""
+    found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise UserError(f"it holds more than {MOST_BYTES} bytes; unpack it if that is right")
+    return found
+
+
+def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
+    """Return the cells as text, indexed by line of the file, and how many times the header is repeated."""
+    import pandas as pd
+
+    try:
+        with source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source) as file:
+            first = next((line.strip() for line in file if line.strip()), b"").decode("utf-8-sig")
+        if isinstance(source, io.BytesIO):
+            source.seek(0)
+        separator = max(",;\t", key=first.count)
+        cells = [cell.strip().strip('"') for cell in first.split(separator)]
+        table = pd.read_csv(
+            source, header=None, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
+            skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig", on_bad_lines="error",
+        )  # fmt: skip
+    except UnicodeDecodeError as error:
+        raise UserError("this is not UTF-8 text; if it is an archive, unpack it first") from error
+    except pd.errors.ParserError as error:
+        raise UserError(f"this is not a table: {' '.join(str(error).split())}; repair or remove that line") from error
+    table.index += 1
+    table = table.dropna(how="all")
+    if not len(table):
+        raise UserError("the file holds no rows; download it again")
+    if cells[0][:1].isdigit():
+        if len(cells) not in (len(VALUES) + 1, KLINES):
+            raise UserError(
+                f"line {table.index[0]} has {len(cells)} columns and there is no header; add this first line: "
+                "time,open,high,low,close,volume"
+            )
+        table.columns = ["time", *VALUES, "close_time", *range(len(cells) - 7)][: len(cells)]
+        return table, 0
+    cell_text = table.fillna("")
+    headers = (cell_text == cell_text.iloc[0]).all(axis=1)  # joining files with cat repeats the header
+    table.columns = cells
+    return table[~headers], int(headers.sum()) - 1
+
+
+def _json(path: Path) -> tuple["pd.DataFrame", int]:
+    import pandas as pd
+
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            rows = json.loads(_limited(file).decode("utf-8-sig"))
+    except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"this is not JSON: {error}") from error
+    width = len(VALUES) + 1
+    good = isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)
+    if not good:
+        raise UserError("this must be an array of rows [time, open, high, low, close, volume]")
+    table = pd.DataFrame([row[:width] for row in rows], columns=["time", *VALUES], dtype=object)
+    table.index += 1
+    return table, 0
+
+
+def _arrow(path: Path) -> tuple["pd.DataFrame", int]:
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    try:
+        table = (feather if path.suffix.lower() == ".feather" else parquet).read_table(path)
+        frame = table.to_pandas(ignore_metadata=True)
+    except pa.ArrowException as error:
+        raise UserError(f"this is not a {path.suffix[1:]} file: {' '.join(str(error).split())}") from error
+    frame.index += 1
+    return frame, 0

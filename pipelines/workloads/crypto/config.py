@@ -1,0 +1,254 @@
+"""Config of the workload. Neither torch nor pandas is imported before a value needs it."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from common.config import Section
+from common.errors import UserError
+from pipelines.engine.config import BaseConfig, DataSection, Training
+
+SIMULATED = tuple(f"{3 * letter}USDT" for letter in "ABCDEFGH")  # coins
+
+
+class Data(DataSection):
+    """Candles, their features and labels, and the division of time."""
+
+    layout: ClassVar[int] = 2
+    renews: ClassVar[bool] = True
+
+    source: Literal["simulate", "files", "ccxt"] | None = Field(
+        None, description="source of the candles; null: files if data.folder is given, else the simulated market"
+    )
+    folder: str | None = Field(
+        None, description="folder with one file of candles per coin and timeframe, such as BTCUSDT-15m.csv"
+    )
+    symbols: tuple[str, ...] | None = Field(
+        None,
+        description="names of the coins, such as BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight "
+        "simulated ones",
+    )
+    symbols_file: str | None = Field(
+        None, description='JSON file, ["BTCUSDT"] or {"symbols": ["BTCUSDT"]}, used instead of data.symbols'
+    )
+    timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
+    days: int = Field(365, ge=1, description="days of history to download; ccxt only")
+    minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
+    fill: int = Field(
+        0,
+        ge=0,
+        description="longest gap, in candles, that is filled with candles at the last close without volume; 0: none",
+    )
+    lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
+    horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
+    features: Literal["default", "legacy"] = Field("default", description="set of features")
+    label: Literal["fixed", "volatility", "triple_barrier"] = Field(
+        "fixed", description="rule by which moves are labelled"
+    )
+    threshold: float = Field(0.003, gt=0, description="smallest move labelled LONG or SHORT, as a share of the price")
+    split: Literal["chronological", "walk_forward"] = Field(
+        "chronological", description="division of time into training, validation and test"
+    )
+    folds: int = Field(5, ge=1, description="number of folds of the walk-forward split")
+    simulated_candles: int = Field(35_000, ge=1, description="length of the simulated market, in candles")
+    signal: float = Field(0.0, ge=0, le=1, description="predictability of the simulated market, 0 (none) to 1")
+    seed: int = Field(0, ge=0, description="random seed of the simulated market")
+
+    @model_validator(mode="after")
+    def _a_folder_has_files(self) -> "Data":
+        if self.source == "files" and not self.folder:
+            raise ValueError("data.source=files needs data.folder, the folder with the files of candles")
+        if self.source not in (None, "files") and self.folder:
+            raise ValueError(
+                f"data.folder={self.folder} has no effect with data.source={self.source}; leave one of them out"
+            )
+        return self
+
+    @property
+    def origin(self) -> str:
+        """The source of candles: data.source, else files if data.folder is given, else the simulated market."""
+        return self.source or ("files" if self.folder else "simulate")
+
+    @property
+    def candles_folder(self) -> Path:
+        """The folder with the files of candles, where these are the source."""
+        assert self.folder is not None
+        return Path(self.folder)
+
+    def coins(self) -> list[str]:
+        """Return the coins, as BTCUSDT: of data.symbols_file if it is given, else of data.symbols, else all there are.
+
+        Raises UserError for a file that cannot be read, an empty list and a coin that is named twice.
+        """
+        from pipelines.workloads.crypto.candles import files
+        from pipelines.workloads.crypto.candles.names import canonical
+
+        key, names = "data.symbols", self.symbols
+        if self.symbols_file:
+            key = f"data.symbols_file={self.symbols_file}"
+            names = _listed(key, Path(self.symbols_file))
+        elif names is None:
+            if self.origin == "ccxt":
+                raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...] or data.symbols_file")
+            return files.coins(self.candles_folder, self.timeframe) if self.origin == "files" else list(SIMULATED)
+        found = [canonical(name) for name in names]
+        twice = next((name for name in found if found.count(name) > 1), None)
+        if twice or not found:
+            raise UserError(
+                f"{key} names " + (f"{twice} twice; once is enough" if twice else "no coin; give BTCUSDT, say")
+            )
+        return found
+
+    def inputs(self) -> list[Path]:
+        """Return the user's existing files that the data come from, including those of coins that cannot be used."""
+        from pipelines.workloads.crypto.candles import files
+
+        paths = [Path(self.symbols_file)] if self.symbols_file else []
+        if self.origin == "files":
+            with suppress(UserError):  # reported by `prepare`
+                for symbol in self.coins():
+                    with suppress(UserError):
+                        paths += files.find(self.candles_folder, symbol, self.timeframe)
+        return paths
+
+
+def _listed(key: str, path: Path) -> tuple[str, ...]:
+    """Return the names in a JSON file of coins."""
+    try:
+        names = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"{key}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{key}: this is not JSON: {error}") from error
+    names = names.get("symbols") if isinstance(names, dict) else names
+    if not isinstance(names, list):
+        raise UserError(f'{key} must hold ["BTCUSDT", ...] or {{"symbols": ["BTCUSDT", ...]}}')
+    return tuple(names)
+
+
+class Model(Section):
+    """Network of each coin."""
+
+    kind: Literal["pooled_experts", "cnn_lstm", "legacy"] = Field(
+        "pooled_experts",
+        description="pooled_experts: a linear model, a network and boosted trees, pooled; cnn_lstm: a network "
+        "over each window; legacy: a large one, kept for comparison",
+    )
+    preset: Literal["legacy", "default"] | None = Field(
+        None, description="older name of model.kind: default is cnn_lstm, legacy is legacy; null: model.kind counts"
+    )
+    width: int | None = Field(
+        None, ge=4, description="number of channels; null: 24 of pooled_experts, 64 of cnn_lstm; legacy has its own"
+    )
+    dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training; legacy has its own")
+    pooled: bool = Field(
+        False, description="train one model for all coins, which is told the coin, instead of one per coin"
+    )
+    coins: tuple[str, ...] | None = Field(
+        None, min_length=1, description="train one model, of these coins; null: the run has one model per coin"
+    )
+    fold: int = Field(0, ge=0, description="fold of the walk-forward, counted from 0, for the model of model.coins")
+    base: str | None = Field(
+        None,
+        description="a run of one model for several coins, as in runs/crypto/shared, that each model goes on from: its "
+        "network, its linear model and its trees; pooled_experts only",
+    )
+
+    @model_validator(mode="after")
+    def _a_base_has_its_sizes(self) -> "Model":
+        if self.base is not None and (self.chosen != "pooled_experts" or self.width is not None):
+            wrong = f"model.width={self.width}" if self.width is not None else f"model.kind={self.chosen}"
+            raise ValueError(f"model.base={self.base} is of pooled_experts with a size of its own; leave out {wrong}")
+        return self
+
+    @property
+    def chosen(self) -> str:
+        """Kind of the model, by either name."""
+        return self.kind if self.preset is None else {"default": "cnn_lstm", "legacy": "legacy"}[self.preset]
+
+
+class SignalTraining(Training):
+    """Classification of windows. A batch counts windows; that of pooled_experts, stretches of 192 candles."""
+
+    class_weights: Literal["balanced", "none"] | None = Field(
+        None,
+        description="weights of the classes in the loss; balanced: inverse to their counts in training; null: none for "
+        "pooled_experts, else balanced",
+    )
+    window: int | None = Field(
+        None,
+        ge=1,
+        description="candles that a model learns from, the newest before its validation part; null: all of them",
+    )
+
+
+class EvaluationSettings(Section):
+    """Judging and trading of predictions on the test part."""
+
+    fee: float = Field(0.001, ge=0, description="fee per side, as a share of the notional")
+    slippage: float = Field(0.0005, ge=0, description="slippage per side, as a share of the price")
+    funding: float = Field(
+        0.0,
+        gt=-1,
+        lt=1,
+        description="funding of futures at 0, 8 and 16 h UTC, which longs pay to shorts, as a share of the notional; "
+        "0 for spot markets, 0.0001 is common",
+    )
+    stop: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="move against a trade that closes it, as a share of the entry price; null: no stop",
+    )
+    target: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="move in favour of a trade that closes it, as a share of the entry price; null: no target",
+    )
+    repetitions: int = Field(
+        1000, ge=100, description="number of resamples of the block bootstrap, and of sets of random trades"
+    )
+    seed: int = Field(0, ge=0, description="random seed of the bootstrap, the random trades and the baselines")
+
+
+class Config(BaseConfig):
+    """Config of the workload."""
+
+    data: Data = Data()
+    model: Model = Model()
+    training: SignalTraining = SignalTraining(epochs=20, batch_size=6, learning_rate=3e-3)
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def stacks(self) -> bool:
+        """True for kinds of models of which several can be computed as one; an LSTM of a library cannot."""
+        return self.model.chosen == "pooled_experts"
+
+    def content(self, manifest: Mapping[str, Any]) -> object:
+        """Return of each coin the candles, as a hash, and the times at which they are cut into parts."""
+        coins = manifest["coins"]
+        return {
+            name: [coins[name][key] for key in ("hash", "cuts")] for name in self.model.coins or () if name in coins
+        }
+
+    @model_validator(mode="after")
+    def _labels_earn_their_cost(self) -> "Config":
+        threshold, fee, slippage = self.data.threshold, self.evaluation.fee, self.evaluation.slippage
+        if threshold >= 1:
+            raise ValueError(
+                f"data.threshold={threshold:g} is {threshold:.0%} of the price; it is a share, as in "
+                "data.threshold=0.003 for 0.3 %"
+            )
+        cost = 2 * (fee + slippage)
+        if threshold < cost * (1 - 1e-9):
+            raise ValueError(
+                f"data.threshold={threshold:g} is below the cost of a trade, 2 x (fee {fee:g} + slippage "
+                f"{slippage:g}) = {cost:g}: a trade on a correct label could lose money; give "
+                f"data.threshold={cost:g} or more"
+            )
+        return self

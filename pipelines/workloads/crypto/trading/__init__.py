@@ -1,0 +1,1 @@
+"""Trading on predictions: signals, their backtest, and its performance."""

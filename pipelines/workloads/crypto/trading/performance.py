@@ -1,0 +1,245 @@
+"""Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
+
+from typing import NotRequired, TypedDict
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from common.statistics import QUANTILES_95
+from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold, net_return
+
+EQUITY_POINTS = 400  # of a curve that is drawn
+
+DAYS_PER_YEAR = 365  # these markets do not close
+LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
+FEES = (0.0, 0.0002, 0.0005, 0.00075, 0.001, 0.0015, 0.002)  # per side, of the sensitivity curve
+EULER = 0.5772156649015329  # Euler and Mascheroni's constant
+REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
+
+
+class AtFee(TypedDict):
+    """The net return of the same trades at another fee per side."""
+
+    fee: float
+    net_return: float
+
+
+class Performance(TypedDict):
+    """What `metrics` returns."""
+
+    net_return: float
+    num_trades: int
+    num_closed_by_gap: int
+    win_rate: float | None
+    profit_factor: float | None
+    expectancy: float | None
+    max_drawdown: float
+    days: int
+    sharpe: float | None
+    sharpe_error: float | None
+    sortino: float | None
+    calmar: float | None
+    exposure: float
+    turnover: float
+    turnover_per_day: float
+    break_even_fee: float | None
+    fee_sensitivity: list[AtFee]
+    buy_and_hold_return: float
+    deflated_sharpe: NotRequired[float | None]  # known once all coins are
+
+
+class Luck(TypedDict):
+    """Quantiles of what the same trades earn at random moments, and the share that did as well as the result."""
+
+    median: float
+    low: float
+    high: float
+    p_value: float | None
+
+
+class Curves(TypedDict):
+    """Accounts at some candles."""
+
+    time_ms: list[int]
+    model: list[float]
+    buy_and_hold: list[float]
+
+
+def metrics(result: Result, candles_per_day: int) -> Performance:
+    """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
+
+    Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
+    and Sortino are the mean over the deviation of daily returns (for Sortino the deviation below 0), times sqrt(365),
+    without a risk-free rate; Calmar is 365 times the mean daily return over the maximum drawdown. `sharpe_error` is the
+    standard error of Sharpe, with regard to skewness and kurtosis (Mertens 2002). Turnover counts both sides of each
+    trade, in units of the account. `fee_sensitivity` is the net return of the same trades at other fees per side.
+    """
+    trades, equity = result.trades, result.equity
+    gains, losses = trades.net[trades.net > 0].sum(), -trades.net[trades.net < 0].sum()
+    drawdown = max_drawdown(equity)
+    daily = _daily_returns(equity, candles_per_day)
+    turnover, enough = float((1.0 + trades.ratio).sum()), len(daily) >= LEAST_DAYS
+    return {
+        "net_return": float(equity[-1] - 1.0),
+        "num_trades": len(trades),
+        "num_closed_by_gap": sum(reason == "gap" for reason in trades.reason),
+        "win_rate": float((trades.net > 0).mean()) if len(trades) else None,
+        "profit_factor": float(gains / losses) if losses > 0 else None,
+        "expectancy": float(trades.net.mean()) if len(trades) else None,
+        "max_drawdown": drawdown,
+        "days": len(daily),
+        "sharpe": _annual_ratio(daily, daily.std(ddof=1)) if enough else None,
+        "sharpe_error": _sharpe_error(daily) if enough else None,
+        "sortino": _annual_ratio(daily, np.sqrt((np.minimum(daily, 0.0) ** 2).mean())) if enough else None,
+        "calmar": float(DAYS_PER_YEAR * daily.mean() / drawdown) if enough and drawdown > 0 else None,
+        "exposure": float(trades.held.sum() / len(equity)),
+        "turnover": turnover,
+        "turnover_per_day": turnover * candles_per_day / len(equity),
+        "break_even_fee": break_even_fee(result),
+        "fee_sensitivity": [{"fee": fee, "net_return": _at_fee(result, fee)} for fee in FEES],
+        "buy_and_hold_return": result.buy_and_hold,
+    }
+
+
+def max_drawdown(equity: np.ndarray, start: float = 1.0) -> float:
+    """Return the deepest fall from a peak as a share of the peak; the start counts as a peak."""
+    peaks = np.maximum(np.maximum.accumulate(equity), max(start, np.finfo(np.float64).tiny))
+    return float((1.0 - equity / peaks).max())
+
+
+def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
+    closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
+    before = closes[:-1]
+    # An account that has lost everything earns nothing.
+    daily: np.ndarray = np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0
+    return daily
+
+
+def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
+    return float(daily.mean() / deviation * DAYS_PER_YEAR**0.5) if deviation > 0 else None
+
+
+def _sharpe_error(daily: np.ndarray) -> float | None:
+    deviation = daily.std(ddof=1)
+    if deviation == 0:
+        return None
+    z = (daily - daily.mean()) / daily.std()
+    ratio, skewness, kurtosis = daily.mean() / deviation, (z**3).mean(), (z**4).mean()
+    variance = 1 - skewness * ratio + (kurtosis - 1) / 4 * ratio**2
+    return float(np.sqrt(variance / (len(daily) - 1) * DAYS_PER_YEAR))
+
+
+def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
+    """Return the probability that a Sharpe is above what the best of so many trials without skill reaches on average.
+
+    Bailey and Lopez de Prado 2014, with independent trials whose Sharpes err as much as this one.
+    """
+    expected = 0.0
+    if trials > 1:
+        expected = (1 - EULER) * ndtri(1 - 1 / trials) + EULER * ndtri(1 - 1 / (trials * np.e))
+    return float(ndtr(sharpe / error - expected))
+
+
+def _at_fee(result: Result, fee: float) -> float:
+    """Return the net return of the same trades at another fee per side."""
+    trades = result.trades
+    if not len(trades):
+        return 0.0
+    nets = trades.gross - (fee + result.slippage) * (1.0 + trades.ratio)
+    return float(np.maximum(1.0 + nets, 0.0).prod() - 1.0)
+
+
+def break_even_fee(result: Result) -> float | None:
+    """Return the fee per side at which the same trades return 0; below 0 if they lose even without a fee.
+
+    None without trades, and if one of them lost the whole account.
+    """
+    trades = result.trades
+    if not len(trades) or (trades.net <= -1).any():
+        return None
+    notional = 1.0 + trades.ratio
+    # Each trade has its own break-even fee; the common one lies between the lowest and the highest of them.
+    each = trades.gross / notional - result.slippage
+    low, high = float(each.min()), float(each.max())
+    for _ in range(100):
+        fee = (low + high) / 2
+        factors = 1.0 + trades.gross - (fee + result.slippage) * notional
+        if (factors > 0).all() and np.log(factors).sum() >= 0:
+            low = fee
+        else:
+            high = fee
+    return low
+
+
+def random_trades(
+    result: Result,
+    open: np.ndarray,
+    close: np.ndarray,
+    gap: np.ndarray,
+    *,
+    funding: np.ndarray | None = None,
+    repetitions: int = 1000,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return the net returns (repetitions,) of the same trades at random moments: the effect of luck and costs alone.
+
+    Each repetition keeps the number of trades and the side and holding time of each, shuffles their order and spreads
+    the idle candles between them at random. Trades enter at an open and leave at a close, or at the last close before a
+    gap that they would reach across; stops and targets have an effect only through the holding times. The share of
+    repetitions that did at least as well as the model is its p-value: (1 + (random >= net).sum()) / (1 + repetitions).
+    """
+    trades, num_candles = result.trades, len(close)
+    if not len(trades):
+        return np.zeros(repetitions)
+    opens, closes = np.asarray(open, dtype=np.float64), np.asarray(close, dtype=np.float64)
+    last = _last_before_gap(np.asarray(gap, dtype=bool))
+    owed = np.cumsum(np.zeros(num_candles) if funding is None else funding)
+    idle = num_candles - 1 - int(trades.held.sum())
+    generator = np.random.default_rng(seed)
+    returns = []
+    for begin in range(0, repetitions, REPETITIONS_AT_ONCE):
+        shape = (min(REPETITIONS_AT_ONCE, repetitions - begin), len(trades))
+        order = generator.permuted(np.broadcast_to(np.arange(len(trades)), shape), axis=1)
+        held, side = trades.held[order], trades.side[order]
+        before = np.sort(generator.integers(0, idle + 1, shape), axis=1)  # idle candles before each trade
+        entry = 1 + before + np.cumsum(held, axis=1) - held
+        leave = np.minimum(entry + held - 1, last[entry])
+        ratio = closes[leave] / opens[entry]
+        paid = side * (owed[leave] - owed[entry])
+        factors = np.maximum(1.0 + net_return(side, ratio, result.fee + result.slippage) - paid, 0.0)
+        returns.append(factors.prod(axis=1) - 1.0)
+    return np.concatenate(returns)
+
+
+def _last_before_gap(gap: np.ndarray) -> np.ndarray:
+    """Return for each candle (N,) the last one that can be reached from it without crossing a gap."""
+    ends = np.append(np.flatnonzero(gap[1:]), len(gap) - 1)
+    return ends[np.searchsorted(ends, np.arange(len(gap)))]
+
+
+def luck(result: Result, market: Market, repetitions: int, seed: int) -> Luck:
+    """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
+    returns = random_trades(
+        result,
+        market["open"],
+        market["close"],
+        market["gap"],
+        funding=market["funding"],
+        repetitions=repetitions,
+        seed=seed,
+    )
+    low, median, high = np.quantile(returns, (QUANTILES_95[0], 0.5, QUANTILES_95[1])).tolist()
+    num_as_good = int((returns >= result.equity[-1] - 1).sum())
+    p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None
+    return {"median": median, "low": low, "high": high, "p_value": p_value}
+
+
+def equity_curves(times: np.ndarray, market: Market, result: Result) -> Curves:
+    """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
+    kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
+    held = buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
+    return {
+        "time_ms": times[kept].tolist(),
+        "model": result.equity[kept].tolist(),
+        "buy_and_hold": held[kept].tolist(),
+    }

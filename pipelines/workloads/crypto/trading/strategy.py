@@ -1,0 +1,112 @@
+"""From probabilities to orders: a threshold chosen on validation candles, and the candles and rules of a backtest."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
+
+import numpy as np
+
+from models.market.inputs import CLASSES
+from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.data import Coin
+from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+from pipelines.workloads.crypto.trading import backtest
+from pipelines.workloads.crypto.trading.backtest import Market, Rules
+
+THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes
+
+FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
+
+
+def rules(config: Config) -> Rules:
+    """Return the keyword arguments of `backtest.run` that come from the config."""
+    settings = config.evaluation
+    return Rules(
+        fee=settings.fee,
+        slippage=settings.slippage,
+        stop=settings.stop,
+        target=settings.target,
+        horizon=config.data.horizon,
+    )
+
+
+def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
+    """Return the rows (m,) from the end of the first window to that of the last label; no other part shares them."""
+    return np.arange(ends[0], ends[-1] + horizon + 1)
+
+
+def prices(config: Config, coin: Coin, rows: np.ndarray) -> Market:
+    """Return the rows (m,) as `backtest.run` takes them.
+
+    Rows that do not follow each other in time have a gap.
+    """
+    candles = coin.candles
+    times, step = candles.time[rows], candles.timeframe_ms
+    return Market(
+        open=candles.open[rows],
+        high=candles.high[rows],
+        low=candles.low[rows],
+        close=candles.close[rows],
+        gap=np.diff(times, prepend=times[0] - step) != step,
+        funding=config.evaluation.funding * (times // FUNDED - (times - step) // FUNDED),
+    )
+
+
+def spread(probabilities: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the probabilities (n, 3) of windows that end at `ends` (n,) for all rows (m, 3).
+
+    Rows where no window ends, after a gap for example, are certain to be NO_TRADE.
+    """
+    result = np.tile(np.eye(len(CLASSES))[NO_TRADE], (len(rows), 1))
+    result[ends - rows[0]] = probabilities
+    return result
+
+
+class Tried(NamedTuple):
+    """A threshold and its result on validation."""
+
+    threshold: float | None  # None: not trading
+    net_return: float
+    num_trades: int
+
+
+class Choice(NamedTuple):
+    """The threshold with the best result on validation."""
+
+    best: Tried
+    table: Sequence[Tried]  # every threshold tried
+
+
+def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
+    """Return signals (N,) of probabilities (N, 3): the more probable side if it reaches the threshold, else 0.
+
+    Without a threshold all signals are 0.
+    """
+    short, long = probabilities[:, SHORT], probabilities[:, LONG]
+    if threshold is None:
+        return np.zeros(len(probabilities), dtype=np.int64)
+    return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)
+
+
+def choose_threshold(
+    probabilities: np.ndarray,
+    open: np.ndarray,
+    high: np.ndarray,
+    low: np.ndarray,
+    close: np.ndarray,
+    gap: np.ndarray,
+    funding: np.ndarray | None = None,
+    *,
+    grid: Sequence[float] = THRESHOLDS,
+    **rules: Unpack[Rules],
+) -> Choice:
+    """Return the threshold with the highest net return on validation candles with probabilities (N, 3).
+
+    Not trading is one of the choices. Among equal returns, fewer trades win, then the higher threshold, and not trading
+    wins over a threshold that never traded. One threshold serves both sides: with two, the drift of the validation
+    period would pick the side. `rules` are those of `backtest.run`: fee, slippage, stop, target, horizon.
+    """
+    tried = [Tried(None, 0.0, 0)]
+    for threshold in grid:
+        result = backtest.run(open, high, low, close, signals(probabilities, threshold), gap, funding=funding, **rules)
+        tried.append(Tried(threshold, float(result.equity[-1] - 1.0), len(result.trades)))
+    return Choice(max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried)

@@ -1,0 +1,129 @@
+"""Untrained models: of the configured kind, described by their data, from scratch or from the base of another run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.disk.files import sha256
+from common.errors import UserError
+from models import io
+from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.inputs import CLASSES
+from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.signal_model import SignalConfig, SignalModel
+from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.data import Coin
+from pipelines.workloads.crypto.splits import PARTS
+
+SIZES = ("width", "rounds", "nodes")  # which a model has from its base
+BEST = "model/best"
+
+
+@dataclass(frozen=True)
+class Base:
+    """A trained model, and the SHA-256 of its weights."""
+
+    model: PooledExperts
+    sha256: str
+
+
+def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
+    """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
+    known = description(config, coins, fold)
+    size = {"width": config.model.width} if config.model.width else {}
+    if base:
+        check_base(base.model.config, known, str(config.model.base))
+        size = {name: getattr(base.model.config, name) for name in SIZES}
+        known.about["base_sha256"] = base.sha256
+    if config.model.chosen == "pooled_experts":
+        return PooledExperts(PooledExpertsConfig(**vars(known), dropout=config.model.dropout, **size))
+    preset = "legacy" if config.model.chosen == "legacy" else "default"
+    return CNNLSTM(CNNLSTMConfig(preset, **vars(known), dropout=config.model.dropout, **size))
+
+
+def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfig:
+    """Describe what a model of these coins is given, and for readers, where that comes from."""
+    first = coins[0]
+    scalers = [coin.scalers[fold].to_dict() for coin in coins]
+    return {
+        "features": first.names,
+        "lookback": first.lookback,
+        "coins": tuple(coin.candles.symbol for coin in coins),
+        "scalers": {
+            coin.candles.symbol: {"mean": scaler["mean"], "std": scaler["std"]}
+            for coin, scaler in zip(coins, scalers, strict=True)
+        },
+        "timeframe_ms": first.candles.timeframe_ms,
+        "about": {
+            "classes": list(CLASSES),
+            "timeframe": first.facts["timeframe"],
+            "feature_set": config.data.features,
+            "label": dict(first.facts["label"]),
+            "data_sha256": {coin.candles.symbol: coin.facts["hash"] for coin in coins},
+            "windows": {
+                coin.candles.symbol: {
+                    part: {
+                        "windows": len(rows),
+                        "first_ms": int(coin.candles.time[rows[0]]),
+                        "last_ms": int(coin.candles.time[rows[-1]]),
+                    }
+                    for part, rows in coin.folds[fold].items()
+                    if part in PARTS
+                }
+                for coin in coins
+            },
+        },
+    }
+
+
+def load_base(config: Config, member: str) -> Base | None:
+    """Return what `model.base` names, if anything: a model, a run of one, or the `member` of a run of many.
+
+    Raises UserError where there is no model of pooled experts.
+    """
+    if config.model.base is None:
+        return None
+    run = Path(config.model.base)
+    folder = next((each for each in (run / "members" / member / BEST, run / BEST) if each.is_dir()), run)
+    try:
+        model = io.load(folder)
+    except ValueError as error:
+        raise UserError(
+            f"model.base={run}: {error}; give a run of one model for several coins, which this command trains: "
+            f"accelerate launch pipelines/train.py --workload crypto --name {run.name} model.pooled=true"
+        ) from error
+    if not isinstance(model, PooledExperts):
+        raise UserError(f"model.base={run}: it must be of pooled_experts (found {model.family})")
+    return Base(model, sha256(folder / io.WEIGHTS))
+
+
+def check_base(base: SignalConfig, own: SignalConfig, name: str) -> None:
+    """Raise UserError unless a base has learnt what a model is to learn, from earlier candles than judge the model.
+
+    `own` describes the model. What a base was trained on must end before the model's validation
+    begins, and what it was validated on before the model's test, of all coins: they move together.
+    """
+    for key, theirs, ours in (
+        ("features", base.features, own.features),
+        ("lookback", base.lookback, own.lookback),
+        ("timeframe", base.timeframe_ms, own.timeframe_ms),
+        ("label", base.about.get("label"), own.about["label"]),
+    ):
+        if theirs != ours:
+            raise UserError(f"model.base={name} was trained with another {key}: {theirs}, here {ours}")
+    step, horizon = base.timeframe_ms, own.about["label"]["horizon"]
+    for theirs, ours in (("train", "validation"), ("validation", "test")):
+        last = max(_times(base, theirs, "last_ms")) + horizon * step
+        first = min(_times(own, ours, "first_ms")) - (base.lookback - 1) * step
+        if last >= first:
+            raise UserError(
+                f"model.base={name} saw candles of the {ours} part here in its {theirs} part "
+                f"(up to {np.datetime64(last, 'ms')}, {np.datetime64(first, 'ms')} begins {ours}); train it on candles "
+                "that end earlier, or on these data with the same data section"
+            )
+
+
+def _times(known: SignalConfig, part: str, key: str) -> list[int]:
+    return [parts[part][key] for parts in known.about["windows"].values()]

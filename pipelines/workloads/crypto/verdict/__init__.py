@@ -1,0 +1,1 @@
+"""Judgement of predictions: metrics, their significance, and the verdict on each coin."""

@@ -1,0 +1,118 @@
+"""Figures of a coin by month and by volatility, and what of its window a model goes by."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from pipelines.workloads.crypto.labels import NO_TRADE
+from pipelines.workloads.crypto.trading.backtest import Trades
+from pipelines.workloads.crypto.trading.performance import max_drawdown
+
+REGIMES = ("calm", "middle", "wild")  # thirds of the windows by the volatility before them
+LAGS = (0, 1, 2, 3, 6, 12, 24)  # candles before a window's last at which a group of lags begins
+Logits = Callable[[np.ndarray], np.ndarray]
+
+
+def by_month(
+    times: np.ndarray, equity: np.ndarray, held: np.ndarray, trades: Trades, window_times: np.ndarray, saved: np.ndarray
+) -> list[dict[str, object]]:
+    """Return a row for each month (UTC): the nats gained on the prior, and what the accounts did from start to end.
+
+    `times` (m,) ms are those of the candles that are traded, `equity` and `held` (m,) the accounts of the model and of
+    buy-and-hold at their closes; `saved` (n,) the nats that the model saves in windows that end at `window_times`.
+    """
+    months, of_window = (_month(each) for each in (times, window_times))
+    rows: list[dict[str, object]] = []
+    for month in np.unique(months):
+        first, last = np.flatnonzero(months == month)[[0, -1]]
+        inside, entered = of_window == month, trades.entry[(trades.entry >= first) & (trades.entry <= last)]
+        before = {name: curve[first - 1] if first else 1.0 for name, curve in (("model", equity), ("held", held))}
+        rows.append(
+            {
+                "month": str(month),
+                "n": int(inside.sum()),
+                "log_loss_gain": float(saved[inside].mean()) if inside.any() else None,
+                "net_return": _growth(before["model"], equity[last]),
+                "buy_and_hold_return": _growth(before["held"], held[last]),
+                "max_drawdown": max_drawdown(equity[first : last + 1], before["model"]),
+                "num_trades": len(entered),
+            }
+        )
+    return rows
+
+
+def _month(times: np.ndarray) -> np.ndarray:
+    return times.astype("datetime64[ms]").astype("datetime64[M]")
+
+
+def _growth(before: float, after: float) -> float | None:
+    return float(after / before - 1) if before > 0 else None
+
+
+def by_volatility(
+    volatility: np.ndarray,
+    saved: np.ndarray,
+    predicted: np.ndarray,
+    labels: np.ndarray,
+    windows: np.ndarray,
+    trades: Trades,
+) -> list[dict[str, object]]:
+    """Return a row for each of REGIMES, thirds of n windows by the volatility (n,) that was known at their ends.
+
+    `saved` (n,) are the nats below the prior's log loss, `predicted` and `labels` (n,) classes, `windows` (n,) the
+    traded candle at which each window ends; a trade belongs to the window before its entry.
+    """
+    edges = np.quantile(volatility, [1 / 3, 2 / 3])
+    regimes = np.searchsorted(edges, volatility)
+    of_trade = np.searchsorted(windows, trades.entry - 1, side="right") - 1
+    rows: list[dict[str, object]] = []
+    for number, name in enumerate(REGIMES):
+        inside, nets = regimes == number, trades.net[regimes[of_trade] == number]
+        sided = inside & (predicted != NO_TRADE) & (labels != NO_TRADE)
+        rows.append(
+            {
+                "volatility": name,
+                "n": int(inside.sum()),
+                "log_loss_gain": float(saved[inside].mean()) if inside.any() else None,
+                "directional_hit_rate": float((predicted == labels)[sided].mean()) if sided.any() else None,
+                "num_trades": len(nets),
+                "net_return": float(np.prod(1 + nets) - 1),
+            }
+        )
+    return rows
+
+
+def importance(
+    logits: Logits, windows: np.ndarray, labels: np.ndarray, names: tuple[str, ...], seed: int
+) -> list[dict[str, object]]:
+    """Return by how many nats the log loss rises when a part of the windows (n, L, F) is that of other windows.
+
+    Parts are each feature, over all candles, and groups of lags, of all features (Breiman 2001); the largest first. The
+    error is the standard error of the mean over windows. `logits` maps windows to (n, 3), `names` are of the features.
+    """
+    order = np.random.default_rng(seed).permutation(len(windows))
+    own, length = _log_losses(logits(windows), labels), windows.shape[1]
+    edges = [lag for lag in LAGS if lag < length] + [length]
+    parts: list[tuple[str, str, tuple[slice, int | slice]]]
+    parts = [("feature", name, (slice(None), number)) for number, name in enumerate(names)]
+    parts += [
+        ("candles back", str(start) if stop == start + 1 else f"{start} to {stop - 1}", _lags(length, start, stop))
+        for start, stop in pairwise(edges)
+    ]
+    rows = []
+    for kind, name, place in parts:
+        mixed = windows.copy()
+        mixed[:, place[0], place[1]] = windows[order][:, place[0], place[1]]
+        risen = _log_losses(logits(mixed), labels) - own
+        error = float(risen.std(ddof=1) / len(risen) ** 0.5)
+        rows.append({"part": kind, "of": name, "nats": float(risen.mean()), "error": error})
+    return sorted(rows, key=lambda row: -row["nats"])
+
+
+def _lags(length: int, start: int, stop: int) -> tuple[slice, slice]:
+    return slice(length - stop, length - start), slice(None)
+
+
+def _log_losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]

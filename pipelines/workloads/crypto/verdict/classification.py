@@ -1,0 +1,240 @@
+"""Metrics of a classifier of the next move.
+
+Labels and columns of probabilities are 0 SHORT, 1 NO_TRADE, 2 LONG; the predicted class is the most probable one. A
+metric that is undefined for the given rows is None, never NaN.
+"""
+
+import math
+from typing import TypedDict
+
+import numpy as np
+
+from common.statistics import wilson
+from models.market.inputs import CLASSES
+from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+
+BINS = 10  # of confidence, equally wide
+TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
+
+NUM_CLASSES = len(CLASSES)
+
+
+Bin = TypedDict("Bin", {"from": float, "to": float, "n": int, "confidence": float | None, "accuracy": float | None})
+ClassCounts = TypedDict(
+    "ClassCounts",
+    {"class": str, "labels": int, "predictions": int, "precision": float | None, "recall": float | None},
+)
+
+
+class ConfusionMetrics(TypedDict):
+    """Metrics that follow from a confusion matrix."""
+
+    n: int
+    confusion: list[list[int]]
+    accuracy: float
+    majority_accuracy: float
+    balanced_accuracy: float | None
+    macro_f1: float
+    mcc: float | None
+    classes: list[ClassCounts]
+    never_predicted: list[str]
+    trades: int
+    directional_hit_rate: float | None
+    directional_hit_rate_interval: list[float] | None
+    directional_n: int
+
+
+class Metrics(ConfusionMetrics):
+    """All metrics of a classifier."""
+
+    log_loss: float
+    prior_log_loss: float
+    direction_log_loss: float | None
+    prior_direction_log_loss: float | None
+    brier: float
+    calibration_error: float
+    reliability: list[Bin]
+
+
+def class_shares(labels: np.ndarray) -> np.ndarray:
+    """Return the shares (3,) of the classes, with one imaginary row added to each.
+
+    Without that row the prior's log loss is unbounded if training lacks a class, and every model beats it.
+    """
+    counts = np.bincount(np.asarray(labels, dtype=np.int64), minlength=NUM_CLASSES) + 1.0
+    return counts / counts.sum()
+
+
+def prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
+    """Return a prior (3,) or (num, 3) as (num, 3) float64."""
+    return np.broadcast_to(np.asarray(prior, dtype=np.float64), (num, NUM_CLASSES)).copy()
+
+
+def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> Metrics:
+    """Return all metrics of probabilities (N, 3) for labels (N,), and those of `prior`, the class shares in training.
+
+    The prior is (3,), or (N, 3) if rows differ in the training data that preceded them.
+
+    Log losses are in nats, with probabilities kept 2.2e-16 away from 0 and 1. The log loss of the direction is about
+    SHORT against LONG in the rows where the price moved, by the probabilities of these two (None if it never moved).
+    The Brier score is the sum over classes, 0 to 2 (Brier 1950); the calibration error is that of the predicted class
+    (Guo et al. 2017). Raises ValueError for rows that are not probabilities, labels other than 0, 1, 2, and no rows.
+    """
+    probabilities, labels = checked(probabilities, labels)
+    priors = prior_rows(prior, len(labels))
+    moved = labels != NO_TRADE
+    calibration_error, bins = reliability(probabilities, labels)
+    return {
+        **confusion_metrics(confusion_matrix(probabilities.argmax(axis=1), labels)),
+        "log_loss": float(log_losses(probabilities, labels).mean()),
+        "prior_log_loss": float(log_losses(priors, labels).mean()),
+        "direction_log_loss": float(direction_log_losses(probabilities, labels)[moved].mean()) if moved.any() else None,
+        "prior_direction_log_loss": float(direction_log_losses(priors, labels)[moved].mean()) if moved.any() else None,
+        "brier": float(((probabilities - np.eye(NUM_CLASSES)[labels]) ** 2).sum(axis=1).mean()),
+        "calibration_error": calibration_error,
+        "reliability": bins,
+    }
+
+
+def checked(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows in float64 that sum to exactly 1, which float32 rows do not, and labels in int64.
+
+    Raises ValueError for rows that are not probabilities, labels other than 0, 1, 2, and no rows.
+    """
+    probabilities, labels = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
+    if labels.ndim != 1 or len(labels) == 0 or probabilities.shape != (len(labels), NUM_CLASSES):
+        raise ValueError(
+            f"probabilities (N, 3) and labels (N,) of at least one row are needed, got {probabilities.shape} "
+            f"and {labels.shape}"
+        )
+    if not np.isin(labels, range(NUM_CLASSES)).all():
+        raise ValueError("labels must be 0 SHORT, 1 NO_TRADE or 2 LONG; leave out rows whose future is unknown")
+    sums = probabilities.sum(axis=1)
+    if not (probabilities >= 0).all() or not (np.abs(sums - 1) < 1e-3).all():
+        raise ValueError("each row of probabilities must be finite, not negative and sum to 1; give softmax(logits)")
+    return probabilities / sums[:, None], labels.astype(np.int64)
+
+
+def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the log loss (N,) of each row, nats."""
+    tiny = np.finfo(np.float64).eps
+    return -np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny))
+
+
+def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the log loss (N,) of SHORT against LONG of each row, nats; 0 where the label is NO_TRADE."""
+    tiny = np.finfo(np.float64).eps
+    sides = np.clip(probabilities[:, [SHORT, LONG]], tiny, None)
+    chosen = np.where(labels == LONG, sides[:, 1], sides[:, 0])
+    return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
+
+
+def macro_f1(correct: np.ndarray, predicted: np.ndarray, actual: np.ndarray) -> np.ndarray:
+    """Return (...) of counts (..., 3); a class with neither labels nor predictions has an F1 of 0."""
+    return (2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1)
+
+
+def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return counts (3, 3), one row per label and one column per prediction."""
+    pairs = np.bincount(np.asarray(labels) * NUM_CLASSES + predicted, minlength=NUM_CLASSES**2)
+    return pairs.reshape(NUM_CLASSES, NUM_CLASSES)
+
+
+def confusion_metrics(matrix: np.ndarray) -> ConfusionMetrics:
+    """Return the metrics that follow from a confusion matrix (3, 3).
+
+    Balanced accuracy is the mean recall of the classes that occur, macro-F1 the mean over all three (0 for one that
+    neither occurs nor is predicted), MCC that of Gorodkin 2004, 0 for constant predictions. If all labels are equal
+    there is nothing to tell apart: balanced accuracy and MCC are None. The directional hit rate covers the rows where
+    the model traded and the price moved (neither is NO_TRADE); its Wilson interval treats rows as independent, so it is
+    too narrow if labels overlap.
+    """
+    matrix = np.asarray(matrix, dtype=np.int64)
+    total, actual, predicted = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
+    correct = matrix.diagonal()
+    present = actual > 0
+    hits = int(correct[SHORT] + correct[LONG])
+    moved = int(hits + matrix[SHORT, LONG] + matrix[LONG, SHORT])
+    return {
+        "n": int(total),
+        "confusion": matrix.tolist(),
+        "accuracy": float(correct.sum() / total),
+        "majority_accuracy": float(actual.max() / total),
+        "balanced_accuracy": float((correct[present] / actual[present]).mean()) if present.sum() > 1 else None,
+        "macro_f1": float(macro_f1(correct, predicted, actual)),
+        "mcc": _mcc(matrix) if present.sum() > 1 else None,
+        "classes": [
+            {
+                "class": name,
+                "labels": int(actual[k]),
+                "predictions": int(predicted[k]),
+                "precision": float(correct[k] / predicted[k]) if predicted[k] else None,
+                "recall": float(correct[k] / actual[k]) if actual[k] else None,
+            }
+            for k, name in enumerate(CLASSES)
+        ],
+        "never_predicted": [name for name, count in zip(CLASSES, predicted, strict=True) if not count],
+        "trades": int(total - predicted[NO_TRADE]),
+        "directional_hit_rate": hits / moved if moved else None,
+        "directional_hit_rate_interval": wilson(hits, moved),
+        "directional_n": moved,
+    }
+
+
+def _mcc(matrix: np.ndarray) -> float:
+    total, correct = float(matrix.sum()), float(matrix.trace())
+    actual, predicted = matrix.sum(axis=1).astype(np.float64), matrix.sum(axis=0).astype(np.float64)
+    spread = (total**2 - predicted @ predicted) * (total**2 - actual @ actual)
+    return float((correct * total - actual @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
+
+
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[Bin]]:
+    """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins.
+
+    Probabilities (N, 3), labels (N,); confidence is the probability of the predicted class.
+    """
+    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    edges = np.linspace(0, 1, BINS + 1)
+    bin_numbers = np.searchsorted(edges[1:-1], confidence)
+    counts = np.bincount(bin_numbers, minlength=BINS)
+    confidences, hits = (np.bincount(bin_numbers, weights=values, minlength=BINS) for values in (confidence, correct))
+    bins: list[Bin] = [
+        {
+            "from": float(edges[i]),
+            "to": float(edges[i + 1]),
+            "n": int(counts[i]),
+            "confidence": float(confidences[i] / counts[i]) if counts[i] else None,
+            "accuracy": float(hits[i] / counts[i]) if counts[i] else None,
+        }
+        for i in range(BINS)
+    ]
+    return float(np.abs(confidences - hits).sum() / len(labels)), bins
+
+
+def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Return the temperature T in TEMPERATURES for which softmax(logits / T) has the lowest log loss.
+
+    Logits (N, 3) and labels (N,) are those of validation rows: a temperature fitted on test rows flatters the model.
+    Raises ValueError for logits that are not finite, for other shapes and for no rows.
+    """
+    from scipy.optimize import minimize_scalar
+
+    logits, labels = np.asarray(logits, dtype=np.float64), np.asarray(labels, dtype=np.int64)
+    if len(labels) == 0 or logits.shape != (len(labels), len(CLASSES)) or not np.isfinite(logits).all():
+        raise ValueError(f"finite logits (N, 3) and N labels are needed, got {logits.shape} and {labels.shape}")
+    rows = np.arange(len(labels))
+
+    def log_loss(log_temperature: float) -> float:
+        scaled = logits / math.exp(log_temperature)
+        scaled = scaled - scaled.max(axis=1, keepdims=True)
+        return float((np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, labels]).mean())
+
+    bounds = [math.log(bound) for bound in TEMPERATURES]
+    return math.exp(minimize_scalar(log_loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
+
+
+def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Return probabilities (N, 3) float64 of logits (N, 3)."""
+    scaled = np.asarray(logits, dtype=np.float64) / temperature
+    scaled = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+    return scaled / scaled.sum(axis=1, keepdims=True)

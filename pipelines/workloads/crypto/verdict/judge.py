@@ -1,0 +1,215 @@
+"""Verdict on classifiers of the next move, with reasons: skill in three grades, no skill shown, or a suspected leak.
+
+    predictive             the side that the model leans to goes with the return that follows
+    beyond simple models   its log loss is lower than that of every simple model
+    pays its costs         its account grows after all costs
+
+Each grade is a one-sided test by the mean of a column and its block standard error; over the coins of an evaluation,
+each is held to the procedure of Holm 1979, so that the chance that any coin without skill gets it is at most LEVEL. The
+second and the third grade ask for the first as well.
+"""
+
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
+
+import numpy as np
+
+from common.statistics import CONFIDENCE
+from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+from pipelines.workloads.crypto.verdict.classification import (
+    Metrics,
+    direction_log_losses,
+    log_losses,
+    metrics,
+    prior_rows,
+)
+from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstrap, holm, p_value
+
+PREDICTIVE, BEYOND, PAYS = "predictive", "beyond simple models", "pays its costs"
+GRADES = (PREDICTIVE, BEYOND, PAYS)  # from the lowest
+SKILL, NO_SKILL, LEAK = "skill", "no skill shown", "leak suspected"
+NOT_TRADABLE = "predictable, not tradable"
+LEVEL = 0.025  # chance that any of the coins without skill gets a grade
+LARGEST_MOVE = 4.0  # volatilities that a return counts at most
+ACCOUNT_BLOCK = 60  # candles at least; a position is held for several
+# Too good to be true for moves a few candles ahead. Published models of six coins that predicted 45 minutes ahead had a
+# balanced accuracy of 0.33 to 0.41 (guessing: 1/3) and the right sign in 48 to 53 % of cases. Only a future that leaked
+# into the features removes most of the uncertainty.
+LEAK_BALANCED_ACCURACY = 0.8  # at or above
+LEAK_LOG_LOSS = 0.4  # at or below this share of the prior's log loss
+LEAK_HIT_RATE = 0.8  # lower end of the interval of the directional hit rate, at or above,
+LEAK_HIT_SHARE = 0.5  # if it covers this share of the moves: a model may be right about the few it is surest of
+LEAK_ROWS = 30  # fewer rows prove nothing
+
+
+class Finding(TypedDict):
+    """What is found out about a grade: its p-value, before any correction, and a sentence."""
+
+    p: float
+    found: str
+    against: NotRequired[str]
+
+
+class Comparison(Gain):
+    """A gain in a figure against another predictor."""
+
+    figure: str
+    against: str
+
+
+class Judged(TypedDict):
+    """What is found out about a coin by itself."""
+
+    tests: dict[str, Finding]
+    leaks: list[str]
+    comparisons: list[Comparison]
+
+
+class Verdict(TypedDict):
+    """What a coin among others is worth."""
+
+    verdict: str
+    grades: dict[str, bool]
+    reasons: list[str]
+
+
+def judge(
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    prior: np.ndarray,
+    baselines: Mapping[str, np.ndarray],
+    moves: np.ndarray,
+    equity: np.ndarray,
+    *,
+    horizon: int,
+    resamples: int = 1000,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Judged:
+    """Compare a model with the baselines (N, 3); return {"tests", "leaks", "comparisons"}, of which `verdicts` decides.
+
+    `tests` holds for each of GRADES its p-value, before any correction for the number of coins, and the finding in
+    words; `leaks` what is too good to be true, by the LEAK_ bounds of this module. `comparisons` are the intervals of
+    the gains in log loss and macro-F1 on the prior and on the best baseline at each, and of the direction's log loss on
+    the prior. `moves` (N,) are the returns that followed, in units of the volatility, and `equity` (M,) the account.
+    `prior` is as in `metrics`; `horizon`, `resamples`, `confidence` and `seed` are as in `block_bootstrap`. Raises
+    ValueError if there is no baseline beside the prior ("majority").
+    """
+    baselines = {name: rows for name, rows in baselines.items() if name != "majority"}
+    if not baselines:
+        raise ValueError("a verdict needs a baseline beside the prior; give those of `fit_and_predict`")
+    own = metrics(probabilities, labels, prior)
+    theirs = {name: metrics(rows, labels, prior) for name, rows in baselines.items()}
+    rivals = {
+        "log_loss": min(theirs, key=lambda name: theirs[name]["log_loss"]),
+        "macro_f1": max(theirs, key=lambda name: theirs[name]["macro_f1"]),
+    }
+    predictors = {"prior": prior_rows(prior, len(labels)), **baselines}
+    differences = {
+        name: block_bootstrap(
+            probabilities,
+            predictors[name],
+            labels,
+            horizon=horizon,
+            resamples=resamples,
+            confidence=confidence,
+            seed=seed,
+        )
+        for name in ("prior", *dict.fromkeys(rivals.values()))
+    }
+    pairs = [(metric, name) for metric, rival in rivals.items() for name in ("prior", rival)]
+    pairs.append(("direction_log_loss", "prior"))
+    return {
+        "tests": {
+            PREDICTIVE: _predictive(probabilities, labels, predictors["prior"], moves, horizon),
+            BEYOND: _beyond(probabilities, labels, baselines, horizon),
+            PAYS: _pays(equity, horizon),
+        },
+        "leaks": [reason for name, found in {"the model": own, **theirs}.items() for reason in _leaks(name, found)],
+        "comparisons": [{"figure": metric, "against": name, **differences[name][metric]} for metric, name in pairs],
+    }
+
+
+def _predictive(
+    probabilities: np.ndarray, labels: np.ndarray, priors: np.ndarray, moves: np.ndarray, horizon: int
+) -> Finding:
+    """Score test of the direction against the return that followed; the gains on the prior must be above 0 as well.
+
+    The score is the first derivative of the log likelihood in the weight of the model's lean beside the prior's, as in
+    tests of forecast encompassing (Harvey, Leybourne and Newbold 1998): it needs no estimate of that weight.
+    """
+    lean = (probabilities - priors)[:, LONG] - (probabilities - priors)[:, SHORT]
+    p = p_value((lean - lean.mean()) * np.clip(moves, -LARGEST_MOVE, LARGEST_MOVE), horizon)
+    gained = log_losses(priors, labels).mean() - log_losses(probabilities, labels).mean()
+    sides = direction_log_losses(priors, labels) - direction_log_losses(probabilities, labels)
+    of_direction = float(sides.sum() / max((labels != NO_TRADE).sum(), 1))
+    found = f"direction against the return that followed: p = {_shown(p)}; "
+    found += f"log loss {gained:+.4f} nats below the prior's, of the direction {of_direction:+.4f}"
+    return {"p": p if gained > 0 and of_direction > 0 else 1.0, "found": found}
+
+
+def _beyond(
+    probabilities: np.ndarray, labels: np.ndarray, baselines: Mapping[str, np.ndarray], horizon: int
+) -> Finding:
+    """Compare log losses with those of each rival; all differences must be above 0, so the largest p-value counts."""
+    own = log_losses(probabilities, labels)
+    saved = {name: log_losses(rows, labels) - own for name, rows in baselines.items()}
+    p_values = {name: p_value(each, horizon) for name, each in saved.items()}
+    hardest = max(p_values, key=lambda name: (p_values[name], -saved[name].mean()))
+    found = f"log loss {saved[hardest].mean():+.4f} nats below that of {hardest}: p = {_shown(p_values[hardest])}"
+    return {"p": p_values[hardest], "found": found, "against": hardest}
+
+
+def _pays(equity: np.ndarray, horizon: int) -> Finding:
+    """Ask whether the account's log grows per candle, after all costs."""
+    grown = np.diff(np.log(np.maximum(equity, 1e-9)))
+    p = p_value(grown, max(horizon, ACCOUNT_BLOCK))
+    return {"p": p, "found": f"account {100 * (equity[-1] - 1):+.2f} % after all costs: p = {_shown(p)}"}
+
+
+def _shown(p: float) -> str:
+    return "none, too few rows or no difference" if p == 1 else f"{p:.2g}"
+
+
+def verdicts(found: Mapping[str, Judged]) -> dict[str, Verdict]:
+    """Return for each coin {"verdict", "grades", "reasons"}, from what `judge` found out about all of them."""
+    held = {
+        grade: dict(zip(found, holm([each["tests"][grade]["p"] for each in found.values()]), strict=True))
+        for grade in GRADES
+    }
+    return {coin: _verdict(each, {grade: held[grade][coin] for grade in GRADES}) for coin, each in found.items()}
+
+
+def _verdict(found: Judged, p_values: Mapping[str, float]) -> Verdict:
+    grades = {grade: bool(p_values[grade] <= LEVEL and p_values[PREDICTIVE] <= LEVEL) for grade in GRADES}
+    reasons = [
+        f"{'' if grades[grade] else 'not '}{grade}: {found['tests'][grade]['found']}"
+        f" ({p_values[grade]:.2g} among all coins, at most {LEVEL} needed)"
+        for grade in GRADES
+    ]
+    if found["leaks"]:
+        return {"verdict": LEAK, "grades": dict.fromkeys(GRADES, False), "reasons": found["leaks"]}
+    if not grades[PREDICTIVE]:
+        return {"verdict": NO_SKILL, "grades": grades, "reasons": reasons}
+    if not grades[PAYS]:
+        reasons.insert(0, f"{NOT_TRADABLE}: no gain is shown after all costs")
+    reached = [grade for grade in GRADES if grades[grade]][-1]
+    return {"verdict": f"{SKILL}: {reached}", "grades": grades, "reasons": reasons}
+
+
+def _leaks(name: str, found: Metrics) -> list[str]:
+    """Return in words each LEAK_ bound that a predictor's metrics exceed."""
+    if found["n"] < LEAK_ROWS or found["balanced_accuracy"] is None:
+        return []
+    balanced, interval = found["balanced_accuracy"], found["directional_hit_rate_interval"]
+    share = found["log_loss"] / found["prior_log_loss"]
+    reasons = []
+    if balanced >= LEAK_BALANCED_ACCURACY:
+        reasons.append(f"balanced accuracy of {name} is {balanced:.3f}, at or above {LEAK_BALANCED_ACCURACY}")
+    if share <= LEAK_LOG_LOSS:
+        reasons.append(f"log loss of {name} is {share:.3f} of the prior's, at or below {LEAK_LOG_LOSS}")
+    moves = sum(found["classes"][k]["labels"] for k in (SHORT, LONG))
+    enough = max(LEAK_ROWS, LEAK_HIT_SHARE * moves)
+    if interval and interval[0] >= LEAK_HIT_RATE and found["directional_n"] >= enough:
+        reasons.append(f"{name} has the sign right in {found['directional_hit_rate']:.1%} of {found['directional_n']}")
+    return reasons

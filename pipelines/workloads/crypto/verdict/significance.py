@@ -1,0 +1,125 @@
+"""Significance by moving blocks (Künsch 1989): of the difference between two predictors on the same rows, of a mean."""
+
+import math
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+from scipy.special import ndtr
+
+from common.statistics import CONFIDENCE, moving_block_sums, percentiles
+from pipelines.workloads.crypto.labels import LONG, SHORT
+from pipelines.workloads.crypto.verdict.classification import (
+    NUM_CLASSES,
+    checked,
+    direction_log_losses,
+    log_losses,
+    macro_f1,
+)
+
+MIN_BLOCKS = 10  # fewer blocks give no meaningful interval
+
+
+class Gain(TypedDict):
+    """A mean of paired differences, above 0 where the first predictor is better, with its interval if there is one."""
+
+    gain: float
+    low: float | None
+    high: float | None
+
+
+def block_bootstrap(
+    probabilities: np.ndarray,
+    other: np.ndarray,
+    labels: np.ndarray,
+    *,
+    horizon: int,
+    time: np.ndarray | None = None,
+    block: int | None = None,
+    resamples: int = 1000,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> dict[str, Gain]:
+    """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.
+
+    Labels that look `horizon` candles ahead overlap, so blocks of at least that many time steps are drawn. Rows are in
+    order of time, one per step, unless `time` (N,) is given: then rows of equal time, those of several coins for
+    example, stay together. `block` is max(horizon, N^(1/3)) by default. The gains are those in log_loss,
+    direction_log_loss and macro_f1, without an interval for fewer than ten blocks of steps. Raises ValueError for a
+    block shorter than the horizon.
+    """
+    sums = _paired_sums(*checked(probabilities, labels), checked(other, labels)[0])
+    if time is not None:
+        _, step = np.unique(np.asarray(time), return_inverse=True)
+        grouped = np.zeros((step.max() + 1, sums.shape[1]))
+        np.add.at(grouped, step, sums)
+        sums = grouped
+    steps = len(sums)
+    block = block_length(steps, horizon) if block is None else block
+    if block < horizon:
+        raise ValueError(f"a block of {block} is shorter than the labels' horizon {horizon}; give at least the horizon")
+    gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}
+    if steps < MIN_BLOCKS * block:
+        return {name: {"gain": gain, "low": None, "high": None} for name, gain in gains.items()}
+    result: dict[str, Gain] = {}
+    drawn = [_gains(resampled) for resampled in moving_block_sums(sums, block, resamples, seed)]
+    for name, gain in gains.items():
+        values = np.concatenate([part[name] for part in drawn])
+        low, high = percentiles(values, ((1 - confidence) / 2, (1 + confidence) / 2))
+        result[name] = {"gain": gain, "low": low, "high": high}
+    return result
+
+
+def block_length(steps: int, least: int) -> int:
+    """Return the steps of a block: N^(1/3), but no fewer than `least`."""
+    return max(least, math.ceil(float(steps) ** (1 / 3)))
+
+
+def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return columns (N, 18) whose sums over rows give every gain.
+
+    They are the number of rows, the nats saved, the nats saved on the direction, then per class the labels and, for
+    each of the two predictors, the predictions and the hits.
+    """
+    classes = np.eye(NUM_CLASSES)
+    actual = classes[labels]
+    saved = [losses(other, labels) - losses(probabilities, labels) for losses in (log_losses, direction_log_losses)]
+    columns = [np.stack([np.ones(len(labels)), *saved], axis=1), actual]
+    for rows in (probabilities, other):
+        predicted = classes[rows.argmax(axis=1)]
+        columns += [predicted, predicted * actual]
+    return np.concatenate(columns, axis=1)
+
+
+def _gains(sums: np.ndarray) -> dict[str, np.ndarray]:
+    """Return {metric: (...)} of sums (..., 18): the improvement over the other predictor."""
+    actual, predicted, correct, other_predicted, other_correct = (sums[..., i : i + 3] for i in range(3, 18, 3))
+    moved = actual[..., SHORT] + actual[..., LONG]
+    return {
+        "log_loss": sums[..., 1] / sums[..., 0],
+        "direction_log_loss": sums[..., 2] / np.maximum(moved, 1),
+        "macro_f1": macro_f1(correct, predicted, actual) - macro_f1(other_correct, other_predicted, actual),
+    }
+
+
+def p_value(values: np.ndarray, least_block: int) -> float:
+    """Return the one-sided p-value of a mean of values (N,) above 0, by the standard error over moving blocks.
+
+    Blocks are max(least_block, N^(1/3)) long (Künsch 1989). 1 with fewer than MIN_BLOCKS blocks, and for a constant 0.
+    """
+    block = block_length(len(values), least_block)
+    if len(values) < MIN_BLOCKS * block:
+        return 1.0
+    total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    error = np.sqrt(((total[block:] - total[:-block]) ** 2).mean() / block / len(values))
+    return float(ndtr(-values.mean() / error)) if error > 0 else 1.0
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Return p-values (K,) that may each be compared with the level of all of them together (Holm 1979)."""
+    given = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(given, kind="stable")
+    adjusted = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    result = np.empty(len(given))
+    result[order] = np.minimum(adjusted, 1.0)
+    return result

@@ -1,0 +1,270 @@
+"""What an evaluation says: a page for each coin, and a summary of all, as plain values for JSON."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NotRequired
+
+import numpy as np
+
+from models.market.inputs import CLASSES
+from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.data import Coin
+from pipelines.workloads.crypto.folds import CoinFold, joined
+from pipelines.workloads.crypto.trading import backtest, performance, strategy
+from pipelines.workloads.crypto.trading.performance import Curves, Luck, Performance
+from pipelines.workloads.crypto.verdict import breakdown, classification, judge
+from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
+from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
+from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstrap
+
+ERROR = 0.05  # of the intervals of all coins together
+TAIL_DRAWS = 10  # resamples beyond each end of an interval; fewer do not locate it
+DAY = 86_400_000
+COMPARED = (
+    "log_loss", "direction_log_loss", "macro_f1", "accuracy", "balanced_accuracy", "mcc", "brier", "calibration_error",
+    "directional_hit_rate",
+)  # fmt: skip
+TRADING = (
+    "net_return", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor", "expectancy", "max_drawdown",
+    "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
+)  # fmt: skip
+METRICS = (
+    "n", "macro_f1", "log_loss", "prior_log_loss", "direction_log_loss", "prior_direction_log_loss", "accuracy",
+    "never_predicted",
+)  # fmt: skip
+
+
+class Page(Judged):
+    """All that is found out about a coin, as its file holds it."""
+
+    symbol: str
+    timeframe: str
+    horizon: int
+    classes: list[str]
+    interval_confidence: float
+    figures: Metrics
+    predictors: list[dict[str, object]]  # the model first
+    tempered: Metrics
+    backtest: Performance
+    random_trades: Luck
+    months: list[dict[str, object]]
+    regimes: list[dict[str, object]]
+    folds: list[dict[str, object]]
+    equity: Curves
+    importance: list[dict[str, object]]
+    verdict: NotRequired[str]  # this and what follows depends on all coins
+    grades: NotRequired[dict[str, bool]]
+    reasons: NotRequired[list[str]]
+
+
+def confidence_of(num_coins: int) -> float:
+    """Return the confidence of the intervals of each coin, such that all of them together err with ERROR."""
+    return 1 - ERROR / num_coins
+
+
+def evidence(page: Page) -> tuple[bool, bool, float]:
+    """Return a sort key: the surest gain on the prior comes first, and a suspected leak, being no evidence, last."""
+    gain, low = page["comparisons"][0]["gain"], page["comparisons"][0]["low"]
+    return page["verdict"] == LEAK, low is None, -(gain if low is None else low)
+
+
+def summarise(
+    config: Config,
+    ranking: Sequence[Page],
+    folds: Mapping[str, Sequence[CoinFold]],
+    missing: Mapping[str, str],
+) -> dict[str, object]:
+    """Return the summary of the coins' pages in order of their evidence; `missing` says why members have no model."""
+    verdicts = [page["verdict"] for page in ranking]
+    return {
+        "coins": len(ranking),
+        "skill": sum(verdict.startswith(SKILL) for verdict in verdicts),
+        "grades": {grade: sum(page["grades"][grade] for page in ranking) for grade in GRADES},
+        "leaks_suspected": verdicts.count(LEAK),
+        "interval_confidence": confidence_of(len(ranking)),
+        "chance_of_any_false_skill": LEVEL,
+        "simulated": config.data.origin == "simulate",
+        "mean_net_return": float(np.mean([page["backtest"]["net_return"] for page in ranking])),
+        "mean_buy_and_hold": float(np.mean([page["backtest"]["buy_and_hold_return"] for page in ranking])),
+        "n": sum(len(fold.test.ends) for each in folds.values() for fold in each),
+        "failed": dict(missing),
+        "together": _together(config, folds),
+        **{page["symbol"]: _coin_entry(page) for page in ranking},
+    }
+
+
+def _together(config: Config, folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, object] | None:
+    """Return the gain on the prior over all coins together; what happens to all of them at one time counts once."""
+    if len(folds) < 2:
+        return None
+    parts = [joined(each) for each in folds.values()]
+    probabilities, labels, priors = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    found = block_bootstrap(
+        probabilities,
+        priors,
+        labels,
+        horizon=config.data.horizon,
+        time=np.concatenate([fold.test.times for each in folds.values() for fold in each]),
+        resamples=config.evaluation.repetitions,
+        seed=config.evaluation.seed,
+    )
+    return {
+        metric: {"gain": found[metric]["gain"], "interval_95": interval(found[metric])}
+        for metric in ("log_loss", "direction_log_loss", "macro_f1")
+    }
+
+
+def interval(row: Gain) -> list[float] | None:
+    """Return both ends of a gain's interval, if it has one."""
+    return None if row["low"] is None or row["high"] is None else [row["low"], row["high"]]
+
+
+def _coin_entry(page: Page) -> dict[str, object]:
+    """Return the coin's entry in the summary; temperature and threshold are those of its newest model."""
+    metrics, traded, newest = page["figures"], page["backtest"], page["folds"][-1]
+    return {
+        "verdict": page["verdict"],
+        "grades": page["grades"],
+        "reasons": page["reasons"],
+        **_picked(metrics, METRICS),
+        "majority": metrics["majority_accuracy"],
+        "temperature": newest["temperature"],
+        "log_loss_with_temperature": page["tempered"]["log_loss"],
+        "threshold": newest["threshold"],
+        "net_return": traded["net_return"],
+        "buy_and_hold": traded["buy_and_hold_return"],
+        "random_trades_p_value": page["random_trades"]["p_value"],
+        "folds": [fold["fold"] for fold in page["folds"]],
+    }
+
+
+def table_row(page: Page) -> dict[str, object]:
+    """Return the coin's row in the ranking."""
+    metrics, traded = page["figures"], page["backtest"]
+    gain, direction = page["comparisons"][0], page["comparisons"][-1]
+    return {
+        "coin": page["symbol"],
+        "verdict": page["verdict"],
+        "nats gained": gain["gain"],
+        "interval": interval(gain),
+        "of direction": direction["gain"],
+        "macro-F1": metrics["macro_f1"],
+        "accuracy": metrics["accuracy"],
+        "majority": metrics["majority_accuracy"],
+        "sign right": metrics["directional_hit_rate"],
+        "net return": traded["net_return"],
+        "buy-and-hold": traded["buy_and_hold_return"],
+    }
+
+
+def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list[object]]:
+    """Return the columns of the per-window file: coin, time, fold, label and the probability of each class."""
+    columns: dict[str, list[object]] = {name: [] for name in ("symbol", "time_ms", "fold", "label", *CLASSES)}
+    for symbol, each in folds.items():
+        for fold in each:
+            num = len(fold.test.ends)
+            columns["symbol"] += [symbol] * num
+            columns["time_ms"] += fold.test.times.tolist()
+            columns["fold"] += [fold.fold + 1] * num
+            columns["label"] += fold.test.labels.tolist()
+            for number, name in enumerate(CLASSES):
+                columns[name] += fold.test.probabilities[:, number].tolist()
+    return columns
+
+
+def coin_page(
+    config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float, importance: list[dict[str, object]]
+) -> Page:
+    """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict follows later."""
+    settings = config.evaluation
+    probabilities, labels, priors = joined(folds)
+    baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
+    rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
+    market, per_day = strategy.prices(config, coin, rows), DAY // coin.candles.timeframe_ms
+    result = backtest.run(**market, signal=signals, **strategy.rules(config))
+    judged = judge.judge(
+        probabilities,
+        labels,
+        priors,
+        baselines,
+        np.concatenate([fold.moves for fold in folds]),
+        result.equity,
+        horizon=config.data.horizon,
+        resamples=_resamples(settings.repetitions, confidence),
+        confidence=confidence,
+        seed=settings.seed,
+    )
+    metrics = classification.metrics(probabilities, labels, priors)
+    tempered = np.concatenate([softmax(fold.test.logits, fold.temperature) for fold in folds])
+    traded = performance.metrics(result, per_day)
+    luck = performance.luck(result, market, settings.repetitions, settings.seed)
+    compared = {
+        "model": metrics,
+        **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
+    }
+    saved = classification.log_losses(priors, labels) - classification.log_losses(probabilities, labels)
+    held = backtest.buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
+    window_times = np.concatenate([fold.test.times for fold in folds])
+    return {
+        "symbol": coin.candles.symbol,
+        "timeframe": coin.facts["timeframe"],
+        "horizon": config.data.horizon,
+        "classes": list(CLASSES),
+        **judged,
+        "interval_confidence": confidence,
+        "figures": metrics,
+        "predictors": _predictors(compared, traded, luck),
+        "tempered": classification.metrics(tempered, labels, priors),
+        "backtest": traded,
+        "random_trades": luck,
+        "months": breakdown.by_month(coin.candles.time[rows], result.equity, held, result.trades, window_times, saved),
+        "regimes": breakdown.by_volatility(
+            np.concatenate([fold.volatility for fold in folds]),
+            saved,
+            probabilities.argmax(1),
+            labels,
+            np.searchsorted(rows, np.concatenate([fold.test.ends for fold in folds])),
+            result.trades,
+        ),
+        "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
+        "equity": performance.equity_curves(coin.candles.time[rows], market, result),
+        "importance": importance,
+    }
+
+
+def _resamples(repetitions: int, confidence: float) -> int:
+    """Return the repetitions, or more where a wide interval would end at its luckiest resamples."""
+    return max(repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence)))
+
+
+def _predictors(compared: Mapping[str, Metrics], traded: Performance, luck: Luck) -> list[dict[str, object]]:
+    """Return the table of the model (first), its baselines, and the two returns that need no predictor."""
+    table = [{"predictor": name, **_picked(metrics, COMPARED)} for name, metrics in compared.items()]
+    table[0]["net_return"] = traded["net_return"]
+    table.append({"predictor": "buy-and-hold", "net_return": traded["buy_and_hold_return"]})
+    table.append({"predictor": "random trades (median)", "net_return": luck["median"]})
+    return table
+
+
+def _picked(figures: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    return {name: figures[name] for name in names}
+
+
+def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, object]:
+    metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
+    result = backtest.run(**strategy.prices(config, coin, fold.rows), signal=fold.signals, **strategy.rules(config))
+    traded = performance.metrics(result, per_day)
+    shown = ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")
+    return {
+        "fold": fold.fold + 1,
+        "member": fold.member,
+        "from_ms": int(fold.test.times[0]),
+        "to_ms": int(fold.test.times[-1]),
+        "n": metrics["n"],
+        **_picked(metrics, shown),
+        "temperature": fold.temperature,
+        "threshold": fold.choice.best.threshold,
+        "validation_net_return": fold.choice.best.net_return,
+        **_picked(traded, TRADING),
+        "thresholds_tried": [row._asdict() for row in fold.choice.table],
+    }

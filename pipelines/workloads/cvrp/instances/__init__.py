@@ -1,0 +1,1 @@
+"""Distributions of generated instances, files of instances, and the standard test sets."""

@@ -1,0 +1,160 @@
+"""Distributions of instances: how locations and demands are made from uniform numbers.
+
+A new distribution is one entry of DISTRIBUTIONS, from which configs take their choices, limits and help. torch is
+imported only when needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # of a vehicle, by number of customers (Kool et al. 2019)
+AVERAGE_ROUTE = (3, 6, 25)  # customers on it, least, likeliest and most, for drawn capacities (Uchoa et al. 2017)
+MOST_CLUSTERS = 7
+CLUSTER_SPREAD = 0.07  # standard deviation around the seed of a cluster, as a share of the side of the square
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A distribution of instances in the unit square; by default demands are uniform whole numbers from 1."""
+
+    description: str
+    largest_demand: int
+    locations: Callable[[Tensor, Tensor], Tensor]  # uniform numbers (B, N, 2) and further ones (B, F) -> (B, N, 2)
+    further_numbers: Callable[[int], int] = lambda num_nodes: 0  # N -> F
+    demands: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # locations, (B, N) and (B, F) numbers -> (B, N)
+    own_capacity: bool = False  # drawn so that average routes have the length of AVERAGE_ROUTE
+
+    def numbers(self, num_nodes: int) -> int:
+        """Return the number of uniform numbers for an instance."""
+        return 3 * num_nodes + self.further_numbers(num_nodes)
+
+    def instances(self, numbers: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return locations (B, N, 2), demands (B, N) and capacities (B,), depot first, from uniform numbers in [0, 1).
+
+        Capacities count only if they are the distribution's own.
+        """
+        places, shares, further = numbers.tensor_split((2 * num_nodes, 3 * num_nodes), 1)
+        locs = self.locations(places.reshape(-1, num_nodes, 2), further)
+        demand = self.demands(locs, shares, further) if self.demands else (shares * self.largest_demand).floor() + 1
+        demand[:, 0] = 0
+        return locs, demand, _capacity(demand, shares[:, 0])
+
+
+def _capacity(demand: Tensor, share: Tensor) -> Tensor:
+    """Return capacities (B,) for average routes of triangularly distributed length, drawn by `share` (B,)."""
+    import torch
+
+    least, mode, most = AVERAGE_ROUTE
+    width = most - least
+    rising = least + (share * width * (mode - least)).sqrt()
+    falling = most - ((1 - share) * width * (most - mode)).sqrt()
+    route = torch.where(share * width < mode - least, rising, falling)
+    customers = demand.shape[1] - 1
+    return (route * demand.sum(1) / customers).ceil().maximum(demand.max(1).values)
+
+
+def uniform_locations(places: Tensor, further: Tensor) -> Tensor:
+    """Return uniform locations (Kool et al. 2019)."""
+    return places
+
+
+def grid_locations(places: Tensor, further: Tensor) -> Tensor:
+    """Return locations on the grid k/100 with k from 0 to 100."""
+    return (places * 101).floor() / 100
+
+
+def clustered_locations(places: Tensor, further: Tensor) -> Tensor:
+    """Return a uniform depot and customers scattered around 3 to 7 seeds of their instance.
+
+    The scatter is normal (Box and Muller 1958); customers that fall outside the square are reflected into it.
+    """
+    import torch
+
+    radius = CLUSTER_SPREAD * (-2 * torch.log1p(-places[..., 0])).sqrt()
+    point = _around_seeds(further[:, : 2 * MOST_CLUSTERS + 1], further[:, -places.shape[1] :], radius, places[..., 1])
+    return torch.cat([places[:, :1], point[:, 1:]], 1)
+
+
+def _around_seeds(seeds: Tensor, choice: Tensor, radius: Tensor, turn: Tensor) -> Tensor:
+    """Return points (B, N, 2) around 3 or more seeds, drawn by the rows of `seeds` (B, 2 S + 1): places and number.
+
+    `choice` (B, N) draws the seed of each point, `radius` (B, N) is its distance and `turn` (B, N) its direction.
+    """
+    import torch
+
+    most = seeds.shape[1] // 2
+    clusters = 3 + (seeds[:, -1:] * (most - 2)).floor()
+    which = (choice * clusters).floor().long()
+    centre = seeds[:, :-1].reshape(-1, most, 2).gather(1, which[..., None].expand(-1, -1, 2))
+    angle = 2 * torch.pi * turn
+    point = (centre + radius[..., None] * torch.stack([angle.cos(), angle.sin()], -1)).abs()
+    # Points far outside, from the tails of a distribution, end on the border.
+    return torch.where(point > 1, 2 - point, point).clamp(0, 1)
+
+
+SEEDS = 8  # at most, in an instance of X
+DECAY = 0.04  # of the density around a seed of X, as a share of the side of the square
+
+
+def x_locations(places: Tensor, further: Tensor) -> Tensor:
+    """Return a depot in the centre, in a corner or anywhere, and customers anywhere, around seeds, or half of each.
+
+    The density falls exponentially around a seed, as in Uchoa et al. 2017.
+    """
+    import torch
+
+    num_nodes = places.shape[1]
+    depot_kind, kind = (further[:, 0] * 3).floor()[:, None], (further[:, 1] * 3).floor()[:, None]
+    seeds, choice, shift, member = further[:, 4:].split([2 * SEEDS + 1, num_nodes, num_nodes, num_nodes], 1)
+    radius = -DECAY * (torch.log1p(-places[..., 0]) + torch.log1p(-shift))
+    around = _around_seeds(seeds, choice, radius, places[..., 1])
+    clustered = ((kind == 1) | ((kind == 2) & (member < 0.5)))[..., None]
+    points = torch.where(clustered, around, places)
+    points[:, 0] = torch.where(depot_kind == 0, 0.5, torch.where(depot_kind == 1, 0.0, places[:, 0]))
+    return points
+
+
+RANGES = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # of demands in X; two further kinds are mixtures
+
+
+def x_demands(locs: Tensor, shares: Tensor, further: Tensor) -> Tensor:
+    """Return demands of one of the five RANGES, or by quadrant (1 to 50, 51 to 100), or many small and few large."""
+    import torch
+
+    kind = (further[:, 2] * (len(RANGES) + 2)).floor().long()
+    low, high = torch.tensor((*RANGES, (1, 50), (1, 10)), device=locs.device, dtype=locs.dtype)[kind][..., None].unbind(
+        1
+    )
+    odd = (locs[..., 0] < 0.5) != (locs[..., 1] < 0.5)
+    few = further[:, -locs.shape[1] :] > 0.7 + 0.25 * further[:, 3:4]  # 70 to 95 % are small
+    large = ((kind == len(RANGES))[:, None] & odd) | ((kind == len(RANGES) + 1)[:, None] & few)
+    low = torch.where(large, torch.where((kind == len(RANGES))[:, None], 51.0, 50.0), low)
+    high = torch.where(large, 100.0, high)
+    return low + (shares * (high - low + 1)).floor()
+
+
+DISTRIBUTIONS = {
+    "uniform": Distribution("Kool et al. 2019", 9, uniform_locations),
+    "grid": Distribution("coordinates k/100, demands 1 to 10", 10, grid_locations),
+    "clustered": Distribution(
+        "customers around 3 to 7 seeds",
+        9,
+        clustered_locations,
+        # The seeds, their number, and 2 N numbers. Only the last N are used, but fewer would change the instances.
+        further_numbers=lambda num_nodes: 2 * MOST_CLUSTERS + 1 + 2 * num_nodes,
+    ),
+    "x": Distribution(
+        "depots, customers, demands and capacities vary as in set X (Uchoa et al. 2017)",
+        100,
+        x_locations,
+        further_numbers=lambda num_nodes: 4 + 2 * SEEDS + 1 + 3 * num_nodes,
+        demands=x_demands,
+        own_capacity=True,
+    ),
+}

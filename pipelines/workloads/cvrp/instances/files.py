@@ -1,0 +1,70 @@
+"""Reading instances from a file or from all files in a folder.
+
+A new format is one entry of READERS: the ending of its files and the function that reads one.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import UserError
+from models.routing.problems import Problem, distances_from
+from pipelines.workloads.cvrp.instances.npz_files import read_npz
+from pipelines.workloads.cvrp.instances.vrp_files import read_vrp
+
+READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}
+ENDINGS = " or ".join(READERS)
+
+
+def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
+    """Return {file stem: problems} of one instance file, or of all instance files that lie directly in a folder.
+
+    `rounding`, a key of ROUNDINGS, replaces each file's usual one. Raises UserError, in one line, for anything missing,
+    damaged or contradictory, and for problems beyond the CVRP.
+    """
+    path = Path(path)
+    found: dict[str, list[Problem]] = {}
+    try:
+        for file in _instance_files(path):
+            # Results are named after the stem: those of one file would overwrite the other's.
+            if file.stem in found:
+                raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
+            found[file.stem] = READERS[file.suffix.lower()](file)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
+        ) from error
+    if rounding is not None:
+        # A best known cost is of the usual rounding.
+        found = {
+            stem: [p if p.rounding == rounding else replace(p, rounding=rounding, best_known=None) for p in problems]
+            for stem, problems in found.items()
+        }
+    for problems in found.values():
+        for problem in problems:
+            _check_reach(path, problem)
+    return found
+
+
+def _check_reach(path: Path, problem: Problem) -> None:
+    """Raise UserError for a customer out of reach of every route within the limit."""
+    there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
+    if (far := there_and_back > problem.limit).any():
+        raise UserError(
+            f"{path}: {problem.name}: customer {far.argmax() + 1} takes {there_and_back[far.argmax()]:g}, there and "
+            f"back and its service, but DISTANCE is {problem.limit:g}; correct one of them"
+        )
+
+
+def _instance_files(path: Path) -> list[Path]:
+    """Return `path` itself or, for a folder, the instance files in it."""
+    if not path.is_dir():
+        if path.suffix.lower() not in READERS:
+            raise UserError(f"{path}: not an instance file; give a file ending in {ENDINGS}, or a folder")
+        return [path]
+    # macOS leaves hidden files with the same endings beside the real ones.
+    files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in READERS and file.is_file()]
+    files = [file for file in files if not file.name.startswith(".")]
+    if not files:
+        raise UserError(f"{path}: holds no {ENDINGS} file; give the folder that holds the instances")
+    return files

@@ -1,0 +1,52 @@
+"""The standard test sets of uniform instances, drawn again from their published seed."""
+
+import functools
+import json
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import UserError
+from models.routing.problems import Problem, exact_problems
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
+
+SIZE = 10_000
+SEED = 1234
+BEST_KNOWN = Path(__file__).with_name("best_known")  # written by best_known.py
+
+
+@functools.lru_cache(maxsize=4)
+def standard_test_set(customers: int, num: int) -> list[Problem]:
+    """Return the first `num` of the 10,000 instances of Kool et al. 2019 (Attention, Learn to Solve Routing Problems!).
+
+    Most published figures are measured on them. They equal those of `vrp<customers>_test_seed1234.pkl`, drawn again
+    instead of downloaded: coordinates uniform in the unit square, demands uniform in 1..9, exact metric. Raises
+    UserError for an unknown size.
+    """
+    if customers not in CAPACITY:
+        raise UserError(
+            f"the standard test set has no instances of {customers} customers; "
+            f"ask for one of {', '.join(map(str, CAPACITY))}"
+        )
+    if not 1 <= num <= SIZE:
+        raise UserError(
+            f"the standard test set holds {SIZE:,} instances, {num:,} were asked for; give a number from 1 to {SIZE}"
+        )
+    # These are the published instances only if all 10,000 are drawn, in this order, before they are cut.
+    random = np.random.RandomState(SEED)
+    depot = random.uniform(size=(SIZE, 2))
+    locs = random.uniform(size=(SIZE, customers, 2))
+    demand = random.randint(1, 10, (SIZE, customers))
+    capacity = np.full(SIZE, CAPACITY[customers])
+    name = f"vrp{customers}_test_seed{SEED}"
+    problems = exact_problems(name, depot[:num], locs[:num], demand[:num], capacity[:num], SIZE)
+    known = best_known(customers, num)
+    return [replace(problem, best_known=cost) for problem, cost in zip_longest(problems, known)]
+
+
+def best_known(customers: int, num: int) -> list[float]:
+    """Return the best known costs of up to the first `num` instances."""
+    path = BEST_KNOWN / f"{customers}.json"
+    return json.loads(path.read_text())[:num] if path.is_file() else []

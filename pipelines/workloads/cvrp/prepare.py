@@ -1,0 +1,70 @@
+"""Validation, test and labelled instances, written to disk once. Training instances are generated when needed."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import datasets
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.plain import Plain
+from common.workers import in_order
+from models.routing.environment import DEPOT
+from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
+from pipelines.workloads.cvrp.solvers.hgs import hgs
+
+if TYPE_CHECKING:
+    from pipelines.workloads.cvrp import Config, Data
+
+INSTANCES_AT_ONCE = 500  # labelled by a worker process at a time
+
+
+def prepare(config: "Config", folder: Path) -> Mapping[str, Plain]:
+    """Write the instances as Arrow tables and return facts for the manifest."""
+    datasets.disable_progress_bars()
+    sizes = {"validation": config.data.validation_instances, "test": config.data.test_instances}
+    for split, size in sizes.items():
+        _save(folder / split, generate(config.data, stream_key(0, split), torch.arange(size)))
+    if config.data.labels:
+        _save(folder / "labels", labelled(config.data))
+        sizes["labels"] = config.data.labels
+    return {"instances": sizes}
+
+
+def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
+    columns = {
+        name: tensor.flatten(1).numpy() if tensor.ndim > 1 else tensor.numpy() for name, tensor in fields.items()
+    }
+    datasets.Dataset.from_dict(columns).save_to_disk(folder)
+
+
+def labelled(data: "Data") -> dict[str, Tensor]:
+    """Return the fields of `data.labels` instances with their tours, `tour` (B, 2 n), padded with the depot."""
+    items = torch.arange(data.labels)
+    found = in_order(
+        partial(_tours, data),
+        items.split(INSTANCES_AT_ONCE),
+        f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time",
+    )
+    fields = generate(data, stream_key(0, "labels"), items)
+    return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
+
+
+def _tours(data: "Data", items: Tensor) -> np.ndarray:
+    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations, not time."""
+    tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
+    for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
+        path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]
+        row[: len(path)] = path
+    return tours
+
+
+def load(folder: Path, split: str) -> dict[str, Tensor]:
+    """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
+    table = datasets.load_from_disk(folder / split).with_format("numpy")
+    fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
+    fields["locs"] = fields["locs"].unflatten(1, (-1, 2))
+    return fields

@@ -1,0 +1,171 @@
+"""Solving many problems with one method: spread over the processes, timed and validated."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.routing.decodes import SAMPLED
+from models.routing.environment import DEPOT, Instances, Routes, routes_of
+from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.search import TourBuilder
+from models.routing.solve import at_once, best_tours, improved, padded
+from pipelines.engine.batches import Resident
+from pipelines.engine.workload import MapItems
+from pipelines.workloads.cvrp.solvers import validator
+
+if TYPE_CHECKING:
+    from pipelines.workloads.cvrp import Config
+
+Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with their numbers -> actions (B, T)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One method's tours of the problems."""
+
+    method: str
+    routes: list[Routes]
+    costs: np.ndarray  # (K,) in the problems' own metric
+    seconds: float  # of wall time
+    core_seconds: float  # of CPU time, of all threads and processes together
+    on: str  # device and threads
+
+    @property
+    def core_ms(self) -> float:
+        """Milliseconds of CPU time per instance."""
+        return 1000 * self.core_seconds / len(self.routes)
+
+
+def solve_with_model(
+    config: "Config",
+    model: TourBuilder,
+    problems: Sequence[Problem],
+    decode: str,
+    augment: bool,
+    device: torch.device,
+    map_items: MapItems,
+    local_search: int = 0,
+    ruin_rounds: int = 0,
+    samples: int | None = None,
+) -> Solved:
+    """Return the model's tours, improved by a local search of the best `local_search` and by `ruin_rounds` of ruins.
+
+    `samples` overrides evaluation.samples.
+    """
+    settings = config.evaluation
+    samples = samples or settings.samples
+    tours = f"{decode}({samples})" if decode in SAMPLED else decode
+    label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
+    label += f" + local search of {local_search}" if local_search else ""
+    label += f" + {ruin_rounds} ruins" if ruin_rounds else ""
+
+    def solve(batch: Mapping[str, Tensor]) -> Tensor:
+        return best_tours(
+            model,
+            [problems[i] for i in batch["item"].tolist()],
+            Instances(batch["locs"], batch["demand"], batch["capacity"]),
+            batch["item"],
+            local_search,
+            ruin_rounds,
+            config.seed,
+            decode=decode,
+            samples=samples,
+            starts=settings.starts if decode == "multistart" else None,
+            augment=augment,
+        )
+
+    return _solve_batches(label, problems, solve, device, map_items)
+
+
+def solve_by_local_search(
+    config: "Config", problems: Sequence[Problem], num_tours: int, map_items: MapItems, starts: Solved | None = None
+) -> Solved:
+    """Return the best tours of a local search from `num_tours` random tours, or from the one tour of `starts`."""
+    label = f"{starts.method} + local search" if starts else f"local search of {num_tours} random tours"
+
+    def solve(batch: Mapping[str, Tensor]) -> Tensor:
+        items, given = batch["item"].cpu(), None
+        if starts:
+            given = torch.stack([_actions(starts.routes[i], 2 * problems[i].customers) for i in items.tolist()])[
+                :, None
+            ]
+        return improved([problems[i] for i in items.tolist()], items, num_tours, config.seed, given)
+
+    solved = _solve_batches(label, problems, solve, torch.device("cpu"), map_items)
+    if starts is None:
+        return solved
+    seconds, core = solved.seconds + starts.seconds, solved.core_seconds + starts.core_seconds
+    return Solved(label, solved.routes, solved.costs, seconds, core, solved.on)
+
+
+def _solve_batches(
+    label: str, problems: Sequence[Problem], solve: Solve, device: torch.device, map_items: MapItems
+) -> Solved:
+    """Return the tours of a method for batches of problems of one size."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for i, problem in enumerate(problems):
+        by_size[problem.customers].append(i)
+    routes: list[Routes] = [[] for _ in problems]
+    # Starting threads and the like is not the method's time.
+    solve({**to_instances(problems[:1], device)._asdict(), "item": torch.zeros(1, dtype=torch.long, device=device)})
+    began, core = time.perf_counter(), 0.0
+    for customers, members in by_size.items():
+        batch = to_instances([problems[i] for i in members], device)
+        source = Resident({**batch._asdict(), "item": torch.tensor(members)}, device)
+
+        def timed(batch: Mapping[str, Tensor], steps: int = 2 * customers) -> Mapping[str, Tensor]:
+            began = time.process_time()
+            actions = padded(solve(batch).to(device), steps)
+            share = (time.process_time() - began) / len(actions)
+            return {"actions": actions, "core": torch.full((len(actions),), share, device=device)}
+
+        found = map_items(source, timed, at_once(problems[members[0]]))
+        core += float(found["core"].sum())
+        for i, actions in zip(members, found["actions"], strict=True):
+            routes[i] = routes_of(actions)
+    on = f"{device.type} x {torch.get_num_threads()}" if device.type == "cpu" else device.type
+    return _validated(label, problems, routes, time.perf_counter() - began, core, on)
+
+
+def solve_each(
+    label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], map_items: MapItems
+) -> Solved:
+    """Return the tours of a method for single problems, on one thread."""
+    longest = 2 * max(problem.customers for problem in problems)
+
+    def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        rows, core = [], []
+        for i in batch["item"].tolist():
+            began = time.process_time()
+            routes = solve(problems[i])
+            core.append(time.process_time() - began)
+            rows.append(_actions(routes, longest))
+        device = batch["item"].device
+        return {"actions": torch.stack(rows).to(device), "core": torch.tensor(core, device=device)}
+
+    began = time.perf_counter()
+    numbers = Resident({"item": torch.arange(len(problems))}, torch.device("cpu"))
+    found = map_items(numbers, encode, 1)
+    seconds, core = time.perf_counter() - began, float(found["core"].sum())
+    return _validated(label, problems, [routes_of(row) for row in found["actions"]], seconds, core, "cpu x 1")
+
+
+def _validated(
+    method: str, problems: Sequence[Problem], routes: list[Routes], seconds: float, core_seconds: float, on: str
+) -> Solved:
+    """Return tours with their costs; the independent validator raises InvalidTourError for a wrong one."""
+    for problem, tour in zip(problems, routes, strict=True):
+        validator.check(problem, tour)
+    costs = np.array([cost_of(problem, tour) for problem, tour in zip(problems, routes, strict=True)])
+    return Solved(method, routes, costs, seconds, core_seconds, on)
+
+
+def _actions(routes: Routes, length: int) -> Tensor:
+    """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
+    return padded(torch.tensor([node for route in routes for node in (*route, DEPOT)]), length)

@@ -1,0 +1,251 @@
+"""The config of the comparison workload: data, model, training and evaluation."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from common.config import Section
+from pipelines.engine.config import BaseConfig, LoadedData, Training
+
+
+class Columns(Section):
+    """Names of a table's columns; null: the usual names are tried, and what was guessed is said."""
+
+    image: str | None = Field(None, description="column of image files, relative to the table's folder")
+    score: str | None = Field(None, description="column of scores")
+    group: str | None = Field(None, description="column of groups: images of a group stay together")
+    first: str | None = Field(None, description="column of the first image of a pair")
+    second: str | None = Field(None, description="column of the second image of a pair")
+    score1: str | None = Field(None, description="column of the first image's score")
+    score2: str | None = Field(None, description="column of the second image's score")
+    label: str | None = Field(None, description="column of labels: First, Second or Similar")
+    winner: str | None = Field(None, description="column of the image that was preferred")
+    loser: str | None = Field(None, description="column of the image that was not")
+    tie: str | None = Field(None, description="column that is 1 where neither was preferred")
+    rater: str | None = Field(None, description="column of who answered; ratings of one image are averaged")
+    std: str | None = Field(None, description="column of the standard deviation of an image's ratings")
+    count: str | None = Field(None, description="column of the number of an image's ratings, or of equal answers")
+
+    def given(self) -> dict[str, str]:
+        """Return the columns that are named."""
+        return {name: value for name, value in self if value is not None}
+
+
+class Data(LoadedData):
+    """Images, the scores that rank them, and the pairs drawn from them."""
+
+    source: str = Field(
+        "digits",
+        description="digits or photos (both embedded), a folder of images with a CSV, a folder with a folder of images "
+        "per rank, or a CSV of scores, labelled pairs or choices",
+    )
+    columns: Columns = Columns()
+    attribute: str | None = Field(
+        None, description="name of the property that the image ranking higher has more of; null: the source's"
+    )
+    theta: float | None = Field(
+        None,
+        ge=0,
+        description="images are similar if their scores, on the source's scale, differ by no more; null: the source's",
+    )
+    folds: int = Field(
+        5,
+        ge=3,
+        description="parts that groups of images are split into: one is the test, one validation, the others train",
+    )
+    fold: int = Field(0, ge=0, description="number of the part that is the test, from 0")
+    size: int = Field(32, ge=8, le=4096, description="side of the square that images are scaled to, in pixels")
+    train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
+    evaluation_pairs: int = Field(
+        3_000,
+        ge=1,
+        description="maximum number of validation pairs, and of test pairs, drawn uniformly from all pairs",
+    )
+    degree: int = Field(200, ge=1, description="maximum number of training pairs that contain the same image")
+    photos_crops: int = Field(8, ge=1, description="crops of each photo, if data.source is photos")
+    maximum_pixels: int = Field(
+        50_000_000,
+        ge=1,
+        le=178_956_970,  # beyond which Pillow opens no image
+        description="maximum number of pixels of an image file; a larger one is set aside without being decoded",
+    )
+    seed: int = Field(0, ge=0, description="random seed of the split, the pairs and the degradation of embedded photos")
+
+    layout: ClassVar[int] = 3
+
+    def inputs(self) -> Sequence[Path]:
+        """Return the files that the images come from; none for the embedded ones."""
+        from pipelines.workloads.lmol.sources.tables import files_of
+
+        return files_of(self.source, self.columns.given())
+
+    @model_validator(mode="after")
+    def _fold_exists(self) -> "Data":
+        if self.fold >= self.folds:
+            raise ValueError(f"data.fold={self.fold} must be below data.folds={self.folds}; folds are counted from 0")
+        return self
+
+
+class Model(Section):
+    """The comparator."""
+
+    kind: Literal["siamese", "cross", "vlm", "scorer"] = Field(
+        "siamese",
+        description="siamese: a small convolutional network; cross: attention between frozen features; "
+        "vlm: a vision-language model; scorer: a network that sees one image and learns from a comparator",
+    )
+    width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
+    layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
+    heads: int | None = Field(None, ge=1, description="attention heads of cross and vlm; null: the default of the kind")
+    texture: bool | None = Field(
+        None,
+        description="siamese: judge by fine detail wherever it is, not by shapes; null: true if data.source is photos",
+    )
+    base: str | None = Field(
+        None,
+        description="folder or hub id of a pretrained model; siamese and cross: a vision model of transformers, or a "
+        "model that contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions "
+        "that train, and a dictionary of patches of training images; vlm: a model of transformers' "
+        "AutoModelForImageTextToText, or the model folder of a run, that adapters are trained on, null: a LLaVA built "
+        "from the config; scorer: the model folder of the comparator whose answers it learns, null: it learns from "
+        "scores and labels alone",
+    )
+    preset: Literal["small", "llava-1.5-7b"] = Field(
+        "small",
+        description="vlm without a base: a small model, or random weights of LLaVA-1.5-7B's sizes in bfloat16 (needs "
+        "lora), to measure speed and memory without a download",
+    )
+    lora: bool = Field(False, description="vlm: train adapters and the projector only instead of the whole model")
+    lora_targets: tuple[str, ...] | None = Field(
+        None,
+        description="vlm: layers of the language model that get adapters, by name; null: those of q_proj, k_proj, "
+        "v_proj and o_proj that it has",
+    )
+    lora_rank: int = Field(8, ge=1, le=1024, description="vlm: rank of the adapters")
+    lora_alpha: float = Field(32.0, gt=0, description="vlm: adapters' outputs are multiplied by lora_alpha / lora_rank")
+    lora_dropout: float = Field(0.05, ge=0, lt=1, description="vlm: share of the adapters' inputs that is dropped")
+    prompt: str | None = Field(
+        None,
+        description="vlm: the prompt, with {question} and twice the base's mark for an image; null: by the base's chat "
+        "template",
+    )
+    pool: bool | None = Field(
+        None,
+        description="vlm: average each 2 x 2 of an image's tokens, of a LLaVA; null: as the base does",
+    )
+    four_bit: bool = Field(False, description="vlm: keep the base's weights in 4 bits; needs bitsandbytes and CUDA")
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _of_older_runs(cls, kind: object) -> object:
+        return "vlm" if kind == "llava" else kind
+
+    @model_validator(mode="after")
+    def _only_what_the_kind_has(self) -> "Model":
+        kinds = {
+            "heads": ("cross", "vlm"),
+            "texture": ("siamese", "scorer"),
+            **dict.fromkeys(("preset", "lora", "lora_targets", "prompt", "pool", "four_bit"), ("vlm",)),
+        }
+        given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
+        given = [name for name in given if self.kind not in kinds[name]]
+        if given:
+            raise ValueError(
+                f"model.{given[0]}={getattr(self, given[0])} does nothing for model.kind={self.kind}; leave it out, "
+                f"or set model.kind={' or '.join(kinds[given[0]])}"
+            )
+        if self.kind == "siamese" and self.base and self.texture:
+            raise ValueError(f"model.texture=true is an encoder of its own; leave it or model.base={self.base} out")
+        if self.kind == "vlm" and self.base and not self.lora:
+            raise ValueError(
+                f"model.base={self.base} needs adapters to be trained on it; set model.lora=true too "
+                "(or leave model.base out to train a whole model from random weights)"
+            )
+        whose = "model.base" if self.kind == "vlm" and self.base else "model.preset" if self.preset != "small" else None
+        if whose and (self.width or self.layers or self.heads):
+            raise ValueError(f"model.width, model.layers and model.heads are fixed by {whose}; leave them out")
+        return self
+
+
+class ComparisonTraining(Training):
+    """Cross-entropy over both orders of each pair, and a penalty on their disagreement."""
+
+    consistency: float = Field(
+        1.0, ge=0, description="weight of the divergence, in nats, between the answers to the two orders of a pair"
+    )
+    shift: int | None = Field(
+        None,
+        ge=0,
+        description="maximum shift of training images in pixels; null: 3, or 0 if features are frozen",
+    )
+    validation_pairs: int | None = Field(
+        None, ge=1, description="validation pairs that are asked at each validation; null: all that were drawn"
+    )
+    projector_rate: float = Field(
+        1.0,
+        gt=0,
+        description="learning rate of the projector of a vlm with model.lora, as a share of training.learning_rate",
+    )
+
+
+class EvaluationSettings(Section):
+    """Scores made from answers."""
+
+    comparisons: int = Field(
+        32, ge=2, description="maximum number of reference images that an image is compared with to get its score"
+    )
+    network_steps: int | None = Field(
+        None,
+        ge=0,
+        description="steps by which the table's network that sees one image is trained; null: as many as the model; 0: "
+        "the table has no such network",
+    )
+
+
+class Config(BaseConfig):
+    """The workload's whole config."""
+
+    data: Data = Data()
+    model: Model = Model()
+    training: ComparisonTraining = ComparisonTraining(steps=1000)
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def frozen(self) -> bool:
+        """True if images are encoded once in a run, because the encoder does not train."""
+        return self.model.kind == "cross" or self.model.lora or bool(self.model.kind == "siamese" and self.model.base)
+
+    @property
+    def fine(self) -> bool:
+        """True if a convolutional encoder judges images by fine detail."""
+        return self.data.source == "photos" if self.model.texture is None else self.model.texture
+
+    @property
+    def texture(self) -> bool:
+        """True if the model judges images by fine detail; training images are then also turned and mirrored."""
+        return self.fine and (self.model.kind == "scorer" or (self.model.kind == "siamese" and not self.model.base))
+
+    @property
+    def shift(self) -> int:
+        """The largest shift of training images in pixels."""
+        return (0 if self.frozen else 3) if self.training.shift is None else self.training.shift
+
+    @model_validator(mode="after")
+    def _projector_is_there(self) -> "Config":
+        if self.training.projector_rate != 1 and not self.model.lora:
+            raise ValueError(
+                f"training.projector_rate={self.training.projector_rate} is for a projector that trains beside "
+                "adapters; set model.lora=true, or leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shift_needs_pixels(self) -> "Config":
+        if self.frozen and self.shift:
+            raise ValueError(
+                f"training.shift={self.training.shift} moves images, but with model.kind={self.model.kind} their "
+                "features are computed only once; leave training.shift out"
+            )
+        return self

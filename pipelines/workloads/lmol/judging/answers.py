@@ -1,0 +1,84 @@
+"""The model's answers about images of the data: each image encoded once, the work spread over all processes."""
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.flops import counted
+from models.images.comparator.interface import Comparator
+from pipelines.engine.batches import Resident
+from pipelines.engine.workload import MapItems
+from pipelines.workloads.lmol import data
+from pipelines.workloads.lmol.judging.baselines import Answer
+
+IMAGES_AT_ONCE = 64
+PAIRS_AT_ONCE = 512
+
+
+class ModelAnswers:
+    """Answers of a comparator about the images of `source`, which are encoded when this is made."""
+
+    def __init__(self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems):
+        self.model, self.device, self.map_items = model, device, map_items
+        self.comparisons, self.seconds = 0, 0.0
+        began = time.perf_counter()
+        encoded = map_items(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
+        # If the images do not fit on the device, their encodings may not fit either.
+        self.features = encoded["features"] if source.workers else encoded["features"].to(device)
+        self.encode_seconds = (time.perf_counter() - began) / len(source)
+        self.row = torch.full((len(source.images),), -1)
+        self.row[source.rows] = torch.arange(len(source))
+        self.one = source[torch.zeros(1, dtype=torch.long)].to(device)
+        self.grey = torch.full_like(self.one, round(np.mean([source.images[row].mean() for row in source.rows])))
+
+    def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Return probabilities (P, 3) float64 for numbers of images (P,), (P,), in the order given."""
+        logits = self.logits(torch.tensor(first), torch.tensor(second))
+        return logits.double().softmax(dim=1).numpy()
+
+    def logits(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) for numbers of images (P,), (P,), in the order given."""
+        if not len(first):
+            return torch.empty(0, 3)
+        began = time.perf_counter()
+        source = Resident({"first": self.row[first], "second": self.row[second]}, self.device)
+        answers = self.map_items(source, self._compare, PAIRS_AT_ONCE)["logits"]
+        self.comparisons += len(first)
+        self.seconds += time.perf_counter() - began
+        return answers
+
+    def estimates(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return scores (N,) and their information (N,) of images (N,), if the model tells them without comparing."""
+        return self.model.estimates(self.features[self.row[numbers].to(self.features.device)])
+
+    def _compare(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        # A comparator may do work for each encoding it is handed, so it is handed only those of the pairs.
+        rows, (first, second) = torch.stack([batch["first"], batch["second"]]).unique(return_inverse=True)
+        features = self.features[rows.to(self.features.device)].to(self.device)
+        return {"logits": self.model.compare_encoded(features, first, second).float()}
+
+    def blank(self) -> Answer:
+        """Return a function that answers every pair as the model answers two plain grey images."""
+        nothing = torch.zeros(1, dtype=torch.long, device=self.device)
+        with torch.no_grad():
+            logits = self.model.compare_encoded(self.model.encode(self.grey), nothing, nothing)
+        answer = logits.double().softmax(dim=1).cpu().numpy()
+        return lambda first, _: np.tile(answer, (len(first), 1))
+
+    def cost(self) -> dict[str, float]:
+        """Return wall clock and counted operations, of encoding an image and of comparing two encoded images."""
+        nothing = torch.zeros(1, dtype=torch.long, device=self.device)
+        with torch.no_grad(), counted() as encoding:
+            features = self.model.encode(self.one)
+        with torch.no_grad(), counted() as comparing:
+            self.model.compare_encoded(features, nothing, nothing)
+        return {
+            "comparisons": self.comparisons,
+            "comparison_ms": 1000 * self.seconds / self.comparisons,
+            "comparison_mflops": comparing.get_total_flops() / 1e6,
+            "encode_ms": 1000 * self.encode_seconds,
+            "encode_mflops": encoding.get_total_flops() / 1e6,
+        }

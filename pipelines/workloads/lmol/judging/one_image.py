@@ -1,0 +1,173 @@
+"""Baselines that predict the score of one image without comparing it: constants, ridge, neighbours, an SVM, a network.
+
+They are fitted to the training images. What has to be chosen, such as which features they see, is chosen by the error
+on the validation images.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+import torch
+from scipy.ndimage import gaussian_filter
+from sklearn.base import is_classifier
+from sklearn.linear_model import RidgeCV
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from common.random import derive_key
+from common.workers import progress
+from models.images.comparator.scorer import Scorer
+from pipelines.workloads.lmol.config import Config
+from pipelines.workloads.lmol.data import Comparisons, Images
+from pipelines.workloads.lmol.model import scorer_for
+from pipelines.workloads.lmol.training.batches import Pairs
+
+SIDE = 8  # pixels a side, to which images are averaged down
+FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
+MOST_IMAGES = 4000  # that an SVM is fitted to, whose time grows with their square
+SCALES = 2  # at which texture is described, each half as fine as the one before
+BANDS = 6  # of spatial frequency
+AT_ONCE = 512  # images encoded by the network
+
+Maker = Callable[[], object]  # makes an untrained model of scikit-learn
+Scores = Mapping[str, np.ndarray]  # by the predictor's name, (N,) of all images on the user's scale
+
+
+def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> Scores:
+    """Return the scores that predictors without a network give; `pixels` (N, F) are images averaged down."""
+    train = comparisons.parts["train"]
+    known = comparisons.scores * comparisons.unit
+    texture = np.stack([texture_features(image) for image in progress(comparisons.images, len(known), "describing")])
+    features = {"pixels": pixels, "texture": texture, "both": np.concatenate([pixels, texture], axis=1)}
+    nearest: list[Maker] = [partial(KNeighborsRegressor, k) for k in (1, 5, 15)]
+    support: list[Maker] = [partial(SVR, C=c) for c in (1.0, 10.0)]
+    if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
+        nearest += [partial(KNeighborsClassifier, k) for k in (1, 5)]
+        support.append(partial(SVC, C=10.0))
+    ways: dict[str, list[Maker]] = {
+        "ridge": [partial(RidgeCV, np.logspace(-1, 5, 13))],
+        "nearest neighbours": nearest,
+        "SVM": support,
+    }
+    drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
+    found = {name: np.full(len(known), value(known[train])) for name, value in CONSTANTS.items()}
+    for name, makers in ways.items():
+        tried = [_fitted(make(), each, comparisons, drawn) for make in makers for each in features.values()]
+        found[name] = min(tried, key=lambda each: _error(each, comparisons))
+    return found
+
+
+CONSTANTS = {"constant, the mean": np.mean, "constant, the median": np.median}
+
+
+def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train: np.ndarray) -> np.ndarray:
+    """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
+    scores, unit = comparisons.scores, comparisons.unit
+    if is_classifier(model):
+        mean, spread, targets = 0, 1, scores[train]
+    else:
+        mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
+        targets = (scores[train] - mean) / spread
+    fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
+    return np.multiply(fitted.predict(features) * spread + mean, unit)
+
+
+def _error(found: np.ndarray, comparisons: Comparisons) -> float:
+    """Return the root mean square error on the validation images."""
+    part = comparisons.parts["validation"]
+    return float(np.sqrt(np.square(found[part] - comparisons.scores[part] * comparisons.unit).mean()))
+
+
+def texture_features(image: np.ndarray) -> np.ndarray:
+    """Return features (F,) of an image (S, S, C) by which its quality can be judged without a reference.
+
+    They are moments of the locally normalised brightness and of the products of its neighbours (after Mittal et al.
+    2012), at two scales; the energy of bands of spatial frequency; and how much the edges of 8 x 8 blocks stand out.
+    """
+    grey = image.mean(axis=-1, dtype=np.float64)
+    rows = np.abs(np.diff(grey, axis=0)).mean(1), np.abs(np.diff(grey, axis=1)).mean(0)
+    edges = [math.log((each[7::8].mean() + 0.1) / (each.mean() + 0.1)) if len(each) > 7 else 0.0 for each in rows]
+    power = np.abs(np.fft.rfft2(grey - grey.mean())) ** 2 / grey.size
+    frequency = np.hypot(np.fft.fftfreq(len(grey))[:, None], np.fft.rfftfreq(grey.shape[1]))
+    member = np.minimum((frequency / 0.5 * BANDS).astype(int), BANDS - 1)
+    total = np.bincount(member.ravel(), power.ravel(), BANDS) / np.maximum(
+        np.bincount(member.ravel(), minlength=BANDS), 1
+    )
+    found = [*edges, *np.log1p(total)]
+    for _ in range(SCALES):
+        mean = gaussian_filter(grey, 7 / 6)
+        deviation = np.sqrt(np.maximum(gaussian_filter(np.square(grey), 7 / 6) - np.square(mean), 0))
+        normal = (grey - mean) / (deviation + 1)
+        products = normal[:, 1:] * normal[:, :-1], normal[1:] * normal[:-1], normal[1:, 1:] * normal[:-1, :-1]
+        found += [math.log1p(deviation.mean()), deviation.std() / (deviation.mean() + 1)]
+        found += [moment for each in (normal, *products) for moment in _moments(each)]
+        half = [length // 2 * 2 for length in grey.shape]
+        grey = grey[: half[0], : half[1]].reshape(half[0] // 2, 2, half[1] // 2, 2).mean((1, 3))
+    return np.array(found)
+
+
+def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
+    """Return the mean, the deviation, the mean absolute value over the deviation, and the shares of the upper half."""
+    deviation = values.std() + 1e-9
+    above = np.square(values[values > 0]).sum() / (np.square(values).sum() + 1e-9)
+    return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
+
+
+def network_scores(config: Config, comparisons: Comparisons, device: torch.device) -> np.ndarray:
+    """Return the scores (N,) of a network that sees one image, on the user's scale.
+
+    It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
+    as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
+    """
+    training, seed = config.training, config.seed
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = scorer_for(config, comparisons).to(device).train()
+    images = Images(comparisons.images, np.arange(len(comparisons.images)))
+    pairs = torch.as_tensor(comparisons.pairs["train"]).long()
+    source = Pairs(
+        images,
+        pairs,
+        known=torch.from_numpy(comparisons.scores * comparisons.unit),
+        shift=3 if config.frozen else config.shift,
+        turn=config.fine,
+        key=derive_key(seed, "lmol", "moves"),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
+    batches = math.ceil(len(pairs) / training.batch_size)
+    steps = config.evaluation.network_steps or training.steps or math.ceil((training.epochs or 1) * batches)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, training.learning_rate, steps)
+    centre, spread = model.standard
+    generator = torch.Generator().manual_seed(seed)
+    validation = comparisons.parts["validation"]
+    best, kept = math.inf, model.state_dict()
+    for step in progress(range(steps), steps, "training a network on single images, steps"):
+        items = torch.randint(len(pairs), (min(training.batch_size, len(pairs)),), generator=generator)
+        batch = {name: each.to(device) for name, each in source.batch(items).items()}
+        loss = model.score_loss(model.encode(batch["images"]), (batch["known"].float() - centre) / spread).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step + 1 == steps or (step + 1) % max(1, steps // 8) == 0:
+            found = _scores_of(model, images, validation, device)
+            error = np.square(found - comparisons.scores[validation] * comparisons.unit).mean()
+            if error < best:
+                best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
+    model.load_state_dict(kept)
+    return _scores_of(model, images, np.arange(len(images)), device)
+
+
+@torch.no_grad()
+def _scores_of(model: Scorer, images: Images, numbers: np.ndarray, device: torch.device) -> np.ndarray:
+    """Return the scores (M,) of the images `numbers` (M,)."""
+    model.eval()
+    parts = torch.from_numpy(numbers).split(AT_ONCE)
+    found = [model.estimates(model.encode(images[items].to(device)))[0] for items in parts]
+    model.train()
+    return torch.cat(found).numpy()

@@ -1,0 +1,185 @@
+"""Figures of answers about pairs: accuracy, calibration, consistency between orders and among three images."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+import numpy as np
+from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
+
+from common import statistics
+from models.images.ranking import SWAPPED
+from pipelines.workloads.lmol.data import CLASSES, Comparisons
+from pipelines.workloads.lmol.judging.baselines import Answer
+from pipelines.workloads.lmol.pairs import label
+
+BINS = 10  # of confidence, equally wide, and of margin, equally full
+TRIPLES = 1000
+PRISTINE = "pristine"  # the family of photos that are not degraded
+
+
+class PairFigures(TypedDict):
+    """Figures of answers about pairs; `interval` is Wilson's, as if pairs that share images were independent."""
+
+    n: int
+    accuracy: float
+    interval: Sequence[float]
+    macro_f1: float
+    nll: float  # nats
+    calibration_error: float  # of the answer given, over ten bins of its probability (Guo et al. 2017)
+    reliability: list[dict[str, float]]  # those bins, as far as they are not empty
+    confusion: list[list[int]]
+    classes: dict[str, dict[str, float]]
+
+
+def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
+    """Return figures of probabilities (P, 3) for labels (P,)."""
+    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # exact, which those of float32 are not
+    answers = probabilities.argmax(axis=1)
+    right = answers == labels
+    precision, recall, f1, counts = precision_recall_fscore_support(
+        labels, answers, labels=range(len(CLASSES)), zero_division=0
+    )
+    error, reliability = _calibration(probabilities.max(axis=1), right)
+    return {
+        "n": len(labels),
+        "accuracy": float(right.mean()),
+        "interval": statistics.wilson(int(right.sum()), len(labels)),
+        "macro_f1": float(f1.mean()),
+        "nll": float(log_loss(labels, probabilities, labels=range(len(CLASSES)))),
+        "calibration_error": error,
+        "reliability": reliability,
+        "confusion": confusion_matrix(labels, answers, labels=range(len(CLASSES))).tolist(),
+        "classes": {
+            name: {"accuracy": float(recall[k]), "precision": float(precision[k]), "n": int(counts[k])}
+            for k, name in enumerate(CLASSES)
+        },
+    }
+
+
+def _calibration(confidence: np.ndarray, right: np.ndarray) -> tuple[float, list[dict[str, float]]]:
+    """Return the mean distance between confidence and accuracy, weighted by pairs, and the bins that are not empty."""
+    member = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins = [
+        {
+            "from": k / BINS,
+            "to": (k + 1) / BINS,
+            "confidence": float(confidence[member == k].mean()),
+            "accuracy": float(right[member == k].mean()),
+            "n": int((member == k).sum()),
+        }
+        for k in np.unique(member)
+    ]
+    return sum(each["n"] * abs(each["confidence"] - each["accuracy"]) for each in bins) / len(right), bins
+
+
+def accuracy_over_images(probabilities: np.ndarray, pairs: np.ndarray, seed: int) -> list[float]:
+    """Return a 95 % bootstrap interval of the accuracy that resamples images.
+
+    A pair counts as often as the product of its images' counts.
+    """
+    right = probabilities.argmax(axis=1) == pairs[:, 2]
+    images, rows = np.unique(pairs[:, :2], return_inverse=True)
+    first, second = rows.reshape(-1, 2).T
+    drawn = []
+    for resample in statistics.resampled_indices(len(images), statistics.RESAMPLES, seed):
+        times = np.bincount(resample, minlength=len(images))
+        weight = times[first] * times[second]
+        if weight.any():
+            drawn.append(weight @ right / weight.sum())
+    return statistics.percentiles(drawn)
+
+
+def swap_consistency(given: np.ndarray, swapped: np.ndarray) -> float:
+    """Return the share of pairs with the same answer in both orders; `swapped` is in terms of the order given."""
+    return float((given.argmax(axis=1) == swapped.argmax(axis=1)).mean())
+
+
+def position_bias(given: np.ndarray, swapped: np.ndarray) -> tuple[float, list[float]]:
+    """Return the share of First minus that of Second among answers to both orders of each pair, and a 95 % interval.
+
+    It is 0 without a bias, because an image that comes first in one order comes second in the other.
+    """
+    sign = np.array([1, -1, 0])
+    lean = (sign[given.argmax(axis=1)] - sign[swapped.argmax(axis=1)]) / 2
+    half = statistics.Z95 * lean.std() / math.sqrt(len(lean))
+    return float(lean.mean()), [float(lean.mean() - half), float(lean.mean() + half)]
+
+
+def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, float]]:
+    """Return the accuracy by the distance of the two scores: of each distance if they are few, else of equal bins."""
+    first, second, labels = comparisons.pairs["test"].T
+    distance = np.abs(comparisons.scores[first] - comparisons.scores[second])
+    values = np.unique(distance)
+    if len(values) > BINS + 2:  # theta is an edge, because the classes differ on either side of it
+        values = np.unique([*np.quantile(distance, np.linspace(0, 1, BINS + 1)[1:], method="lower"), comparisons.theta])
+    member = np.searchsorted(values, distance)
+    right = probabilities.argmax(axis=1) == labels
+    rows = []
+    for k in np.unique(member):
+        inside = member == k
+        low, high = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
+        rows.append(
+            {
+                "from": float(distance[inside].min() * comparisons.unit),
+                "to": float(distance[inside].max() * comparisons.unit),
+                "accuracy": float(right[inside].mean()),
+                "low": low,
+                "high": high,
+                "n": int(inside.sum()),
+            }
+        )
+    return rows
+
+
+def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Return the accuracy of each predictor's probabilities on pairs within each family; {} for a single family.
+
+    A pristine image paired with one of a family counts as part of that family.
+    """
+    first, second, labels = comparisons.pairs["test"].T
+    families = np.asarray(comparisons.families)
+    one, other = families[first], families[second]
+    one, other = np.where(one == PRISTINE, other, one), np.where(other == PRISTINE, one, other)
+    names = sorted({*one.tolist(), *other.tolist()})
+    if len(names) < 2:
+        return {}
+    inside = {name: (one == name) & (other == name) for name in names}
+    inside["across families"] = one != other
+    return {
+        name: {
+            **{who: float((each[chosen].argmax(axis=1) == labels[chosen]).mean()) for who, each in answers.items()},
+            "n": int(chosen.sum()),
+        }
+        for name, chosen in inside.items()
+        if chosen.any()
+    }
+
+
+def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict[str, float]:
+    """Return the share of sampled triples whose three answers fit no scores at all, and that of random answers.
+
+    With theta above 0 similarity need not be transitive; with theta 0 it must be.
+    """
+    if len(images) < 3:
+        return {}
+    generator = np.random.default_rng(seed)
+    triples = np.stack([generator.choice(images, 3, replace=False) for _ in range(TRIPLES)])
+    sides = ((0, 1), (1, 2), (0, 2))
+    first, second = (np.concatenate([triples[:, side[k]] for side in sides]) for k in (0, 1))
+    answers = ((ask(first, second) + ask(second, first)[:, SWAPPED]) / 2).argmax(axis=1).reshape(3, TRIPLES)
+    possible = possible_answers(theta > 0)
+    violated = [tuple(answer) not in possible for answer in answers.T.tolist()]
+    return {
+        "transitivity_violations": float(np.mean(violated)),
+        "transitivity_violations_at_random": 1 - len(possible) / len(CLASSES) ** 3,
+        "triples": TRIPLES,
+    }
+
+
+def possible_answers(tolerant: bool) -> set[tuple[int, ...]]:
+    """Return the answers to (a, b), (b, c), (a, c) that some scores give, with theta above 0 if `tolerant`."""
+    theta, values = (2, range(7)) if tolerant else (0, range(3))
+    a, b, c = np.array(list(itertools.product(values, repeat=3))).T
+    return set(zip(*(label(*each, theta).tolist() for each in ((a, b), (b, c), (a, c))), strict=True))

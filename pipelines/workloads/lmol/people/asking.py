@@ -1,0 +1,180 @@
+"""A ranking of images by people's answers about pairs, and the pairs to ask about next."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.disk.files import write_whole
+from common.errors import UserError
+from common.foreign_text import to_csv
+from common.statistics import Z95
+from models import io
+from models.images import image_files
+from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
+from pipelines.workloads.lmol.judging.one_image import texture_features
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.people.propagation import averaged
+from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
+from pipelines.workloads.lmol.sources.units import LabelledPair
+
+SIDE = 64  # pixels, of the squares whose texture is described where there is no model
+ANSWERS = "answers.csv"  # proposed name of the table of answers
+MOST_IMAGES = 5000  # the time grows with their cube
+
+
+@dataclass(frozen=True)
+class Told:
+    """What answers tell about images."""
+
+    names: Sequence[str]
+    answers: np.ndarray  # (P, 3) first, second, label
+    posterior: Posterior
+    prior: Prior  # the likeliest
+    notes: Sequence[str]
+    folder: Path  # of the images
+    table: Path | None  # of the answers
+
+    def write_ranking(self, path: Path) -> str:
+        """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
+
+        The mean of the scores is 0, and intervals are of scores so centred. Returns a line that says what was written.
+        """
+        scores, errors = self.posterior.scores - self.posterior.scores.mean(), self.posterior.errors
+        heard = np.bincount(self.answers[:, :2].ravel(), minlength=len(self.names))
+        rows = (
+            (self.names[i], *(f"{scores[i] + z * Z95 * errors[i]:.4f}" for z in (0, -1, 1)), str(heard[i]))
+            for i in np.argsort(-scores, kind="stable")
+        )
+        _write(path, ("image", "score", "low", "high", "answers"), rows)
+        return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
+
+    def write_next(self, path: Path, count: int, seed: int) -> str:
+        """Write a CSV of img1,img2,label, the labels to be filled in, of the pairs to ask about next.
+
+        Returns a line that says what was written, and what to do with it.
+        """
+        pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
+        rows = ((self.names[first], self.names[second], "") for first, second in pairs)
+        _write(path, ("img1", "img2", "label"), rows)
+        if not len(pairs):
+            return f"{path}: no pairs, as all have been asked about"
+        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / ANSWERS}"
+        return (
+            f"{path}: {_count(len(pairs), 'pair')} to ask about; fill in the column label with First, Second or "
+            f"Similar, {further}, and ask again"
+        )
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    write_whole(path, to_csv(columns, rows).encode())
+
+
+def told(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Told:
+    """Return what answers tell: those of the table `source`, or of the one in the folder `source`, if it has one.
+
+    Raises UserError for a table without answers, where there are no images, and if one of the `outputs`, files that are
+    to be written, holds other answers.
+    """
+    if not source.exists():
+        raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
+    table, passed_over = find_answers(source)
+    folder = source if source.is_dir() else source.parent
+    listed = read_table(table, None) if table else None
+    if listed is not None and listed.scored:
+        raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
+    pairs = listed.pairs if listed else []
+    for path in outputs:
+        _check_nothing_is_lost(path, table or folder / ANSWERS, pairs)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+    if not 2 <= len(files) <= MOST_IMAGES:
+        raise UserError(f"{folder} holds {len(files):,} images; give a folder of 2 to {MOST_IMAGES:,}")
+    comparator = _comparator(model) if model else None
+    names, pixels, aside = _read(folder, files, comparator)
+    row = {name: i for i, name in enumerate(names)}
+    known = [(row[a], row[b], label) for _, a, b, label in pairs if a in row and b in row]
+    answers = np.array(known, np.int64).reshape(-1, 3)
+    known_before = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
+    priors, beforehand = likely_priors(answers, known_before)
+    unknown = len(pairs) - len(answers)
+    heard = f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
+    notes = [
+        f"{heard}, from {table}" if table else f"{len(names):,} images, and no answers about them yet",
+        *passed_over,
+        *(listed.notes if listed else []),
+        *([f"{_count(unknown, 'answer')} about images that cannot be used"] if unknown else []),
+        *(f"set aside: {each}" for each in aside),
+    ]
+    try:
+        posterior = averaged(answers, priors, beforehand)
+    except ArithmeticError as error:
+        posterior = fit(answers, priors[0])
+        notes.append(f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow")
+    return Told(names, answers, posterior, priors[0], notes, folder, table)
+
+
+def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:
+    """Raise UserError if a file to write to holds answers that are not among the `pairs` of the table of answers."""
+    if not path.is_file() or not count_answers(path):
+        return
+    itself = path.resolve() == table.resolve()
+    kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))
+    lost = (Counter(tuple(answer) for _, *answer in read_table(path, None).pairs) - kept).total()
+    if lost:
+        advice = "" if itself else f"append its rows to {table} first, or "
+        raise UserError(
+            f"{path} holds {_count(lost, 'answer')} that would be lost; {advice}name another file to write to"
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _comparator(folder: Path) -> Comparator:
+    try:
+        found = io.load(folder)
+    except ValueError as error:
+        raise UserError(f"--model {folder}: {error}") from error
+    if not isinstance(found, Comparator):
+        raise UserError(f"--model {folder} is no comparator of images; give RUN/model/best of a run of lmol")
+    return found
+
+
+def _read(
+    folder: Path, files: Sequence[Path], model: Comparator | None
+) -> tuple[list[str], list[np.ndarray], list[str]]:
+    """Return names and squares (C, S, S) or (S, S, 3) of the images that can be read, and why others cannot."""
+    names, squares, aside = [], [], []
+    for path in files:
+        try:
+            square = model.read(path).numpy() if model else image_files.decode(path, SIDE, MOST_PIXELS)
+        except ValueError as error:
+            aside.append(str(error) if model else f"{path}: {error}")
+            continue
+        names.append(path.relative_to(folder).as_posix())
+        squares.append(square)
+    if len(names) < 2:
+        raise UserError(f"{folder}: {len(names)} of {len(files)} images can be used, such as {aside[0]}")
+    return names, squares, aside
+
+
+def _from_texture(squares: Sequence[np.ndarray]) -> Prior:
+    """Return the prior under which images that look alike in detail have like scores."""
+    features = np.stack([texture_features(square) for square in squares])
+    return Prior(np.zeros(len(squares)), np.full(len(squares), UNKNOWN), _standardised(features))
+
+
+def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
+    """Return the prior that a comparator's scores give, whose errors are alike where its encodings are."""
+    images = torch.from_numpy(np.stack(squares))
+    scores, errors = model.score(images)
+    encoded = model.encode_all(images).flatten(1).double().cpu().numpy()
+    return Prior(scores.numpy(), errors.numpy(), _standardised(encoded))
+
+
+def _standardised(features: np.ndarray) -> np.ndarray:
+    return np.divide(features - features.mean(0), features.std(0) + 1e-9)

@@ -1,0 +1,254 @@
+"""Scores from people's answers about pairs: Davidson's model, with a normal prior that may know which images are alike.
+
+    P(first), P(second), P(similar)  ∝  exp(d / 2), exp(-d / 2), exp(tie)      d = s_first - s_second
+
+The scores s (N,) of the images are normal beforehand, with a mean, a variance for each image and a correlation: a share
+of the variance follows the images' features, so that what is said about one image tells about those like it (preference
+learning with Gaussian processes: Chu and Ghahramani 2005). To choose the prior's numbers and the pairs to ask about,
+the posterior is approximated by a normal distribution at its maximum (Laplace). A ranking is made from the mean and the
+covariance by expectation propagation (`propagation.py`), averaged over the prior's numbers, those counting most that
+make the answers likeliest: with few answers the maximum is too near to the prior's mean, and its curvature tells of too
+little doubt.
+
+    N images   P pairs   F features
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse import coo_array, csr_array
+from scipy.special import log_softmax, softmax
+
+from models.images.ranking import FIRST, SECOND, SIMILAR
+
+UNKNOWN = 4.0  # standard deviation of scores of which nothing is known
+SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
+UNITS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # and on its mean and standard deviations together
+SHARES = (0.0, 0.8, 0.97, 0.99)  # tried of the variance that follows features
+LENGTHS = (0.4, 0.6, 0.85, 1.2, 1.7)  # tried distances over which it does, in root mean square differences of images
+TYPICAL = (1.0, 0.97, 0.6, 1.0)  # spread, share, length and unit before there are answers
+# To the places near one in these four: one further in any, and longer distances with larger deviations, since scores
+# that differ more over farther distances are hard to tell from those; and another unit with the same deviations.
+STEPS = (
+    *((1, 0, 0, 0), (-1, 0, 0, 0), (0, 1, 0, 0), (0, -1, 0, 0), (0, 0, 1, 0), (0, 0, -1, 0), (1, 0, 1, 0)),
+    *((-1, 0, -1, 0), (0, 0, 0, 1), (0, 0, 0, -1), (1, 0, 0, -1), (-1, 0, 0, 1)),
+)
+UNLIKELY = 3.0  # nats below the likeliest values, at which others are left out
+DOUBT = 1.0  # nats by which a value must be likelier for each place that it is farther from the typical one
+TIE_VARIANCE = 9.0  # of the tie's prior
+ITERATIONS = 50  # of Newton's method
+CANDIDATES = 20_000  # pairs among which the next ones are chosen
+
+
+Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is known of scores before the answers."""
+
+    mean: np.ndarray  # (N,)
+    deviation: np.ndarray  # (N,)
+    features: np.ndarray | None = None  # (N, F), each of unit variance
+    share: float = 0.0
+    length: float = 1.0
+
+    def covariance(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Return the covariance (n, n) of the images `rows`."""
+        deviation = self.deviation[rows]
+        correlation = np.eye(len(deviation))
+        if self.features is not None and self.share:
+            features = self.features[rows]
+            square = np.square(features).sum(1)
+            distance = (square[:, None] + square - 2 * features @ features.T).clip(min=0) / (2 * features.shape[1])
+            correlation = (1 - self.share) * correlation + self.share * np.exp(-distance / (2 * self.length**2))
+        return np.multiply(deviation[:, None] * correlation, deviation)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of scores after the answers."""
+
+    scores: np.ndarray  # (N,)
+    covariance: np.ndarray  # (N, N)
+    tie: float
+    evidence: float = math.nan  # logarithm of the answers' probability under one prior
+
+    @property
+    def centred(self) -> np.ndarray:
+        """Covariance (N, N) of the scores less their mean, since no answer about a pair tells the level of all."""
+        covariance = self.covariance - self.covariance.mean(0)
+        return np.subtract(covariance, covariance.mean(1, keepdims=True))
+
+    @property
+    def errors(self) -> np.ndarray:
+        """Standard errors (N,) of the scores less their mean."""
+        return np.asarray(np.sqrt(np.diag(self.centred).clip(min=0)))
+
+
+def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None)) -> Posterior:
+    """Return the posterior of the scores of the images `rows` given pairs (P, 3), first and second among `rows`, label.
+
+    Newton's method in the form of Rasmussen and Williams (2006, section 3.4.3), which needs no inverse of the prior's
+    covariance; the tie takes a Newton step of its own in each iteration.
+    """
+    mean, covariance = prior.mean[rows], prior.covariance(rows)
+    first, second, label = pairs.T
+    count, truth = len(mean), np.eye(3)[label]
+    weights, tie, objective = np.zeros(count), 0.0, -math.inf  # scores = mean + covariance @ weights
+    for _ in range(ITERATIONS):
+        deviation = covariance @ weights
+        scores = mean + deviation
+        chances = softmax(logits(scores[first] - scores[second], tie), axis=1)
+        residual = truth - chances
+        slope = (residual[:, FIRST] - residual[:, SECOND]) / 2
+        gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
+        lean = chances[:, FIRST] - chances[:, SECOND]
+        curvature = laplacian(first, second, (1 - chances[:, SIMILAR] - np.square(lean)) / 4, count)
+        system = np.eye(count) + curvature @ covariance
+        step = linalg.solve(system, curvature @ deviation + gradient) - weights
+        tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
+        tie_step = (residual[:, SIMILAR].sum() - tie / TIE_VARIANCE) / tie_curvature
+        for half in range(20):
+            size = 0.5**half
+            tried = weights + size * step, tie + size * tie_step
+            new = _objective(pairs, covariance, mean, *tried)
+            if new >= objective - 1e-9:
+                break
+        rose = new - objective
+        (weights, tie), objective = tried, new
+        if rose < 1e-7:
+            break
+    posterior = linalg.solve(system, covariance, transposed=True)
+    evidence = objective - np.linalg.slogdet(system)[1] / 2
+    return Posterior(mean + covariance @ weights, (posterior + posterior.T) / 2, tie, float(evidence))
+
+
+def logits(difference: np.ndarray, tie: float) -> np.ndarray:
+    """Return logits (P, 3) of the answers to pairs whose scores differ by `difference` (P,)."""
+    return np.stack([difference / 2, -difference / 2, np.full_like(difference, tie)], axis=1)
+
+
+def laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count: int) -> csr_array:
+    """Return the curvature (N, N) of the answers' likelihood, from its curvature (P,) in each difference."""
+    rows, columns = np.concatenate([[first, second], [second, first], [first, first], [second, second]], axis=1)
+    values = np.concatenate([-weights, -weights, weights, weights])
+    return coo_array((values, (rows, columns)), shape=(count, count)).tocsr()
+
+
+def _objective(pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, weights: np.ndarray, tie: float) -> float:
+    """Return the logarithm of likelihood times prior, but for constants."""
+    first, second, label = pairs.T
+    deviation = covariance @ weights
+    scores = mean + deviation
+    likelihood = log_softmax(logits(scores[first] - scores[second], tie), axis=1)[np.arange(len(label)), label].sum()
+    return float(likelihood - deviation @ weights / 2 - tie**2 / (2 * TIE_VARIANCE))
+
+
+def likeliest(pairs: np.ndarray, prior: Prior) -> Posterior:
+    """Return the posterior of all images' scores under the likeliest values of the prior's numbers."""
+    return fit(pairs, likely_priors(pairs, prior)[0][0])
+
+
+def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndarray]:
+    """Return likely priors of the scores in logits, the likeliest first, and nats (K,) for each.
+
+    The nats are for what is likely before there are answers.
+
+    The unit of `prior` does not matter: before there are answers, its scores differ as much as those of which nothing
+    is known. The priors differ in the deviation's factor, share and length, and where the mean tells images apart, in
+    the unit of both; errors of such a mean are typically not alike, since what images have in common is in the mean.
+    The search climbs from the typical values to the neighbours under which the answers are likeliest; only images that
+    were compared count. Few answers leave typical values, since those that happen to fit twenty answers best are often
+    far off.
+    """
+    rows, ends = np.unique(pairs[:, :2], return_inverse=True)
+    local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
+    grids = (SPREADS, SHARES, LENGTHS, UNITS)
+    typical = tuple(grid.index(value) for grid, value in zip(grids, TYPICAL, strict=True))
+    mean, informed = prior.mean - prior.mean.mean(), np.ptp(prior.mean) > 0
+    begin = typical if prior.features is not None and not informed else (typical[0], 0, *typical[2:])
+    logit = UNKNOWN / math.sqrt(np.square(mean).mean() + np.square(prior.deviation).mean())
+
+    def scaled(place: Place) -> Prior:
+        spread, share, length, unit = (grid[i] for grid, i in zip(grids, place, strict=True))
+        unit *= logit
+        return Prior(unit * mean, unit * spread * prior.deviation, prior.features, share, length)
+
+    def near(place: Place) -> list[Place]:
+        found = [place]
+        for step in STEPS if len(pairs) else ():
+            new = tuple(max(0, min(i + by, len(grid) - 1)) for i, by, grid in zip(place, step, grids, strict=True))
+            share = new[1] if prior.features is not None else 0
+            # Without a share, no length counts; without a mean, another unit is another spread.
+            found.append((new[0], share, new[2] if share else typical[2], new[3] if informed else typical[3]))
+        return found
+
+    def beforehand(place: Place) -> float:
+        return -DOUBT * sum(abs(i - usual) for i, usual in zip(place, begin, strict=True))
+
+    tried: dict[Place, float] = {}
+    best, place = begin, None
+    while best != place:
+        place = best
+        for each in near(place):
+            if each not in tried:
+                tried[each] = (fit(local, scaled(each), rows).evidence if len(pairs) else 0.0) + beforehand(each)
+        best = max(near(place), key=tried.__getitem__)
+    likely = [
+        each for each in sorted(tried, key=tried.__getitem__, reverse=True) if tried[each] > tried[best] - UNLIKELY
+    ]
+    return [scaled(each) for each in likely], np.array([beforehand(each) for each in likely])
+
+
+def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -> np.ndarray:
+    """Return pairs (count, 2) whose answers tell most about the scores; `asked` (P, 2) are left out.
+
+    The gain of a pair is the expected fall of the scores' summed variance about their mean (A-optimal design: Chaloner
+    and Verdinelli 1995), which counts what an answer tells about all images that are like the two; the entropy of the
+    answer alone would ask about odd images, which tell of no others. Pairs are chosen one after the other, and the
+    covariance is updated as if each had been answered, so that a batch does not ask the same twice.
+    """
+    generator = np.random.default_rng(seed)
+    first, second = _candidates(len(posterior.scores), asked, generator)
+    covariance = posterior.centred
+    square = covariance @ covariance
+    difference = posterior.scores[first] - posterior.scores[second]
+    chosen: list[int] = []
+    for _ in range(min(count, len(first))):
+        variance = of_differences(covariance, first, second)
+        # The information at a difference that is itself uncertain (MacKay 1992).
+        chances = softmax(logits(difference / np.sqrt(1 + math.pi * variance / 32), posterior.tie), axis=1)
+        information = (1 - chances[:, SIMILAR] - np.square(chances[:, FIRST] - chances[:, SECOND])) / 4
+        weight = information / (1 + information * variance)  # of the fall of the covariance
+        gain = weight * of_differences(square, first, second)
+        gain[chosen] = -1.0
+        best = int(gain.argmax())
+        chosen.append(best)
+        column, beyond = (each[:, first[best]] - each[:, second[best]] for each in (covariance, square))
+        fall = weight[best] * np.outer(column, column)
+        product = weight[best] * np.outer(beyond, column)
+        square += weight[best] * (column @ column) * fall - product - product.T
+        covariance -= fall
+    return np.stack([first[chosen], second[chosen]], axis=1)
+
+
+def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
+    diagonal = np.diag(matrix)
+    return np.maximum(diagonal[first] + diagonal[second] - 2 * matrix[first, second], 0)
+
+
+def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return first and second of pairs that were not asked yet: all, or as many as CANDIDATES at random."""
+    first, second = np.triu_indices(num, 1)
+    if len(first) > CANDIDATES:
+        drawn = generator.choice(len(first), CANDIDATES, replace=False)
+        first, second = first[drawn], second[drawn]
+    known = set(map(tuple, np.sort(asked[:, :2], axis=1).tolist()))
+    free = np.array([pair not in known for pair in zip(first.tolist(), second.tolist(), strict=True)], bool)
+    swapped = generator.random(int(free.sum())) < 0.5
+    first, second = first[free], second[free]
+    return np.where(swapped, second, first), np.where(swapped, first, second)

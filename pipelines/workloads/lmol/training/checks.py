@@ -1,0 +1,142 @@
+"""Checks before the first step: whether training and saving would work, and how much memory a step needs."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from common.errors import UserError
+from models import io
+from models.images.comparator.interface import Comparator
+from models.images.vlm_comparator.model import VlmComparator
+from pipelines.engine.workload import Loss
+from pipelines.workloads.lmol.config import Config
+from pipelines.workloads.lmol.model import explained
+from pipelines.workloads.lmol.training.batches import Pairs
+
+TRIAL_PAIRS, TRIAL_STEPS = 4, 3
+NOTED_FROM = 2**30  # bytes of weights; less fits anywhere, and planning takes a second or two
+MOMENTS = {"adamw": 2, "sgd": 1, "muon": 1}  # numbers that an optimizer keeps for each parameter
+GB = 1e9
+
+
+def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Mapping[str, Tensor]], Loss]) -> str:
+    """Check the model in trial steps and return a line about the result; the model is left unchanged.
+
+    Every parameter that is meant to train must get a gradient and move, everything that trains must be saved, and the
+    model, saved and loaded again, must give the same logits. Raises UserError if not. Without this, such a fault would
+    show after hours of training, or never.
+    """
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    before = {name: p.detach().clone() for name, p in trained.items()}
+    batch = pairs.batch(torch.arange(min(TRIAL_PAIRS, pairs.size)))
+    device = model.reference_images.device
+    batch = {name: tensor.to(device) for name, tensor in batch.items()}  # workers' batches are on the CPU
+    optimizer = torch.optim.AdamW(trained.values(), lr=1e-3, weight_decay=0.0)
+    reached: set[str] = set()
+    training = model.training
+    model.train()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for _ in range(TRIAL_STEPS):  # an adapter's first matrix gets no gradient until its second leaves zero
+                loss(model, batch).value.backward()
+                reached |= {name for name, p in trained.items() if p.grad is not None and p.grad.any()}
+                optimizer.step()
+                optimizer.zero_grad()
+        still = [name for name, p in trained.items() if name not in reached or torch.equal(p, before[name])]
+        if still:
+            raise UserError(
+                f"{_some(still)}: {len(still)} of {len(trained)} parameters that are meant to train get no gradient "
+                "or do not move in trial steps, so training would not change them; choose another model.kind or "
+                "model.base"
+            )
+        unsaved = sorted(trained.keys() - model.state_dict().keys())
+        if unsaved:
+            raise UserError(f"{_some(unsaved)} would train but not be saved; choose another model.kind or model.base")
+        parts = ("lora_", *getattr(model, "projectors", ())) if getattr(model.config, "lora", False) else ()
+        absent = [part for part in parts if not any(part in name for name in trained)]
+        if absent:
+            raise UserError(f"nothing named {absent[0]} would train; give another model.base")
+        _check_reload(model.eval())
+    finally:
+        with torch.no_grad():
+            for name, p in trained.items():
+                p.copy_(before[name])
+                p.grad = None
+        model.train(training)
+    return (
+        f"gate: all {len(trained)} parameter tensors get gradients, change and are saved; reloading gives equal logits"
+    )
+
+
+@torch.no_grad()
+def _check_reload(model: Comparator) -> None:
+    """Raise UserError if the model, saved and loaded again, does not give the same logits.
+
+    A vision-language model is not built twice, since two of 7 billion weights are more than a device holds: what is
+    stored is taken away from it, and read back from the file. Its base is known by the sum of its files.
+    """
+    expected = model(**model.example())
+    device = expected.device
+    with tempfile.TemporaryDirectory() as folder, explained():
+        io.save(model, folder)
+        if model.large_base:
+            for tensor in model.state_dict().values():
+                tensor.zero_()
+            io.restore(model, folder)
+            found = model(**model.example())
+        else:
+            found = io.load(folder, device)(**model.example())
+    # On a CPU the same kernels give the same bits; a GPU may choose others.
+    tolerance = 0.0 if device.type == "cpu" else 1e-3
+    difference = float((found - expected).abs().max())
+    if not difference <= tolerance:
+        raise UserError(
+            f"saved and loaded again, the model's logits differ by {difference:g}: either something that trains or "
+            "the base is not restored; choose another model.kind or model.base"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def memory_note(model: Comparator, config: Config, encoded: Tensor | None, device: torch.device) -> list[str]:
+    """Return a line about the memory of a training step on one process, for a large base; else none.
+
+    A pass is planned from shapes alone, with one pair and with two; each further pair adds the same. Workspace of the
+    kernels and the driver's share, about 1 GB on a GPU, come on top.
+    """
+    training = config.training
+    weights = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
+    if not isinstance(model, VlmComparator) or not model.large_base or encoded is None or weights < NOTED_FROM:
+        return []
+    trained = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    states = trained * (MOMENTS.get(training.optimizer, 2) + (training.ema is not None))
+    parts = {"weights": weights, "optimizer": states, "features": encoded.nbytes if encoded.device == device else 0}
+    fixed, total = sum(parts.values()), total_bytes(device)
+    if config.model.four_bit:  # whose layers have no shapes without values
+        return [f"memory: needs at least {fixed / GB:.1f} of {total / GB:.0f} GB, before any pass ({_listed(parts)})"]
+    one, two = (model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2))
+    asked = training.micro_batch_size
+    pairs = asked if isinstance(asked, int) else training.batch_size
+    parts["a pass"] = one + (pairs - 1) * (two - one)
+    most = max(0, 1 + (total - fixed - one) // (two - one))
+    return [
+        f"memory: needs {sum(parts.values()) / GB:.1f} of {total / GB:.0f} GB with {pairs} pairs at once "
+        f"({_listed(parts)}); {most} would fit"
+    ]
+
+
+def total_bytes(device: torch.device) -> int:
+    """Return the device's memory."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    import psutil
+
+    return psutil.virtual_memory().total
+
+
+def _listed(parts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {size / GB:.1f}" for name, size in parts.items())

@@ -1,0 +1,57 @@
+"""Of a labelled set, what has to be masked is, kind by kind, and little else."""
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pipelines.workloads.bep.documents.cleaning import clean
+from pipelines.workloads.bep.documents.masking import ADDRESS, EMAIL, IBAN, NAME, SECRET, TELEPHONE, URL
+
+HERE = Path(__file__).parent
+KINDS = ("name", "email", "url", "telephone", "iban", "path", "ip", "key")
+MASKED = re.compile("|".join((EMAIL, IBAN, NAME, SECRET, TELEPHONE, ADDRESS, URL)))
+
+
+@cache
+def labelled() -> list[tuple[str, str]]:
+    lines = (HERE / "labelled.txt").read_text(encoding="utf-8").splitlines()
+    return [tuple(line.split(" ", 1)) for line in lines if line and not line.startswith("#")]
+
+
+def counts() -> tuple[Counter, Counter, list[str]]:
+    """({kind: labelled}, {kind: missed}, what was masked although it should stay, or masked in part)."""
+    total, missed, wrong = Counter(), Counter(), []
+    for kind, line in labelled():
+        plain = re.sub("[«»]", "", line)
+        found = clean(plain, mask=True, names=True).text
+        # What stays of the line, between the parts that are masked, in its order.
+        kept = [re.escape(part) for part in re.split("«[^»]*»", line)]
+        for number, target in enumerate(re.findall("«([^»]*)»", line)):
+            total[kind] += 1
+            if target in found or any(word in found for word in target.split() if len(word) > 3):
+                missed[kind] += 1
+                wrong.append(f"{kind}: {target} ({number}) in {found}")
+        if not re.fullmatch(f"(?:{MASKED.pattern})+".join(kept), found) and target_free(kind, line, found):
+            wrong.append(f"too much: {found}")
+            missed["too much"] += 1
+    return total, missed, wrong
+
+
+def target_free(kind: str, line: str, found: str) -> bool:
+    """Whether nothing labelled was missed, so that what differs was masked wrongly."""
+    return not any(target in found for target in re.findall("«([^»]*)»", line))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_each_kind_at_most_two_in_a_hundred_are_missed(kind):
+    total, missed, wrong = counts()
+    assert total[kind] >= 11
+    assert missed[kind] <= 0.02 * total[kind], "\n".join(wrong)
+
+
+def test_little_is_masked_that_should_stay():
+    _, missed, wrong = counts()
+    assert missed["too much"] <= 0.02 * len(labelled()), "\n".join(wrong)

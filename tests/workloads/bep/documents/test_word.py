@@ -1,0 +1,133 @@
+"""A Word document comes in the order of its body, and an archive that is a trap is refused."""
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import docx
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+
+from pipelines.workloads.bep.documents.word import unpacked
+from tests.workloads.bep.documents.reading import LIMIT, read, refusal
+
+
+def word(path: Path, *paragraphs: str) -> Path:
+    document = docx.Document()
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    document.save(path)
+    return path
+
+
+def test_a_zip_that_was_renamed_is_no_word_document(tmp_path):
+    with zipfile.ZipFile(tmp_path / "drawings.docx", "w") as archive:
+        archive.writestr("plan.dwg", "lines")
+    assert "is a zip archive but not a Word document" in refusal(tmp_path / "drawings.docx")
+
+
+def test_a_word_document_comes_in_the_order_of_its_body(tmp_path):
+    document = docx.Document()
+    document.add_heading("1 Purpose", 1)
+    document.add_paragraph("Before the table.")
+    table = document.add_table(2, 2)
+    for cell, text in zip(table._cells, ["Role", "Name", "Lead", "Ada"], strict=True):
+        cell.text = text
+    document.add_paragraph("After\tthe table,\nin two lines.")
+    document.add_paragraph("first", style="List Bullet")
+    document.add_paragraph("second", style="List Bullet")
+    document.add_paragraph("")
+    document.add_paragraph("End.")
+    document.sections[0].header.paragraphs[0].text = "A header"
+    document.sections[0].footer.paragraphs[0].text = "A footer"
+    document.save(tmp_path / "plan.docx")
+    found = read(tmp_path / "plan.docx")
+    assert found.text == (
+        "1 Purpose\n\nBefore the table.\n\nRole | Name\nLead | Ada\n\nAfter\tthe table,\nin two lines.\n\n"
+        "\u2022 first\n\u2022 second\n\nEnd."
+    )
+    assert (found.pages, found.warnings) == (None, ("headers and footers left out: 2",))
+
+
+def test_merged_cells_come_once_where_they_begin(tmp_path):
+    document = docx.Document()
+    table = document.add_table(3, 3)
+    for number, cell in enumerate(table._cells):
+        cell.text = f"c{number}"
+    wide, tall = table.cell(0, 0).merge(table.cell(0, 1)), table.cell(1, 2).merge(table.cell(2, 2))
+    wide.text, tall.text = "wide", "tall"
+    # A program may leave in a cell what it had before it was merged into the one above.
+    table._tbl.tr_lst[2].tc_lst[-1].p_lst[0].add_r().text = "hidden by the merge"
+    inner = table.cell(1, 0).add_table(1, 2)
+    inner.cell(0, 0).text, inner.cell(0, 1).text = "in", "ner"
+    document.save(tmp_path / "merged.docx")
+    assert read(tmp_path / "merged.docx").text == "wide | c2\nc3 in | ner | c4 | tall\nc6 | c7"
+
+
+def test_what_word_wraps_around_text_is_read_and_what_was_deleted_is_not(tmp_path):
+    document = docx.Document()
+    paragraph = document.add_paragraph("kept")
+    for xml in [
+        '<w:ins {0} w:id="1"><w:r><w:t>+inserted</w:t></w:r></w:ins>',
+        '<w:del {0} w:id="2"><w:r><w:delText>deleted</w:delText></w:r></w:del>',
+        "<w:hyperlink {0}><w:r><w:t>+linked</w:t></w:r></w:hyperlink>",
+        "<w:sdt {0}><w:sdtContent><w:r><w:t>+field</w:t></w:r></w:sdtContent></w:sdt>",
+        '<w:r {0}><w:footnoteReference w:id="1"/></w:r>',
+    ]:
+        paragraph._p.append(parse_xml(xml.format(nsdecls("w"))))
+    block = "<w:sdt {}><w:sdtContent><w:p><w:r><w:t>block</w:t></w:r></w:p></w:sdtContent></w:sdt>"
+    paragraph._p.addnext(parse_xml(block.format(nsdecls("w"))))
+    document.save(tmp_path / "form.docx")
+    found = read(tmp_path / "form.docx")
+    assert found.text == "kept+inserted+linked+field\n\nblock"
+    assert found.warnings == ("deletions left out: 1", "footnotes and endnotes left out: 1")  # the note is missing
+
+
+def test_a_text_box_comes_once_behind_its_paragraph(tmp_path):
+    document = docx.Document()
+    compatible = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    box = "<w:txbxContent><w:p><w:r><w:t>boxed</w:t></w:r></w:p></w:txbxContent>"
+    xml = (
+        f"<w:r {nsdecls('w')} {compatible}><mc:AlternateContent><mc:Choice>{box}</mc:Choice>"
+        f"<mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r>"
+    )
+    document.add_paragraph("anchor")._p.append(parse_xml(xml))
+    document.save(tmp_path / "box.docx")
+    assert read(tmp_path / "box.docx").text == "anchor\n\nboxed"
+
+
+def test_a_bomb_is_refused_by_the_sizes_it_states(tmp_path):
+    path = word(tmp_path / "bomb.docx", "Plan")
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/media/zeros.bin", bytes(5_000_000))
+    assert path.stat().st_size < 100_000
+    assert "bytes when expanded, more than data.maximum_bytes=1000000" in refusal(path)
+    assert read(path, 10_000_000).text == "Plan"
+
+
+def test_a_bomb_that_lies_about_its_sizes_is_not_expanded(tmp_path):
+    """Its member states 10 bytes, and the check sum of the first 10, and has five million."""
+    path = word(tmp_path / "liar.docx", "Plan")
+    honest = len(unpacked(path.read_bytes(), LIMIT).getvalue())
+    name, zeros = b"word/media/zeros.bin", bytes(5_000_000)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name.decode(), zeros)
+    data = path.read_bytes()
+    stated = struct.pack("<L", len(zeros))
+    assert data.count(stated) == 2  # in front of the member, and in the list of all
+    data = data.replace(stated, struct.pack("<L", 10))
+    data = data.replace(struct.pack("<L", zlib.crc32(zeros)), struct.pack("<L", zlib.crc32(zeros[:10])))
+    stored = unpacked(data, LIMIT)
+    assert len(stored.getvalue()) < honest + 1000
+    with zipfile.ZipFile(stored) as archive:
+        assert archive.read(name.decode()) == zeros[:10]
+        assert all(member.compress_type == zipfile.ZIP_STORED for member in archive.infolist())
+
+
+def test_an_encrypted_zip_is_refused(tmp_path):
+    data = bytearray(word(tmp_path / "a.docx", "Plan").read_bytes())
+    place = data.index(b"PK\x01\x02")
+    data[place + 8] |= 1  # the flag of the first member in the list of all
+    (tmp_path / "a.docx").write_bytes(data)
+    assert "is encrypted; save it without a password" in refusal(tmp_path / "a.docx")

@@ -1,0 +1,143 @@
+"""Performance of a backtest: textbook metrics, and luck distinguished from foresight."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from pipelines.workloads.crypto.trading import performance
+from pipelines.workloads.crypto.trading.backtest import run
+from tests.workloads.crypto.trading.sample_markets import COSTS, FREE, candles, cases, flat, prices
+
+
+@given(cases())
+@settings(max_examples=50, deadline=None)
+def test_at_the_break_even_fee_nothing_is_earned(case):
+    market, signal, rules = case
+    result = run(**market, signal=signal, **rules)
+    fee = performance.metrics(result, 4)["break_even_fee"]
+    assert (fee is None) == (len(result.trades) == 0)
+    if fee is not None and fee < 0:
+        # These trades lose even without a fee; a rebate of that size would break even.
+        assert run(**market, signal=signal, **rules | {"fee": 0.0}).equity[-1] < 1
+        factors = 1 + result.trades.gross - (fee + result.slippage) * (1 + result.trades.ratio)
+        assert factors.prod() == pytest.approx(1, abs=1e-9)
+    elif fee is not None:
+        assert run(**market, signal=signal, **rules | {"fee": fee}).equity[-1] == pytest.approx(1, abs=1e-9)
+
+
+def test_metrics_follow_the_textbook():
+    market = candles(5, 400, scale=0.02)
+    signal = np.random.default_rng(0).integers(-1, 2, 400)
+    result = run(**market, signal=signal, fee=0.0002, slippage=0.0, horizon=5)
+    found = performance.metrics(result, 10)
+    net, equity = result.trades.net, result.equity
+    daily = equity[9::10] / np.concatenate([[1], equity[9:-1:10]]) - 1
+    below = np.sqrt(np.mean(np.minimum(daily, 0) ** 2))
+    worst = max(1 - equity[j] / max(1, equity[: j + 1].max()) for j in range(400))
+    expected = {
+        "net_return": net_return(net),
+        "num_trades": len(net),
+        "win_rate": np.mean(net > 0),
+        "profit_factor": net[net > 0].sum() / -net[net < 0].sum(),
+        "expectancy": net.mean(),
+        "max_drawdown": worst,
+        "sharpe": daily.mean() / daily.std(ddof=1) * np.sqrt(365),
+        "sortino": daily.mean() / below * np.sqrt(365),
+        "calmar": daily.mean() * 365 / worst,
+        "exposure": result.trades.held.sum() / 400,
+        "turnover": (1 + result.trades.ratio).sum(),
+        "turnover_per_day": (1 + result.trades.ratio).sum() / 40,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert len(daily) == 40
+    json.dumps(found, allow_nan=False)
+
+
+def net_return(net: np.ndarray) -> float:
+    return (1 + net).prod() - 1
+
+
+@given(cases())
+@settings(max_examples=20, deadline=None)
+def test_no_metric_is_nan(case):
+    market, signal, rules = case
+    for candles_per_day in (1, 10, 1000):
+        json.dumps(performance.metrics(run(**market, signal=signal, **rules), candles_per_day), allow_nan=False)
+
+
+def test_random_trades_at_a_constant_price_pay_exactly_their_costs():
+    market = flat(*[(5, 5, 5, 5)] * 200)
+    signal = np.random.default_rng(0).integers(-1, 2, 200)
+    result = run(**market, signal=signal, fee=0.001, slippage=0.0)
+    found = performance.random_trades(result, **prices(market), repetitions=130)
+    assert found.shape == (130,)
+    assert found == pytest.approx((1 - 0.002) ** len(result.trades) - 1)
+
+
+def test_random_trades_never_reach_across_a_gap():
+    # The price changes only across gaps.
+    generator = np.random.default_rng(0)
+    gap = generator.random(300) < 0.1
+    price = np.exp(np.cumsum(gap * generator.normal(0, 0.1, 300)))
+    result = run(price, price, price, price, generator.integers(-1, 2, 300), gap, **FREE)
+    assert len(result.trades) > 50
+    assert performance.random_trades(result, price, price, gap, repetitions=50) == pytest.approx(
+        np.zeros(50), abs=1e-12
+    )
+
+
+def test_luck_is_told_from_foresight():
+    market = candles(2, 2000)
+    ahead = np.append(np.sign(market["close"][1:] - market["open"][1:]), 0).astype(int)
+    generator = np.random.default_rng(0)
+    for signal, low, high in ((ahead, 0, 0.01), (generator.integers(-1, 2, 2000), 0.02, 0.98)):
+        result = run(**market, signal=np.where(generator.random(2000) < 0.1, signal, 0), **COSTS, horizon=1)
+        luck = performance.random_trades(result, **prices(market), repetitions=400, seed=1)
+        assert low <= (luck >= result.equity[-1] - 1).mean() <= high
+        assert np.array_equal(luck, performance.random_trades(result, **prices(market), repetitions=400, seed=1))
+
+
+def test_without_trades_random_trades_return_nothing():
+    market = candles(0, 50)
+    result = run(**market, signal=np.zeros(50, int), **COSTS)
+    assert (performance.random_trades(result, **prices(market), repetitions=7) == np.zeros(7)).all()
+
+
+def test_the_maximum_drawdown_is_computed():
+    close = np.array([10.0, 10, 12, 6, 9])
+    market_ = {"open": close, "high": close, "low": close, "close": close, "gap": np.zeros(5, bool)}
+    result = run(**market_, signal=np.ones(5, int), fee=0.0, slippage=0.0)
+    assert performance.metrics(result, 1)["max_drawdown"] == 0.5
+
+
+def test_sharpe_is_absent_under_30_days_and_its_error_is_that_of_many_samples():
+    generator = np.random.default_rng(0)
+    ratios = []
+    for _ in range(400):
+        daily = 0.01 * generator.standard_t(5, 200)
+        ratios.append((daily.mean() / daily.std(ddof=1) * np.sqrt(365), performance._sharpe_error(daily)))
+    found, errors = np.array(ratios).T
+    assert errors.mean() == pytest.approx(found.std(), rel=0.1)
+    for days, present in ((29, False), (30, True)):
+        part = {name: column[: days * 10] for name, column in candles(5, 400, scale=0.02).items()}
+        told = performance.metrics(run(**part, signal=np.ones(days * 10, int), **COSTS), 10)
+        assert told["days"] == days
+        assert (told["sharpe"] is not None) == (told["sharpe_error"] is not None) == present
+
+
+def test_the_best_of_many_trials_is_deflated_to_an_even_chance():
+    drawn = np.random.default_rng(0).normal(size=(4000, 20)).max(1)
+    assert performance.deflated_sharpe(drawn.mean(), 1.0, 20) == pytest.approx(0.5, abs=0.02)
+    assert performance.deflated_sharpe(1.96, 1.0, 1) == pytest.approx(0.975, abs=1e-3)
+
+
+def test_the_sensitivity_to_fees_is_that_of_a_backtest_at_each_fee():
+    market = candles(5, 400, scale=0.02)
+    signal = np.random.default_rng(0).integers(-1, 2, 400)
+    found = performance.metrics(run(**market, signal=signal, **COSTS), 10)["fee_sensitivity"]
+    for row in found[::3]:
+        assert row["net_return"] == pytest.approx(
+            run(**market, signal=signal, **COSTS | {"fee": row["fee"]}).equity[-1] - 1
+        )

@@ -1,0 +1,63 @@
+"""Baselines: a signal in the last row is found, and nothing else is used."""
+
+import numpy as np
+import pytest
+
+from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
+from pipelines.workloads.crypto.verdict.classification import class_shares, metrics
+from tests.workloads.crypto.verdict.samples import rows_with_a_signal
+
+
+def test_baselines_find_a_signal_in_the_last_row():
+    rows = rows_with_a_signal(0)
+    labels = rows.pop("test_labels")
+    prior = class_shares(rows["train_labels"])
+    found = {name: metrics(p, labels, prior) for name, p in fit_and_predict(**rows).items()}
+    assert list(found) == [
+        "majority",
+        "sign of last return",
+        "logistic regression, last row",
+        "gradient boosting, last row",
+    ]
+    assert found["majority"]["log_loss"] == found["majority"]["prior_log_loss"]
+    for name in list(found)[1:]:
+        assert found[name]["log_loss"] < found["majority"]["log_loss"] - 0.03
+
+
+def test_baselines_depend_on_the_seed_and_predict_each_test_row_by_itself():
+    rows = rows_with_a_signal(1, train=300)
+    del rows["test_labels"]
+    few = {
+        **rows,
+        "test": {"last row": rows["test"]["last row"][:5]},
+        "test_last_returns": rows["test_last_returns"][:5],
+    }
+    all_rows, again, first_rows = (fit_and_predict(**given, seed=3) for given in (rows, rows, few))
+    for name, probabilities in all_rows.items():
+        assert np.array_equal(probabilities, again[name])
+        assert np.allclose(probabilities[:5], first_rows[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [2]])
+def test_baselines_give_three_probabilities_where_training_lacks_a_class(labels):
+    generator = np.random.default_rng(0)
+    for num in (60, 1200):
+        found = fit_and_predict(
+            {"window": generator.normal(size=(num, 3))},
+            generator.choice(labels, num),
+            np.ones(num),
+            {"window": generator.normal(size=(20, 3))},
+            -np.ones(20),
+        )
+        for probabilities in found.values():
+            assert probabilities.shape == (20, 3)
+            assert (probabilities > 0).all()
+            assert probabilities.sum(axis=1) == pytest.approx(np.ones(20))
+
+
+def test_baselines_refuse_features_that_are_not_finite():
+    rows = rows_with_a_signal(0, 50, 10)
+    del rows["test_labels"]
+    rows["test"]["last row"][0] = np.inf
+    with pytest.raises(ValueError, match="the test inputs of the last row must be finite"):
+        fit_and_predict(**rows)

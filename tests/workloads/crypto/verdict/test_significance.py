@@ -1,0 +1,96 @@
+"""Block bootstrap: equal to a plain loop, and not misled by overlapping labels or coins that move together."""
+
+import time
+
+import numpy as np
+import pytest
+
+from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
+from pipelines.workloads.crypto.verdict.significance import block_bootstrap, block_length
+from tests.workloads.crypto.verdict.samples import guesses, sample
+
+
+def test_the_bootstrap_equals_a_plain_loop_over_blocks():
+    from sklearn.metrics import f1_score, log_loss
+
+    probabilities, labels = sample(3, 130)
+    other = np.tile(class_shares(labels), (130, 1))
+    found = block_bootstrap(probabilities, other, labels, horizon=4, block=7, resamples=30, seed=5)
+    generator = np.random.default_rng(5)
+    gains = []
+    for starts in generator.integers(0, 130 - 7 + 1, (30, 19)):
+        rows = (starts[:, None] + np.arange(7)).ravel()
+        loss, f1 = zip(
+            *(
+                (
+                    log_loss(labels[rows], p[rows], labels=[0, 1, 2]),
+                    f1_score(labels[rows], p[rows].argmax(1), labels=[0, 1, 2], average="macro", zero_division=0),
+                )
+                for p in (probabilities, other)
+            ),
+            strict=True,
+        )
+        gains.append((loss[1] - loss[0], f1[0] - f1[1]))
+    low, high = np.quantile(gains, (0.025, 0.975), axis=0)
+    for i, name in enumerate(("log_loss", "macro_f1")):
+        assert (found[name]["low"], found[name]["high"]) == pytest.approx((low[i], high[i]))
+
+
+def test_the_bootstrap_is_seeded_and_blocks_are_no_shorter_than_the_horizon():
+    probabilities, labels = sample(0, 1000)
+    other = guesses(0, labels)["guess"]
+    found = block_bootstrap(probabilities, other, labels, horizon=3, seed=1)
+    assert found == block_bootstrap(probabilities, other, labels, horizon=3, seed=1)
+    assert found != block_bootstrap(probabilities, other, labels, horizon=3, seed=2)
+    assert [block_length(1000, horizon) for horizon in (3, 30)] == [10, 30]
+    with pytest.raises(ValueError, match="a block of 5 is shorter than the labels' horizon 6"):
+        block_bootstrap(probabilities, other, labels, horizon=6, block=5)
+
+
+def test_too_few_blocks_have_no_interval():
+    probabilities, labels = sample(0, 59)
+    found = block_bootstrap(probabilities, guesses(0, labels)["majority"], labels, horizon=6)
+    assert found["log_loss"]["low"] is None
+    assert found["log_loss"]["gain"] is not None
+
+
+def test_rows_of_the_same_time_stay_together_in_any_order():
+    probabilities, labels = sample(0, 400)
+    other = guesses(0, labels)["majority"]
+    # Five coins that move together are no more evidence than one of them.
+    five = [np.concatenate([rows] * 5) for rows in (probabilities, other, labels)]
+    times = np.tile(np.arange(400) * 900_000, 5)
+    alone = block_bootstrap(probabilities, other, labels, horizon=3)
+    together = block_bootstrap(*five, horizon=3, time=times)
+    order = np.random.default_rng(0).permutation(2000)
+    shuffled = block_bootstrap(*(rows[order] for rows in five), horizon=3, time=times[order])
+    for name in ("log_loss", "macro_f1"):
+        assert together[name] == pytest.approx(alone[name])
+        assert shuffled[name] == pytest.approx(alone[name])
+
+
+def test_a_thousand_resamples_of_five_thousand_rows_are_quick():
+    probabilities, labels = sample(0, 5000)
+    began = time.process_time()
+    block_bootstrap(probabilities, guesses(0, labels)["majority"], labels, horizon=3, resamples=1000)
+    assert time.process_time() - began < 2
+
+
+def test_overlapping_labels_are_not_mistaken_for_evidence():
+    def wrong(block: int | None) -> int:
+        count = 0
+        for seed in range(60):
+            # Neighbouring rows share label and prediction, like overlapping windows and horizons.
+            generator = np.random.default_rng(seed)
+            labels = np.repeat(generator.integers(0, 3, 60), 10)
+            probabilities = softmax(0.1 * np.repeat(generator.normal(size=(60, 3)), 10, axis=0))
+            uniform = np.full((600, 3), 1 / 3)
+            horizon = 1 if block == 1 else 10
+            found = block_bootstrap(
+                probabilities, uniform, labels, horizon=horizon, block=block, resamples=200, seed=seed
+            )
+            count += found["log_loss"]["low"] > 0
+        return count
+
+    assert wrong(20) <= 5  # nominally 1.5; 60 independent labels are few
+    assert wrong(1) > 10
