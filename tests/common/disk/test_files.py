@@ -123,3 +123,30 @@ def test_lines_torn_by_crashes_are_left_out_wherever_they_are(tmp_path):
     with path.open("a") as file:
         file.write('{"step": 4')
     assert files.read_json_lines(path) == [{"step": 1, "loss": 0.5}, {"step": 3, "loss": None}]
+
+
+def test_a_file_that_cannot_be_replaced_is_no_success(tmp_path, monkeypatch):
+    def fails(source, target):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        files.write_whole(tmp_path / "notes.txt", b"new")
+    assert names(tmp_path) == []
+
+
+def test_folders_above_a_text_are_made(tmp_path):
+    files.write_text(tmp_path / "a/b/c", "text")
+    assert (tmp_path / "a/b/c").read_text() == "text"
+
+
+def test_what_is_removed_is_gone_but_for_what_a_link_points_to(tmp_path):
+    for name in ("kept", "folder"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    for name in ("folder", "file", "link", "absent"):
+        files.remove(tmp_path / name)
+    assert names(tmp_path) == ["kept"]
+    assert names(tmp_path / "kept") == ["file"]
