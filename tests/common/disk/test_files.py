@@ -150,3 +150,11 @@ def test_what_is_removed_is_gone_but_for_what_a_link_points_to(tmp_path):
         files.remove(tmp_path / name)
     assert names(tmp_path) == ["kept"]
     assert names(tmp_path / "kept") == ["file"]
+
+
+def test_what_a_killed_process_left_of_a_folder_is_no_part_of_the_next(tmp_path):
+    (tmp_path / ".step-1.tmp").mkdir()
+    (tmp_path / ".step-1.tmp/stale").touch()
+    with files.folder_at_once(tmp_path / "step-1") as temporary:
+        (temporary / "weights").touch()
+    assert names(tmp_path / "step-1") == ["weights"]
