@@ -1,7 +1,6 @@
 """Files that are replaced as a whole, and errors that say what to do about them."""
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def test_json_without_a_number_for_it_is_refused(tmp_path, value):
 
 def test_json_is_read_back(tmp_path):
     files.write_json(tmp_path / "a.json", {"loss": 0.1, "none": None})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"loss": 0.1, "none": None}
+    assert (tmp_path / "a.json").read_text() == '{\n "loss": 0.1,\n "none": null\n}\n'
 
 
 @pytest.mark.parametrize(
@@ -158,3 +157,6 @@ def test_what_a_killed_process_left_of_a_folder_is_no_part_of_the_next(tmp_path)
     with files.folder_at_once(tmp_path / "step-1") as temporary:
         (temporary / "weights").touch()
     assert names(tmp_path / "step-1") == ["weights"]
+    with files.folder_at_once(tmp_path / "in/new/folders") as temporary:
+        (temporary / "weights").touch()
+    assert names(tmp_path / "in/new") == ["folders"]
