@@ -10,8 +10,8 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from common.durations import clock
 from common.gpu import figures, read_gpu
+from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.run.folder import Run
 
