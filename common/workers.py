@@ -1,6 +1,7 @@
 """Work that is spread over processes, and its progress as the user sees it."""
 
 import functools
+import itertools
 import multiprocessing
 import signal
 import sys
@@ -116,3 +117,10 @@ def clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of up to `size` items, each as soon as it is full."""
+    remaining = iter(items)
+    while part := list(itertools.islice(remaining, size)):
+        yield part

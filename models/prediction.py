@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import torch
 
-from common.batches import batched
 from common.config import Section, checked
+from common.workers import batched
 from models.inputs import Input
 
 AT_ONCE = 64  # inputs that are answered together
