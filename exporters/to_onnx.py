@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor
 
@@ -20,6 +20,9 @@ from exporters import manifest, onnx, portable
 from exporters.cards import identity
 from exporters.onnx import FRESH, Program
 from models import io
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
 OPSET = 20
@@ -127,8 +130,10 @@ def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
     return facts, worst
 
 
-def session_of(path: Path) -> onnxruntime.InferenceSession:
+def session_of(path: Path) -> "InferenceSession":
     """Return an onnxruntime session of one thread."""
+    import onnxruntime  # importing it starts threads
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3

@@ -85,9 +85,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
     add("--config", type=Path, metavar="FILE", help="YAML file instead of pipelines/configs/<workload>.yaml")
     add("words", nargs="*", metavar="key.path=value", help="changes to the config")
     add("-h", "--help", action="store_true", help="show this, and with --workload every key of its config")
-    add(
-        "--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with PREFIX, such as evaluation"
-    )
+    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with it, such as evaluation")
     add("--print-config", action="store_true", help="print the whole config as YAML and exit")
     if resume:
         add("--resume", action="store_true", help="continue the run from its newest checkpoint")

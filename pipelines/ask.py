@@ -36,13 +36,13 @@ def main() -> None:
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
     from pipelines.workloads.lmol.people import asking  # torch takes seconds
 
-    told = asking.told(args.source, args.model, [path for path in (args.next, args.ranking) if path])
-    for line in told.notes:
+    ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path])
+    for line in ranking.notes:
         print(line)
     if args.ranking:
-        print(told.write_ranking(args.ranking))
+        print(ranking.write_ranking(args.ranking))
     if args.next:
-        print(told.write_next(args.next, args.pairs, args.seed))
+        print(ranking.write_next(args.next, args.pairs, args.seed))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from common.config import build
 from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Task, Workload
-from pipelines.report.tables import shown
+from pipelines.report.markup import shown
 from pipelines.run.folder import Run
 
 
@@ -107,7 +107,8 @@ def on_cpu(seconds: float) -> dict[str, Any] | None:
     except subprocess.CalledProcessError as error:  # too little memory, say: no reason to lose what the GPU showed
         print(f"not timed on the CPU, exit status {error.returncode}: {error.stderr[-1000:]}", file=sys.stderr)
         return None
-    return json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def offer(parser: ArgumentParser) -> None:
         # argcomplete takes options after such words for the end of them, which parse_intermixed_args does not.
         line = FINISHED.sub(" ", os.environ["COMP_LINE"])
         os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-        argcomplete.autocomplete(parser, always_complete_options=False, default_completer=complete)
+        argcomplete.autocomplete(parser, always_complete_options=False, default_completer=complete)  # type: ignore[arg-type] # any function will do
 
 
 def complete(prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace) -> list[str]:

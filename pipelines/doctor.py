@@ -18,7 +18,7 @@ from pipelines.checks.findings import Finding
 
 
 def main() -> int:
-    """Print every finding; return the exit status, 1 if there is a problem."""
+    """Print the findings; return the exit status."""
     if len(sys.argv) > 1:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2

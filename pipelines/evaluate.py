@@ -27,7 +27,7 @@ from pipelines.members import examination, processes
 
 
 def main() -> None:
-    """Run the command."""
+    """Evaluate the run that the command names."""
     args = arguments.parse(__doc__, cli.evaluation_config)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
@@ -44,14 +44,12 @@ def main() -> None:
 
     accelerator = make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config)
-    # Methods without weights, and models that come with the project, were not trained here.
-    ranks.on_main(
-        lambda: (
-            run.provenance_file.exists()
-            or run.begin(cli.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
-        )
-    )
 
+    def begin() -> None:
+        if not run.provenance_file.exists():  # not trained here: a shipped model, or a method without weights
+            run.begin(cli.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
+
+    ranks.on_main(begin)
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
     evaluations = workload.evaluate(
         config, models, folder, accelerator.device, mapper(accelerator, what="evaluating, batches")

@@ -18,7 +18,7 @@ MOST = 5  # elements of a list that are shown
 
 
 def main() -> None:
-    """Run the command."""
+    """Prepare the data and show what was found."""
     args = arguments.parse(__doc__, lambda args, workload, run: cli.fresh_config(args, workload))
     workload = workloads.find(args.workload)
     folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)

@@ -28,7 +28,7 @@ from pipelines.run.folder import Run
 
 
 def main() -> None:
-    """Run the command."""
+    """Train the run that the command names."""
     args = arguments.parse(__doc__, cli.training_config, resume=True)
     workload = workloads.find(args.workload)
     run = cli.run_of(args)

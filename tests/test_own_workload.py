@@ -177,7 +177,7 @@ def test_its_runs_are_found_by_name_since_they_record_where_their_workload_lies(
     package, folder = trained
     provenance = json.loads((folder / "runs/waves/default/provenance.json").read_text())
     assert provenance["workload_folder"] == str(package)
-    table = stage(folder, "runs.py")
+    table = forked.run([str(ROOT / "pipelines/runs.py")], folder, dict(os.environ))
     assert "waves: best val/squared_error, lower is better" in table.stdout, table.stderr
     evaluated = stage(folder, "evaluate.py", "--workload", "waves")
     assert evaluated.returncode == 0, evaluated.stderr
@@ -197,11 +197,11 @@ def test_its_runs_are_served_by_name(trained):
         return os.pread(process.streams[0].fileno(), 1000, 0).decode()
 
     assert forked.until(lambda: "answers with waves/default" in said(), forked.LONG)
-    body = json.dumps({"input": {"past": PAST}, "settings": {"steps": 3}}).encode()
+    body = json.dumps({"inputs": [{"past": PAST}], "settings": {"steps": 3}}).encode()
     url = said().split()[0] + "runs/waves/default/predict"
     request = urllib.request.Request(url, body, {"content-type": "application/json"})
     with urllib.request.urlopen(request) as answer:
-        assert json.loads(answer.read())["next"] == pytest.approx(predicted(folder), rel=1e-5)
+        assert json.loads(answer.read())["outputs"][0]["next"] == pytest.approx(predicted(folder), rel=1e-5)
     process.send_signal(signal.SIGTERM)
     process.finish()
     process.output()

@@ -1,12 +1,12 @@
-"""Files that all of the project's pages share: their design (base.css), and panels in which one tries a model.
+"""Files shared by all pages: their design (base.css), and panels to try a model in.
 
-    base.css     colours, text and tables, also of reports
+    base.css     colours (nowhere else), text and tables, also of reports
     panels.css   controls
-    elements.js  what all panels are made of
+    elements.js  building blocks of panels
     routes.js, text.js, signals.js, images.js    a panel for each kind of model: `NAMEPanel(place, backend)`
 
-A panel knows only its backend, an object that answers as models do: `predict(input, settings)`, for text also
-`stream(input, settings)`. Behind it is a server, or a kernel within the page.
+A panel knows only its backend, a server or a kernel in the page, with `predict(input, settings)` and, for text,
+`stream(input, settings)`, as models have them.
 """
 
 from pathlib import Path

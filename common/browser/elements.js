@@ -1,4 +1,4 @@
-// What panels are made of. Text only ever becomes text: nothing here reads markup.
+// Building blocks of panels. Text stays text: nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "g", "path", "circle", "rect", "line", "text", "title"]);
@@ -26,7 +26,7 @@ function button(text, act, attributes = {}) {
   return element("button", { type: "button", click: act, ...attributes }, text);
 }
 
-// Lines for what happens and for what went wrong, which screen readers tell.
+// A status line and an error line, both announced by screen readers.
 function reporting() {
   const status = element("p", { role: "status", class: "note" }), alert = element("p", { role: "alert" });
   return {
@@ -36,7 +36,7 @@ function reporting() {
   };
 }
 
-// Awaits an answer and returns it; an error in it, or on the way to it, is told, and undefined returned.
+// Awaits an answer and returns it; an error, in it or on the way, is shown, and undefined returned.
 async function asked(report, compute) {
   try {
     const found = await compute();

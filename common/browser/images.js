@@ -1,8 +1,8 @@
-// A panel for comparators: images are dropped, chosen or pasted, and ranked; two of them are compared.
+// A panel for comparators: drop or choose images to rank them; two are also compared.
 
 const MOST_IMAGES = 24, LARGEST_FILE = 5e6;  // bytes
 
-// `about.attribute` is what images that rank higher have more of.
+// `about.attribute`: what higher-ranked images have more of.
 function imagesPanel(place, backend, about) {
   const report = reporting(), shown = element("ol", { class: "ranked" }), answer = element("p");
   const file = element("input", { type: "file", accept: "image/*", multiple: true, change: () => take([...file.files]) });
@@ -17,7 +17,7 @@ function imagesPanel(place, backend, about) {
   async function take(files) {
     const large = files.find(each => each.size > LARGEST_FILE);
     if (large) return report.fail(`${large.name} has ${large.size} bytes; give images of at most ${LARGEST_FILE}`);
-    if (images.length + files.length > MOST_IMAGES) return report.fail(`there would be ${images.length + files.length} images; give at most ${MOST_IMAGES}`);
+    if (images.length + files.length > MOST_IMAGES) return report.fail(`that makes ${images.length + files.length} images; give at most ${MOST_IMAGES}`);
     images.push(...await Promise.all(files.map(async each => ({ name: each.name, url: await dataUrl(each) }))));
     file.value = "";
     await rank();
@@ -34,9 +34,9 @@ function imagesPanel(place, backend, about) {
     if (!found) return;
     const rows = found.ranking, wrong = found.errors ?? [], low = Math.min(...rows.map(each => each.low)), high = Math.max(...rows.map(each => each.high));
     shown.replaceChildren(...rows.map((row, i) => {
-      const { name, url } = given[row.image], told = `${shortNumber(row.score)} (95 %: ${shortNumber(row.low)} to ${shortNumber(row.high)})`;
+      const { name, url } = given[row.image], score = `${shortNumber(row.score)} (95 %: ${shortNumber(row.low)} to ${shortNumber(row.high)})`;
       return element("li", {}, element("img", { src: url, alt: `rank ${i + 1}: ${name}` }),
-        element("div", {}, element("strong", {}, `${i + 1}. ${name}`), element("br"), told,
+        element("div", {}, element("strong", {}, `${i + 1}. ${name}`), element("br"), score,
           element("meter", { min: low, max: high, value: row.score, "aria-label": `score of ${name}` })));
     }));
     report.say(`${rows.length} images, by ${about.attribute}, highest first`);
@@ -48,7 +48,7 @@ function imagesPanel(place, backend, about) {
   async function compare([first, second]) {
     const found = await asked(report, () => backend.predict({ first: first.url, second: second.url }));
     if (found) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
-      (found.tie === undefined ? "" : `; they are similar with ${found.tie.toFixed(3)}`);
+      (found.tie === undefined ? "" : `; similar with ${found.tie.toFixed(3)}`);
   }
 
   place.append(drop, element("div", { class: "row" },
@@ -66,7 +66,7 @@ function dataUrl(file) {
   });
 }
 
-// A digit in white on black, as those of handwriting are, to have something to rank.
+// A white digit on black, as something to rank.
 async function drawnDigit(digit) {
   const canvas = Object.assign(document.createElement("canvas"), { width: 64, height: 64 }), context = canvas.getContext("2d");
   context.fillRect(0, 0, 64, 64);

@@ -1,9 +1,9 @@
-// A panel for vehicle routing: customers are placed on a map, and tours grow beside those of rivals.
+// A panel for vehicle routing: place customers on a map, and watch tours grow beside those of rivals.
 
 const STEP = 4, COLOURS = 10, MOST_SHOWN = 200;
 
-// `about.rivals`: whether the backend also has `rivals(input, milliseconds)`; `about.milliseconds`: whether that time can be
-// chosen, which is else as long as the model takes.
+// `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is
+// the model's own by default.
 function routesPanel(place, backend, about) {
   const report = reporting(), map = element("svg", {
     class: "map", viewBox: "0 0 100 100", tabindex: 0, role: "application", "aria-roledescription": "map",
@@ -60,7 +60,7 @@ function routesPanel(place, backend, about) {
     draw();
   }
 
-  // Asks once the customers have stopped changing, and shows no answer to an earlier question.
+  // Asks once customers stop changing, and drops answers to earlier questions.
   async function solve() {
     const mine = ++wanted;
     await new Promise(resolve => setTimeout(resolve, 150));
@@ -73,7 +73,7 @@ function routesPanel(place, backend, about) {
     if (!found || mine != wanted) return;
     const ways = Object.entries(found.outputs ?? found);
     drawn.replaceChildren(...ways.map(([name, way]) => tour(name, way, depot, shown)));
-    report.say(ways.map(([name, way]) => `${name}: ${told(way)}`).join("; "));
+    report.say(ways.map(([name, way]) => `${name}: ${summary(way)}`).join("; "));
   }
 
   place.append(
@@ -83,12 +83,12 @@ function routesPanel(place, backend, about) {
       labelled("customers", count),
       button("Place at random", scatter, { class: "main" }),
       button("Clear", () => { customers = []; changed("no customers"); })),
-    element("p", { class: "note" }, "Click on the map to add a customer, who has a demand of 1 to 9; tours start at the square."),
+    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9; tours start at the square."),
     ...report.parts, element("div", { class: "board" }, map, drawn));
   draw();
 }
 
-function told({ error, cost, routes, milliseconds }) {
+function summary({ error, cost, routes, milliseconds }) {
   if (error) return error;
   const time = milliseconds === undefined ? "" : `, ${shortNumber(milliseconds)} ms`;
   return `${shortNumber(cost)}, ${routes.length} ${routes.length == 1 ? "route" : "routes"}${time}`;
@@ -101,9 +101,9 @@ function places(depot, customers) {
   ];
 }
 
-// A tour that grows, one customer after the other.
+// A tour that grows customer by customer.
 function tour(name, way, depot, customers) {
-  const label = `${name}: ${told(way)}`, lines = (way.routes ?? []).map((route, number) => {
+  const label = `${name}: ${summary(way)}`, lines = (way.routes ?? []).map((route, number) => {
     const points = [depot, ...route.map(customer => customers[customer - 1].at), depot];
     const line = element("path", { class: "route", d: `M${points.map(each => each.join(" ")).join("L")}`, stroke: `var(--c${number % COLOURS})` });
     return { line, stops: points.length };

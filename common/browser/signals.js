@@ -1,4 +1,4 @@
-// A panel for market signals: candles in, and SHORT, NO_TRADE or LONG after each of the last ones.
+// A panel for market signals: SHORT, NO_TRADE or LONG after each of the last candles.
 
 const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SHOWN = 24;
 const SIGNAL_COLOURS = { SHORT: "var(--bad)", NO_TRADE: "var(--muted)", LONG: "var(--good)" };
@@ -40,11 +40,11 @@ function signalsPanel(place, backend, about) {
       labelled(`or candles as text: ${CANDLE_COLUMNS.join(", ")}; times in ms since 1970, ${about.candles_needed} candles or more`, text, { class: "whole" }),
       element("button", { class: "main" }, "Show signals"),
       button("Invent candles", () => { text.value = writtenCandles(inventedCandles(about)); judge(); })),
-    element("p", { class: "note" }, "Invented candles are a random walk: they show how it works, and no model can win on them."),
+    element("p", { class: "note" }, "Invented candles are a random walk, on which no model can win: they only show how it works."),
     ...report.parts, drawn);
 }
 
-// {column: values} of lines of numbers below a line of names.
+// Parses lines of numbers below a line of names into {column: values}.
 function readCandles(text) {
   const [head, ...lines] = text.trim().split(/\r?\n/).map(line => line.split(/[,;\t]/).map(cell => cell.trim()));
   const names = head.map(name => name.toLowerCase());

@@ -1,10 +1,10 @@
-// A panel for models that continue a text: stories, and the fields of a form.
+// A panel for models that continue a text: stories and form fields.
 
 const FIELD_NAMES = { length: "length", temperature: "temperature", top_k: "top k (0: all)", seed: "seed" };
 
-// `about`: settings with their defaults, `unit` of lengths, `prompt` to begin with, `fields` of a form with beginnings.
+// `about`: settings with their defaults, `unit` of lengths, the initial `prompt`, `fields` of a form with their beginnings.
 function textPanel(place, backend, about) {
-  const report = reporting(), told = element("output", { class: "told", "aria-label": "continued text", "aria-live": "off" });
+  const report = reporting(), written = element("output", { class: "written", "aria-label": "continued text", "aria-live": "off" });
   const prompt = Object.assign(element("textarea", { rows: 3, maxlength: about.longest_prompt }), { value: about.prompt });
   const inputs = Object.fromEntries(Object.entries(about.settings).map(([name, value]) =>
     [name, numberField(value, { min: 0, step: name == "temperature" ? 0.05 : 1 })]));
@@ -21,15 +21,15 @@ function textPanel(place, backend, about) {
     const settings = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, Number(input.value)]));
     const input = { ...(fields.length ? { field: field.value } : {}), prompt: prompt.value }, began = performance.now();
     const mine = running = {};
-    told.replaceChildren(element("mark", {}, prompt.value));
+    written.replaceChildren(element("mark", {}, prompt.value));
     stop.disabled = false;
     let pieces = 0;
     await asked(report, async () => {
       report.say("reading the prompt");
       for await (const piece of backend.stream(input, settings)) {
         if (running != mine) break;
-        told.append(piece);
-        // Now and then the page is drawn, and keys are heard.
+        written.append(piece);
+        // Lets the page be drawn and keys be handled.
         if (++pieces % 8 == 1) await new Promise(resolve => setTimeout(resolve));
       }
       const seconds = (performance.now() - began) / 1000;
@@ -44,5 +44,5 @@ function textPanel(place, backend, about) {
       ...(fields.length ? [labelled("field", field)] : []),
       labelled("prompt", prompt, { class: "whole" }),
       ...controls, go, stop),
-    told, ...report.parts);
+    written, ...report.parts);
 }

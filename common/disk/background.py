@@ -24,11 +24,11 @@ class Background:
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown()
 
-    def start(self, work: Callable[[], object]) -> None:
+    def start(self, work: Callable[[], None]) -> None:
         """Have `work` done after what was started before."""
         self._pending.append(self._executor.submit(self._do, work))
 
-    def _do(self, work: Callable[[], object]) -> None:
+    def _do(self, work: Callable[[], None]) -> None:
         if self._failed:
             return
         try:

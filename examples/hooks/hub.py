@@ -26,6 +26,7 @@ class PushCheckpoints(Hook):
             raise UserError("PushCheckpoints: set the owner of the repository, as in HUB_OWNER=my-name")
 
     def on_save(self, now: Moment, checkpoint: Path) -> None:
+        """Push the checkpoint, and what else resuming reads."""
         api, run = HfApi(), now.run
         name = f"{self.owner}/{run.workload}-{run.name.replace('/', '-')}"
         kept = [f"checkpoints/{checkpoint.name}/**", "model/last/*", "config.yaml", "provenance.json"]

@@ -17,6 +17,7 @@ class Profile(Hook):
         self.profiler: profile | None = None
 
     def on_update(self, now: Moment) -> None:
+        """Begin before the first of the steps; end after the last."""
         if now.step == self.first - 1 and now.accelerator.is_main_process:
             self.profiler = profile()
             self.profiler.start()
@@ -24,6 +25,7 @@ class Profile(Hook):
             self.on_end(now)
 
     def on_end(self, now: Moment) -> None:
+        """Write what was seen, also of a training that ends earlier."""
         if self.profiler is not None:
             self.profiler.stop()
             self.profiler.export_chrome_trace(str(now.run.folder / "trace.json"))

@@ -49,7 +49,8 @@ def describe(model: io.Model) -> Artifact:
     """Return the artifact of a model in eval mode. Raises ValueError for one that cannot be exported."""
     own = neighbour(type(model).__module__, OWN)
     if own is not None:
-        return own.describe(model)
+        described: Artifact = own.describe(model)
+        return described
     name = f"{__name__}.{SHARED.get(model.family, model.family)}"
     if importlib.util.find_spec(name) is None:
         files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}

@@ -11,22 +11,27 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime
 from PIL import Image, ImageOps
 
 from models.market import candle_features
 from models.market.candles import Candles
 from models.plans import chains
 
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession  # at run time in `program`, as importing it starts threads
+
 FOLDER = Path(__file__).parent
 
 
 @cache
-def program(name: str) -> onnxruntime.InferenceSession:
+def program(name: str) -> "InferenceSession":
     """Return a program of the export."""
-    return onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
+    from onnxruntime import InferenceSession
+
+    return InferenceSession(FOLDER / f"{name}.onnx")
 
 
 @cache
@@ -226,24 +231,18 @@ def compare_files() -> None:
     print(*(f"{answer}: {share:.1%}" for answer, share in zip(settings().answers, found, strict=True)), sep="\n")
 
 
-_PROMPT = '"The information manager is "'
-_COMPLETION = (complete, complete_prompt)
-# family -> (what its script does, the words it takes, what to install, and its parts, the last of which is run)
-EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]]] = {
-    "routing": ("Tours through random customers", "[CUSTOMERS]", "", (solve, solve_random)),
-    "tiny_transformer": ("A story, greedily", "PROMPT", " tokenizers", (settings, tell, tell_prompt)),
-    "char_lstm": (
-        "A text and its likeliest continuation", _PROMPT, "",
-        (settings, NetworkReader, "Reader = NetworkReader", *_COMPLETION),
-    ),
+_TEXT = ("A text and its likeliest continuation", '"The information manager is "', "")
+# family -> (what its script does, the words it takes, what else to install, its parts, the function that is run)
+EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...], Callable[[], None]]] = {
+    "routing": ("Tours through random customers", "[CUSTOMERS]", "", (solve,), solve_random),
+    "tiny_transformer": ("A story, greedily", "PROMPT", " tokenizers", (settings, tell), tell_prompt),
+    "char_lstm": (*_TEXT, (settings, NetworkReader, "Reader = NetworkReader", complete), complete_prompt),
     "char_mixture": (
-        "A text and its likeliest continuation", _PROMPT, "",
-        (settings, NetworkReader, MixtureReader, "Reader = MixtureReader", *_COMPLETION),
+        *_TEXT, (settings, NetworkReader, MixtureReader, "Reader = MixtureReader", complete), complete_prompt
     ),
-    "cnn_lstm": ("Signals from candles", "CANDLES.csv [COIN]", "", (settings, probabilities, judge_file)),
+    "cnn_lstm": ("Signals from candles", "CANDLES.csv [COIN]", "", (settings, probabilities), judge_file),
     "comparator": (
-        "Which of two images ranks higher", "FIRST.jpg SECOND.jpg", " pillow",
-        (settings, pixels, compare, compare_files),
+        "Which of two images ranks higher", "FIRST.jpg OTHER.jpg", " pillow", (settings, pixels, compare), compare_files
     ),
 }  # fmt: skip
 # What a script imports where a name occurs in it; modules of the project lie beside it.
@@ -258,7 +257,6 @@ INSTALLED = {
     "candle_features": "import candle_features",
     "chains": "import chains",
     "np": "import numpy as np",
-    "onnxruntime": "import onnxruntime",
     "Image": "from PIL import Image, ImageOps",
     "Candles": "from candles import Candles",
 }
@@ -266,8 +264,8 @@ INSTALLED = {
 
 def script(family: str) -> bytes:
     """Return the example of a family as a file."""
-    about, words, packages, parts = EXAMPLES[family]
-    sources = [part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in (program, *parts)]
+    about, words, packages, parts, main = EXAMPLES[family]
+    sources = [part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in (program, *parts, main)]
     body = "\n\n\n".join(sources)
     standard, installed = (
         "\n".join(line for name, line in lines.items() if re.search(rf"\b{name}\b", body))
@@ -286,5 +284,5 @@ FOLDER = Path(__file__).parent
 
 
 if __name__ == "__main__":
-    {parts[-1].__name__}()
+    {main.__name__}()
 '''.encode()

@@ -131,7 +131,7 @@ def reach(model: TinyTransformer) -> int:
 def compare_stories(model: TinyTransformer, example: ModuleType) -> Mapping[str, object]:
     """Tell stories by the example and by the model, token by token; RuntimeError unless all tokens are equal."""
     generator = torch.Generator().manual_seed(0)
-    told = 0
+    count = 0
     for number in range(FRESH):
         length = 1 + number % (model.config.context + 8)
         prompt = torch.randint(2, model.config.vocabulary, (length,), generator=generator).tolist()
@@ -143,5 +143,5 @@ def compare_stories(model: TinyTransformer, example: ModuleType) -> Mapping[str,
             raise RuntimeError(
                 f"after the tokens {prompt} the example goes on with {tokens}, the model with {expected}"
             )
-        told += len(tokens)
-    return {"stories": FRESH, "tokens": told, "tokens_equal": told}
+        count += len(tokens)
+    return {"stories": FRESH, "tokens": count, "tokens_equal": count}

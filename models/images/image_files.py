@@ -53,7 +53,7 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
             raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:
             raise ValueError(f"too large: more than {MOST_PIXELS:,} pixels; scale it down first") from None
-        except Refused:
+        except RefusedError:
             raise
         except PermissionError as error:
             raise ValueError(f"cannot be read: {error.strerror}") from None
@@ -62,16 +62,16 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
     return np.asarray(square), animated
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """An image that is intact but cannot be used."""
 
 
-class TooLarge(Refused):
+class TooLargeError(RefusedError):
     """An image of more pixels than are allowed."""
 
 
 def _formats(source: Path | bytes) -> tuple[str, ...]:
-    """Return the formats, as Pillow names them, that an image may be of; Refused if what decodes them is missing."""
+    """Return the formats, by Pillow's names, to try on an image; RefusedError if their decoder is missing."""
     if isinstance(source, bytes):
         head = source[:LONGEST_LIST]
     else:
@@ -83,17 +83,19 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
     brands = {head[place : place + 4] for place in (8, *range(16, end, 4))}
     if brands & AVIF_BRANDS:
         if not features.check("avif"):
-            raise Refused("an AVIF image, for which Pillow is too old; `pip install --upgrade pillow`, 11.3 or later")
+            raise RefusedError(
+                "an AVIF image, for which Pillow is too old; `pip install --upgrade pillow`, 11.3 or later"
+            )
         return ("AVIF",)
     if brands & HEIC_BRANDS:
-        if not _reads_heic():
-            raise Refused("a HEIC image, for which a package is missing; `pip install pillow-heif`")
+        if not reads_heic():
+            raise RefusedError("a HEIC image, for which a package is missing; `pip install pillow-heif`")
         return ("HEIF",)
     return FORMATS
 
 
 @functools.cache
-def _reads_heic() -> bool:
+def reads_heic() -> bool:
     """Teach Pillow to read HEIC; False if the package for it is not installed."""
     try:
         import pillow_heif
@@ -106,9 +108,11 @@ def _reads_heic() -> bool:
 def _check_size(image: Image.Image, maximum_pixels: int) -> None:
     width, height = image.size
     if width * height > maximum_pixels:
-        raise TooLarge(f"too large: {width:,} x {height:,} pixels, {maximum_pixels:,} are allowed; scale it down first")
+        raise TooLargeError(
+            f"too large: {width:,} x {height:,} pixels, {maximum_pixels:,} are allowed; scale it down first"
+        )
     if min(width, height) < SMALLEST_SIDE:
-        raise Refused(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
+        raise RefusedError(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -119,7 +123,9 @@ def _rgb(image: Image.Image) -> Image.Image:
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255
     elif image.mode not in BARE or "transparency" in image.info:
         if image.mode in ("I", "F"):
-            raise Refused(f"its pixels (mode {image.mode}) have no known range; save it with 8 or 16 bits a channel")
+            raise RefusedError(
+                f"its pixels (mode {image.mode}) have no known range; save it with 8 or 16 bits a channel"
+            )
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, BACKGROUND), image)
     image = image.convert("RGB")
@@ -141,8 +147,8 @@ def thumbnail(image: np.ndarray) -> np.ndarray:
 def near_duplicates(hashes: np.ndarray, thumbnails: np.ndarray) -> np.ndarray:
     """Return pairs i < j, (K, 2) int64, of images that are the same up to small differences.
 
-    They are known by the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
-    same hash, so the pixels have to be close too.
+    Inputs are the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
+    same hash, so the pixels must be close too.
     """
     found = [np.empty((0, 2), np.int64)]
     last = len(hashes) - 1

@@ -5,7 +5,7 @@
 A comparator gives the probabilities that the first of two images ranks higher, that the second does, and that they are
 similar. References are images of known score, which stays fixed. The discrimination `a` and `tie` are fitted to
 comparisons among the references; then each further image gets the score that best explains its comparisons with some of
-them, tempered by what `models.images.reliability` knows.
+them, tempered by `models.images.reliability`.
 
     N images   R references   P pairs   float64, whatever type the comparator computes in
 
@@ -29,7 +29,7 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
-FEW = 2  # references per round where much is known of an image's score beforehand
+FEW = 2  # references per round if a prior on the score is given
 TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
 FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
 ITERATIONS = 100  # of Newton's method; about ten are enough
@@ -52,124 +52,89 @@ class Scale:
         return replace(self, reliability=reliability.fit(self.prior, estimates, information, known))
 
 
-def scores(
-    log_odds: Compare,
-    num_images: int,
-    references: Tensor,
-    reference_scores: Tensor,
-    *,
-    theta: float,
-    budget: int,
-    seed: int = 0,
-    scale: Scale | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return scores (N,) and standard errors (N,) of the images 0 to num_images - 1, on the scale of the references.
+@dataclass(frozen=True)
+class References:
+    """Images of known score, with which a comparator compares others.
 
-    The arguments are those of `place` and, for the scale if none is given, those of `fit_scale`. Errors of images that
-    were compared with the same references are not independent.
+    `log_odds` maps two tensors (P,) int64 of image numbers to the comparator's logits (P, 3). Raises ValueError for
+    references without two different finite scores, and for a budget below 2.
     """
-    if scale is None:
-        scale = fit_scale(log_odds, references, reference_scores, theta=theta, budget=budget, seed=seed)
-    return scale.scores(*place(scale, log_odds, num_images, references, reference_scores, theta=theta, budget=budget))
+
+    log_odds: Compare
+    numbers: Tensor  # (R,) int64
+    scores: Tensor  # (R,)
+    theta: float  # scores at most this far apart count as similar
+    budget: int  # comparisons of an image, each in both orders, at most
+
+    def __post_init__(self) -> None:
+        known = self.scores.detach().to("cpu", torch.float64)
+        if len(known) != len(self.numbers) or not known.isfinite().all() or len(known.unique()) < 2:
+            raise ValueError(f"references need finite scores, at least two different ones; given {known[:8].tolist()}")
+        if self.budget < 2:
+            raise ValueError(f"an image needs a budget of 2 references or more to be placed; given {self.budget}")
+        object.__setattr__(self, "scores", known)
+        object.__setattr__(self, "numbers", self.numbers.detach().cpu())
+
+    @property
+    def tolerance(self) -> float:
+        """Standard error at which an image needs no more references."""
+        return (self.theta if self.theta > 0 else float(self.scores.unique().diff().min())) * TOLERANCE
+
+    def answer(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return probabilities (P, 3) of the answers, averaged over the two orders of the images."""
+        logits = self.log_odds(torch.cat([first, second]), torch.cat([second, first]))
+        given, swapped = logits.cpu().double().softmax(dim=1).chunk(2)
+        return (given + swapped[:, SWAPPED]) / 2
 
 
-def place(
-    scale: Scale,
-    log_odds: Compare,
-    num_images: int,
-    references: Tensor,
-    reference_scores: Tensor,
-    *,
-    theta: float,
-    budget: int,
-) -> tuple[Tensor, Tensor]:
-    """Return the most likely scores (N,) of the images 0 to num_images - 1, and their Fisher information (N,).
-
-    `log_odds` maps two tensors (P,) int64 of image numbers to the comparator's logits (P, 3). `references` (R,) are
-    numbers that it knows too, outside 0 to num_images - 1, with known scores (R,). Scores at most `theta` apart count
-    as similar.
-
-    Each image is compared, in both orders, with at most `budget` references: first with some that are spread over the
-    scores, then with those that are most informative at the present estimate (Lord 1980), until the estimate is precise
-    enough.
-
-    Raises ValueError for references without two different finite scores, and for a budget below 2.
-    """
-    references, known = _checked(references, reference_scores, budget)
-    if num_images and int(references.min()) < num_images:
-        raise ValueError(
-            f"references are numbered from {num_images} on, after the images; given {references[:8].tolist()}"
-        )
-    return _placing(scale.davidson, log_odds, references, known, theta, budget)(torch.arange(num_images))
-
-
-def update(
-    scale: Scale,
-    log_odds: Compare,
-    before: tuple[Tensor, Tensor],
-    references: Tensor,
-    reference_scores: Tensor,
-    *,
-    theta: float,
-    budget: int,
-) -> tuple[Tensor, Tensor]:
-    """Return scores (N,) and standard errors (N,) of images of which comparisons tell more than was known `before`.
-
-    `before` are scores (N,) and standard errors (N,); `place` describes the other arguments. By the scale's reliability
-    they tell where the comparator will see an image, too: so all references are those that are most informative there,
-    and the asking ends when what is left to find out about that place is no more than the comparator's own error, or
-    too little to count. The errors are as wide as those known before and the reliability make them: the factor by which
-    a comparator's own intervals hold is left out, as what was known before has been fitted to hold already.
-    """
-    references, known = _checked(references, reference_scores, budget)
-    means, variance = before[0].double(), before[1].double().square()
-    found = scale.reliability
-    excess = max(1.0, found.dispersion)  # so many of the answers are worth one
-    place, spread = found.offset + found.slope * means, found.slope**2 * variance + found.floor
-    tolerance = max(_difference_that_counts(known, theta) * TOLERANCE, math.sqrt(found.floor)) / math.sqrt(excess)
-    answer = _in_both_orders(log_odds)
-    placing = _Placing(scale.davidson, answer, references, known, budget, tolerance, (place, excess / spread))
-    seen, information = placing(torch.arange(len(means)))
-    gain = found.slope * variance / spread  # of the score, for each unit that the place is off
-    left = variance * found.floor / spread + gain.square() * excess / information
-    return means + gain * (seen - place), left.sqrt()
-
-
-def fit_scale(
-    log_odds: Compare,
-    references: Tensor,
-    reference_scores: Tensor,
-    *,
-    theta: float,
-    budget: int,
-    seed: int,
-    prior: Tensor | None = None,
-) -> Scale:
-    """Fit the scale by comparing the references with each other; `place` describes the arguments.
+def fit_scale(references: References, *, seed: int, prior: Tensor | None = None) -> Scale:
+    """Fit the scale by comparing the references with each other.
 
     `seed` draws the comparisons where there are too many to make them all. `prior` (Q,) are quantiles of the scores of
     images; None: those of the references. Reliability is measured on references that are each left out and placed
     like an image. The comparator knows those that it was trained on too well: measure it on other images
     (`Scale.relying`) before you rely on it.
     """
-    references, known = _checked(references, reference_scores, budget)
-    first, second = _some_pairs(len(references), len(references) * budget, seed)
-    answers = _in_both_orders(log_odds)(references[first], references[second])
-    davidson = fit(answers, known[first] - known[second])
-    left_out = _placing(davidson, log_odds, references, known, theta, budget)(references)
+    numbers, known = references.numbers, references.scores
+    first, second = _some_pairs(len(numbers), len(numbers) * references.budget, seed)
+    davidson = fit(references.answer(numbers[first], numbers[second]), known[first] - known[second])
+    left_out = _Placing(davidson, references, references.tolerance)(numbers)
     own = reliability.quantiles(known)
     given = None if prior is None or torch.equal(prior, own) else prior
     return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
 
 
-def _checked(references: Tensor, reference_scores: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-    """Return numbers (R,) and scores (R,) float64 of the references, on the CPU; ValueError if they cannot serve."""
-    known = reference_scores.detach().to("cpu", torch.float64)
-    if len(known) != len(references) or not known.isfinite().all() or len(known.unique()) < 2:
-        raise ValueError(f"references need finite scores, at least two different ones; given {known[:8].tolist()}")
-    if budget < 2:
-        raise ValueError(f"an image needs a budget of 2 references or more to be placed; given {budget}")
-    return references.detach().cpu(), known
+def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor, Tensor]:
+    """Return the most likely scores (N,) of the images 0 to num_images - 1, and their Fisher information (N,).
+
+    The references' numbers lie outside 0 to num_images - 1; ValueError if not. Each image is compared first with some
+    that are spread over the scores, then with those that are most informative at the present estimate (Lord 1980),
+    until the estimate is precise enough. Errors of images that met the same references are not independent.
+    """
+    if num_images and int(references.numbers.min()) < num_images:
+        given = references.numbers[:8].tolist()
+        raise ValueError(f"references are numbered from {num_images} on, after the images; given {given}")
+    return _Placing(scale.davidson, references, references.tolerance)(torch.arange(num_images))
+
+
+def update(scale: Scale, references: References, before: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return scores (N,) and standard errors (N,) of images: those `before`, updated by comparisons.
+
+    The scale's reliability turns earlier scores into the place where the comparator will see an image. References are
+    the most informative ones there, and asking ends once the remaining doubt about the place is below the
+    comparator's own error, or negligible. The factor on the comparator's own intervals is left out, since the errors
+    `before` are calibrated already.
+    """
+    means, variance = before[0].double(), before[1].double().square()
+    found = scale.reliability
+    excess = max(1.0, found.dispersion)  # answers needed for the information of one
+    place, spread = found.offset + found.slope * means, found.slope**2 * variance + found.floor
+    tolerance = max(references.tolerance, math.sqrt(found.floor)) / math.sqrt(excess)
+    placing = _Placing(scale.davidson, references, tolerance, (place, excess / spread))
+    seen, information = placing(torch.arange(len(means)))
+    gain = found.slope * variance / spread  # of the score, for each unit that the place is off
+    left = variance * found.floor / spread + gain.square() * excess / information
+    return means + gain * (seen - place), left.sqrt()
 
 
 @dataclass(frozen=True)
@@ -263,68 +228,48 @@ def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (1 + less) / total - mean.square()
 
 
-def _placing(
-    davidson: Davidson, log_odds: Compare, references: Tensor, known: Tensor, theta: float, budget: int
-) -> "_Placing":
-    tolerance = _difference_that_counts(known, theta) * TOLERANCE
-    return _Placing(davidson, _in_both_orders(log_odds), references, known, budget, tolerance)
-
-
 @dataclass(frozen=True)
 class _Placing:
     """Placement of images among the references, comparing each with the most informative ones."""
 
     davidson: Davidson
-    answer: Compare
-    references: Tensor
-    known: Tensor
-    budget: int
+    references: References
     tolerance: float
     before: tuple[Tensor, Tensor] | None = None  # of `most_likely`
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
-        free = images[:, None] != self.references  # (N, R) comparisons that can still be made
+        free = images[:, None] != self.references.numbers  # (N, R) comparisons that can still be made
         compared = torch.zeros_like(free)
         wins = torch.zeros(free.shape, dtype=torch.float64)
-        found, information = most_likely(self.davidson, self.known, wins, compared, self.before)
+        found, information = most_likely(self.davidson, self.references.scores, wins, compared, self.before)
         asked = self._spread(free) if self.before is None else self._next(found, information, compared, free)
         while asked.any():
             image, reference = asked.nonzero(as_tuple=True)
-            answers = self.answer(images[image], self.references[reference])
+            answers = self.references.answer(images[image], self.references.numbers[reference])
             wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
             compared |= asked
             free &= ~asked
-            found, information = most_likely(self.davidson, self.known, wins, compared, self.before)
+            found, information = most_likely(self.davidson, self.references.scores, wins, compared, self.before)
             asked = self._next(found, information, compared, free)
         return found, information
 
     def _spread(self, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the first references of images of which nothing is known."""
-        spread = torch.linspace(0, len(self.known) - 1, min(START, self.budget, len(self.known))).round().long()
+        """Return a mask (N, R) of the first references for images without a prior."""
+        known, budget = self.references.scores, self.references.budget
+        spread = torch.linspace(0, len(known) - 1, min(START, budget, len(known))).round().long()
         asked = torch.zeros_like(free)
-        asked[:, self.known.argsort(stable=True)[spread]] = True
+        asked[:, known.argsort(stable=True)[spread]] = True
         return asked & free
 
     def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
         """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
-        left = (self.budget - compared.sum(1)).clamp(max=MORE if self.before is None else FEW)
+        left = (self.references.budget - compared.sum(1)).clamp(max=MORE if self.before is None else FEW)
         left[information.rsqrt() <= self.tolerance] = 0
-        _, variance = _moments(self.davidson, found[:, None] - self.known)
+        _, variance = _moments(self.davidson, found[:, None] - self.references.scores)
         best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
         place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
         return free & (place < left[:, None])
-
-
-def _in_both_orders(log_odds: Compare) -> Compare:
-    """Return a function that answers by probabilities (P, 3), averaged over the two orders of the images."""
-
-    def answer(first: Tensor, second: Tensor) -> Tensor:
-        logits = log_odds(torch.cat([first, second]), torch.cat([second, first]))
-        given, swapped = logits.cpu().double().softmax(dim=1).chunk(2)
-        return (given + swapped[:, SWAPPED]) / 2
-
-    return answer
 
 
 def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -334,8 +279,3 @@ def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
         drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
         first, second = first[drawn], second[drawn]
     return first, second
-
-
-def _difference_that_counts(known: Tensor, theta: float) -> float:
-    """Return theta, or the smallest difference between references if theta is 0."""
-    return theta if theta > 0 else float(known.unique().diff().min())

@@ -1,4 +1,4 @@
-"""Scores tempered by what is known beforehand: how scores are distributed, and how far estimates can be relied on.
+"""Scores as posterior means, from a prior over scores and the measured reliability of estimates.
 
 An estimate x of an image's score s, made from comparisons, is taken to be
 
@@ -23,7 +23,7 @@ from common.statistics import CONFIDENCE, Z95
 
 QUANTILES = 256  # Q
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the error's variance that may fall with information
-FOLDS = 5  # images whose interval is judged had no part in the fit by which it was made
+FOLDS = 5  # an image's interval is judged by a fit to the other folds
 # Least factor on standard errors: where most scores are found exactly, as those of few values are, intervals could
 # shrink to nothing and still hold for 95 %, at the cost of the images that are in doubt.
 NARROWEST = 0.8
@@ -51,7 +51,7 @@ class Reliability:
     slope: float
     floor: float
     dispersion: float
-    factor: float = 1.0  # on standard errors, by which 95 % intervals hold for 95 % of images
+    factor: float = 1.0  # on standard errors, so that 95 % intervals hold for 95 % of images
 
     def scores(self, prior: Tensor, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (N,) and standard errors (N,) for estimates (N,) with their Fisher information (N,).
@@ -81,10 +81,10 @@ class Reliability:
 
 
 def fit(prior: Tensor | None, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
-    """Measure reliability on images (M,) of known score, and the factor by which their intervals hold.
+    """Measure reliability on images (M,) of known score, and the factor on standard errors.
 
-    The interval of each image is made from a fit to others, those of the other folds. So is the prior if it is None,
-    where the known scores are all there is to make it of: an image's own score in it would narrow its interval.
+    The interval of each image is made from a fit to others, those of the other folds. A prior of None
+    is made from those others' known scores too, since an image's own score in it would narrow its interval.
     """
     fold = torch.empty(len(known), dtype=torch.long)
     fold[known.argsort(stable=True)] = torch.arange(len(known)) % FOLDS  # each has all kinds of scores

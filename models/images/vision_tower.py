@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models import limits
 from models.images import efficientnet
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Prismatic SigLIP and DINOv2 (Karamcheti et al. 2024). Of networks that halve their sides from stage to stage it is the
 # last one, as classifiers read it.
 LAYER = -2
-SIDE = 224  # pixels, of a network without a size of its own whose image processor has none either
+SIDE = 224  # pixels, if neither the network nor its image processor states a size
 GRID = 8  # at most so many cells a side: 64 cells of 1024 channels take 256 KiB in float32 for each stored image
 AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
 
@@ -90,7 +90,7 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
 
 
 def layers_of(network: nn.Module) -> list[str]:
-    """Return the class names of the layers of a model of transformers, as far as it has such layers."""
+    """Return the class names of the layers that a model of transformers says must not be split."""
     present = {type(module).__name__ for module in network.modules()}
     return sorted(present.intersection(getattr(network, "_no_split_modules", None) or ()))
 
@@ -129,7 +129,7 @@ class Sight(nn.Module):
         """Return pixels (U, 3, S, S) of the tower's size from images (U, C, S, S) with values from 0 to 1."""
         x = images.expand(-1, 3, -1, -1)
         if x.shape[-1] != self.size:
-            x = F.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
+            x = functional.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
         return (x - self.mean) / self.std
 
 
@@ -209,9 +209,10 @@ class Tower(nn.Module):
             return tokens
         patch = None if halves else getattr(settings, "patch_size", None)
         size = patch if isinstance(patch, int | None) else patch[0]
-        side = self.sight.size // size if size else math.isqrt(tokens.shape[1])
+        side: int = self.sight.size // size if size else math.isqrt(tokens.shape[1])
         # The class token and registers come first.
-        return tokens[:, tokens.shape[1] - side**2 :].transpose(1, 2).unflatten(2, (side, side))
+        square: Tensor = tokens[:, tokens.shape[1] - side**2 :].transpose(1, 2).unflatten(2, (side, side))
+        return square
 
     def _cells(self, found: Tensor) -> Tensor:
         """Return features (U, T, V), the means over each cell's patches, from a map (U, V, rows, columns).
@@ -219,8 +220,8 @@ class Tower(nn.Module):
         Layer norm without weights comes first. It brings the features of all towers to one scale, and with them the
         few patches of very large norm that say nothing about their own place (Darcet et al. 2024).
         """
-        patches = F.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
-        cells = F.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
+        patches = functional.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
+        cells = functional.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
         return cells.flatten(2).transpose(1, 2).to(found.dtype)
 
 

@@ -185,7 +185,9 @@ def _true_range(candles: Candles) -> np.ndarray:
     """Return true ranges (N,) (Wilder 1978); NaN in the first row, which has no close before it."""
     before = np.concatenate([[np.nan], candles.close[:-1]])
     spread = candles.high - candles.low
-    return np.maximum(spread, np.maximum(np.abs(candles.high - before), np.abs(candles.low - before)))
+    ranges = np.stack([spread, np.abs(candles.high - before), np.abs(candles.low - before)])
+    found: np.ndarray = ranges.max(0)
+    return found
 
 
 def _rsi(close: np.ndarray, average: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -58,10 +58,12 @@ class CNNLSTM(SignalModel):
         A model of several coins also needs their numbers (B,).
         """
         if windows.shape[1] == self.config.lookback:
-            return self.network(windows, coins)[:, None]
+            alone: Tensor = self.network(windows, coins)
+            return alone[:, None]
         each = windows.unfold(1, self.config.lookback, 1)  # (B, S, F, L)
         coins = None if coins is None else coins.repeat_interleave(each.shape[1])
-        return self.network(each.flatten(0, 1).transpose(1, 2), coins).view(*each.shape[:2], -1)
+        logits: Tensor = self.network(each.flatten(0, 1).transpose(1, 2), coins)
+        return logits.view(*each.shape[:2], -1)
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -101,8 +103,10 @@ class _Legacy(nn.Module):
         states, _ = self.lstm(windows)
         # Only the last row of the attention is used, so only its query is computed.
         attended, _ = self.attention(states[:, -1:], states, states, need_weights=False)
-        logits = self.head(torch.cat([seen, attended[:, 0]], -1))
-        return logits if self.coins is None else logits + self.coins(coins)
+        logits: Tensor = self.head(torch.cat([seen, attended[:, 0]], -1))
+        if self.coins is not None:
+            logits = logits + self.coins(coins)
+        return logits
 
 
 class _Default(nn.Module):
@@ -134,7 +138,8 @@ class _Default(nn.Module):
         padded = F.pad(windows, (0, 0, 1 + -windows.shape[1] % PATCH, 1))
         patches = F.gelu(self.convolution(padded.unfold(1, PATCH + 2, PATCH).flatten(2)))
         states, _ = self.lstm(self.norm(patches))
-        return self.head(torch.cat([states[:, -1], states.mean(1)], -1))
+        logits: Tensor = self.head(torch.cat([states[:, -1], states.mean(1)], -1))
+        return logits
 
 
 def _embedding(config: CNNLSTMConfig, width: int) -> nn.Embedding | None:

@@ -1,4 +1,4 @@
-"""What a classifier of the next move is asked, and how: candles, and the settings of `predict`."""
+"""Inputs and settings of `predict` for classifiers of the next move."""
 
 from datetime import UTC, date, datetime
 from typing import Annotated, Literal

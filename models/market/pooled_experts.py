@@ -41,7 +41,7 @@ class PooledExpertsConfig(SignalConfig):
 
     width: int = 24  # channels of the network
     dropout: float = 0.2  # of the network
-    rounds: int = 100  # of boosting, a tree per class in each; those not needed give 0
+    rounds: int = 100  # of boosting, a tree per class in each; unused ones give 0
     nodes: int = 29  # of a tree, leaves included
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class PooledExperts(SignalModel):
             self.register_buffer(name, value)
 
     def check(self) -> None:
-        """Raise ValueError for trees that lead to nodes or features which there are not."""
+        """Raise ValueError for trees that point to missing nodes or features."""
         trees = self.trees
         for places, count in (
             (trees.left, self.config.nodes),
@@ -228,7 +228,8 @@ class Network(nn.Module):
             signal, gate = gated(x).chunk(2, 1)
             x = x[:, :, 2 * dilation :] + mixed(self.dropout(torch.tanh(signal) * torch.sigmoid(gate)))
         x = self.head(x[:, :, x.shape[2] - rows :])  # an even lookback leaves one candle more than is seen
-        return self.out(self.dropout(F.gelu(x))).transpose(1, 2)
+        found: Tensor = self.out(self.dropout(F.gelu(x)))
+        return found.transpose(1, 2)
 
 
 class Trees(nn.Module):

@@ -1,4 +1,4 @@
-"""What models of the next move have in common: the description of their input, and predictions from candles.
+"""Base of the classifiers of the next move: the description of their input, and predictions from candles.
 
 Shapes: B windows, L candles of a window (lookback), F features, N candles.
 """

@@ -30,7 +30,6 @@ class Scorer(Protocol):
         forced: bool = False,
     ) -> Tensor:
         """Return log-probabilities (B, S) of tours (B, S, T)."""
-        ...
 
 
 class Adaptation:

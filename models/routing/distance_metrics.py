@@ -24,24 +24,6 @@ def euclidean(one: Floats, two: Floats) -> Floats:
     return lengths
 
 
-def pseudo_euclidean(one: Floats, two: Floats) -> Floats:
-    """Return the distances of ATT."""
-    lengths: Floats = np.sqrt(((one - two) ** 2).sum(-1) / 10)
-    return lengths
-
-
-def manhattan(one: Floats, two: Floats) -> Floats:
-    """Return the sums over both axes."""
-    lengths: Floats = np.abs(one - two).sum(-1)
-    return lengths
-
-
-def maximum(one: Floats, two: Floats) -> Floats:
-    """Return the larger of both axes."""
-    lengths: Floats = np.abs(one - two).max(-1)
-    return lengths
-
-
 def geographic(one: Floats, two: Floats) -> Floats:
     """Return kilometres on the sphere between places of latitude and longitude, degrees and minutes as DDD.MM."""
     (latitude, longitude), (other, away) = (np.moveaxis(_radians(place), -1, 0) for place in (one, two))
@@ -72,9 +54,9 @@ def given(one: Floats, two: Floats) -> Floats:
 METRICS = {
     "EUC_2D": Metric(euclidean),
     "CEIL_2D": Metric(euclidean, np.ceil),
-    "MAN_2D": Metric(manhattan),
-    "MAX_2D": Metric(maximum),
-    "ATT": Metric(pseudo_euclidean, np.ceil),
+    "MAN_2D": Metric(lambda one, two: np.abs(one - two).sum(-1)),
+    "MAX_2D": Metric(lambda one, two: np.abs(one - two).max(-1)),
+    "ATT": Metric(lambda one, two: np.sqrt(((one - two) ** 2).sum(-1) / 10), np.ceil),
     "GEO": Metric(geographic, lambda lengths: np.floor(lengths + 1), planar=False),
     "EXPLICIT": Metric(given, planar=False),
 }

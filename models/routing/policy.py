@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,21 +14,12 @@ from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
-from models.routing.environment import (
-    DEPOT,
-    Instances,
-    Routes,
-    finished,
-    replay,
-    reset,
-    route_ends,
-    step,
-    tour_length,
-)
+from models.routing.environment import DEPOT, Instances, Routes, finished, replay, reset, route_ends, step, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.solve import Asked, problem_of, solve, solve_all
+from models.routing.search import Settings
+from models.routing.solve import Asked, given_problem, problem_of, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
@@ -201,16 +192,7 @@ class RoutingPolicy(io.Model):
         return torch.stack(actions, -1)
 
     def solve(
-        self,
-        locs: object,
-        demand: object,
-        capacity: int,
-        *,
-        decode: str = "multistart",
-        samples: int = 128,
-        starts: int | None = None,
-        augment: bool = True,
-        seed: int = 0,
+        self, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
     ) -> tuple[Routes, float]:
         """Return routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
 
@@ -218,14 +200,10 @@ class RoutingPolicy(io.Model):
         capacity is a whole number. Lists, arrays and tensors are accepted. The other settings are those of `shortlist`;
         for a thousand customers, `starts=20` or so bounds the time. Raises ValueError if this is not an instance.
         """
-        return solve(
-            *(self, locs, demand, capacity),
-            decode=decode,
-            samples=samples,
-            starts=starts,
-            augment=augment,
-            seed=seed,
-        )
+        problem = given_problem(locs, demand, capacity)
+        if not problem.customers:
+            return [], 0.0
+        return solve_all(self, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
 
     def prepared(self, given: RoutingInput, settings: RoutingSettings) -> tuple[RoutingInput, Asked]:
         """Return the input and its problem."""

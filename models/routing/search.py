@@ -19,7 +19,6 @@ class TourBuilder(Scorer, Protocol):
 
     def encode(self, instances: Instances) -> Cache:
         """Return what all queries on the instances share."""
-        ...
 
     def build(
         self,
@@ -30,7 +29,6 @@ class TourBuilder(Scorer, Protocol):
         first: Tensor | None = None,
     ) -> Tensor:
         """Return tours (B, S, T)."""
-        ...
 
 
 class Settings(TypedDict, total=False):

@@ -26,7 +26,6 @@ class Solver(TourBuilder, Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Yield the weights."""
-        ...
 
 
 class Asked(NamedTuple):
@@ -40,16 +39,6 @@ def problem_of(given: RoutingInput) -> Problem:
     """Return the problem of an input."""
     locs, demand = np.array([given.depot, *given.customers], float), np.array([0, *given.demands], np.int64)
     return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
-
-
-def solve(
-    policy: Solver, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
-) -> tuple[Routes, float]:
-    """Return routes and their length; the arguments are those of `RoutingPolicy.solve`."""
-    problem = _checked(locs, demand, capacity)
-    if not problem.customers:
-        return [], 0.0
-    return solve_all(policy, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
 
 
 def solve_all(
@@ -84,7 +73,8 @@ def solve_all(
                 policy, problems, to_instances(problems, device), items, count, ruin_rounds, seed, **settings
             )
             for place, problem, tour in zip(rows, problems, tours, strict=True):
-                found[place] = _visited(problem, routes_of(tour))
+                routes = routes_of(tour)
+                found[place] = routes, cost_of(problem, routes)
     return [found[place] for place in range(len(asked))]
 
 
@@ -109,11 +99,14 @@ def best_tours(
     numbers of their random streams.
     """
     actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
-    if ((actions != DEPOT).sum(-1) != problems[0].customers).any():
+    customers = problems[0].customers
+    actions = padded(actions, 2 * customers)
+    each_once = torch.arange(1 - customers, 1 + customers, device=actions.device).clamp_min(DEPOT)
+    if (actions.sort(-1).values != each_once).any():
         raise ValueError(OMITTED)
     best = actions[:, 0]
     if local_search:
-        best = improved(problems, items, local_search, seed, padded(actions, 2 * problems[0].customers))
+        best = improved(problems, items, local_search, seed, actions)
     return ruined(problems, items, seed, best, rounds=ruin_rounds) if ruin_rounds else best
 
 
@@ -157,14 +150,7 @@ def padded(actions: Tensor, length: int) -> Tensor:
     return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
 
 
-def _visited(problem: Problem, routes: Routes) -> tuple[Routes, float]:
-    """Return routes with their cost. Raises ValueError unless they visit every customer once."""
-    if sorted(node for route in routes for node in route) != list(range(1, problem.customers + 1)):
-        raise ValueError(OMITTED)
-    return routes, cost_of(problem, routes)
-
-
-def _checked(locs: object, demand: object, capacity: int) -> Problem:
+def given_problem(locs: object, demand: object, capacity: int) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
     locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
     if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):

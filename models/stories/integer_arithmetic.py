@@ -17,8 +17,7 @@ Array: TypeAlias = NDArray[np.int64]
 
 NAT = 64  # a score or a scaled logit of 64 is one nat
 RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # 1.0 in each kind of activation
-LARGEST_RESIDUAL, LARGEST_MULTIPLIER, LARGEST_BIAS = 2**22, 2**15 - 1, 2**24 - 1
-LARGEST_POST = 30
+LARGEST_RESIDUAL, LARGEST_POST = 2**22, 30
 EXP = np.array([round(32768 * exp(-i / NAT)) for i in range(704)])
 GELU = np.array([round(1024 * x * (1 + erf(x / sqrt(2))) / 2) for x in ((i - 512) / 128 for i in range(1024))])
 

@@ -59,7 +59,7 @@ class Network(Model):
         length, kept = tokens.shape[1], 0
         if past is not None:
             assert stories is not None, "what is kept of the past is told apart by stories"
-            tokens, stories = past.extended(tokens, stories)
+            tokens, stories = past.text.extended(tokens, stories)
             kept = tokens.shape[1] - length
         places = torch.arange(kept + length, device=tokens.device)
         distance = places[kept:, None] - places  # (S, N)
@@ -92,36 +92,31 @@ class Network(Model):
         return {"tokens": torch.arange(length)[None] * 7919 % self.config.vocabulary}
 
 
+class Kept:
+    """Tensors of the last `size` positions, along an axis."""
+
+    def __init__(self, size: int, axis: int):
+        self.size, self.axis = size, axis
+        self.tensors: list[Tensor] = []
+
+    def extended(self, *tensors: Tensor) -> list[Tensor]:
+        """Return those that are kept and then those given, and keep the last of them."""
+        if self.tensors:
+            whole = [torch.cat(pair, self.axis) for pair in zip(self.tensors, tensors, strict=True)]
+        else:
+            whole = list(tensors)
+        first = max(0, whole[0].shape[self.axis] - self.size)
+        self.tensors = [each.narrow(self.axis, first, each.shape[self.axis] - first) for each in whole]
+        return whole
+
+
 class Past:
-    """What later positions can see of those that were read: their tokens, stories, and keys and values by layer."""
+    """What later positions can see of those that were read: tokens and stories (B, P), and by layer keys and values."""
 
     def __init__(self, config: TinyTransformerConfig):
         self.size = max(config.context - 1, len(config.memory), ORDERS - 1 if config.counts else 0)
-        self.tokens: Tensor | None = None  # (B, P), of the last P <= `size` positions, as is all below
-        self.stories: Tensor | None = None
-        self.layers = [LayerPast(self.size) for _ in range(config.layers)]
-
-    def extended(self, tokens: Tensor, stories: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens and stories that are kept and then those given, and keep the last of them."""
-        if self.tokens is not None and self.stories is not None:
-            tokens, stories = torch.cat([self.tokens, tokens], 1), torch.cat([self.stories, stories], 1)
-        self.tokens, self.stories = tokens[:, -self.size :], stories[:, -self.size :]
-        return tokens, stories
-
-
-class LayerPast:
-    """Keys and values of a layer."""
-
-    def __init__(self, size: int):
-        self.size = size
-        self.kept: tuple[Tensor, Tensor] | None = None  # each (B, H, P, D / H)
-
-    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return those that are kept and then those given, and keep the last of them."""
-        if self.kept is not None:
-            keys, values = torch.cat([self.kept[0], keys], 2), torch.cat([self.kept[1], values], 2)
-        self.kept = keys[:, :, -self.size :], values[:, :, -self.size :]
-        return keys, values
+        self.text = Kept(self.size, 1)
+        self.layers = [Kept(self.size, 2) for _ in range(config.layers)]  # each (B, H, P, D / H)
 
 
 class Block(nn.Module):
@@ -144,7 +139,7 @@ class Block(nn.Module):
             nn.init.normal_(linear.weight, std=gain * linear.in_features**-0.5)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, x: Tensor, distance: Tensor, mask: Tensor, past: LayerPast | None = None) -> Tensor:
+    def forward(self, x: Tensor, distance: Tensor, mask: Tensor, past: Kept | None = None) -> Tensor:
         """x (B, S, D) -> (B, S, D); `distance` (S, N) int64 of positions, `mask` (B or 1, 1, S, N) of 0 or -inf.
 
         N is S, or more by the positions in `past`.

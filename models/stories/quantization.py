@@ -11,18 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.stories.config import TinyTransformerConfig
-from models.stories.integer_arithmetic import (
-    ATTENDED,
-    GATE,
-    LARGEST_BIAS,
-    LARGEST_MULTIPLIER,
-    LARGEST_POST,
-    NAT,
-    NORMED,
-    RESIDUAL,
-    Array,
-    Matrix,
-)
+from models.stories.integer_arithmetic import ATTENDED, GATE, LARGEST_POST, NAT, NORMED, RESIDUAL, Array, Matrix
 from models.stories.integer_counts import LARGEST_POST_COUNTED, Entries
 from models.stories.integer_transformer import IntegerTransformer, Layer, Table
 from models.stories.network import Block, Network
@@ -30,6 +19,7 @@ from models.stories.ngram_memory import NgramMemory
 
 Floats: TypeAlias = NDArray[np.float64]
 
+LARGEST_MULTIPLIER, LARGEST_BIAS = 2**15 - 1, 2**24 - 1
 CLIP = 4.0  # standard deviations at which keys and values saturate
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from common.config import Section, checked
 from common.errors import UserError
@@ -38,7 +38,7 @@ class Trained:
 
     def answers(
         self, given: Iterable[Given], settings: Mapping[str, object], at_once: int
-    ) -> Iterator[tuple[Given, dict[str, Plain]]]:
+    ) -> Iterator[tuple[Given, dict[str, Any]]]:
         """Yield each input with its answer or {"error": what is wrong}, in order.
 
         Up to `at_once` are answered together.
@@ -55,7 +55,7 @@ class Trained:
             answers = iter(self.together(usable, settings))
             yield from ((each, error or next(answers)) for each, error in zip(part, found, strict=True))
 
-    def together(self, asked: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
+    def together(self, asked: Sequence[Any], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
         """Return the answers to inputs from `asked` or `read`. Raises UserError for misfit settings."""
         found: dict[int, dict[str, Plain]] = {}
         places: dict[str, list[int]] = {}

@@ -88,7 +88,7 @@ class Resident:
         return {name: tensor.index_select(0, items) for name, tensor in self.tensors.items()}
 
 
-def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, Any]]:
+def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iterator[tuple[Tensor, object]]:
     """Yield (items, batch) for each entry of `plan`, loaded ahead by worker processes if the source asks for them."""
     if not source.workers:
         for items in plan:
@@ -109,13 +109,13 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
         return_freed_memory()
 
 
-class _Indexed(Dataset):
+class _Indexed(Dataset[tuple[Tensor, object]]):
     """A source as a torch dataset that is indexed by a whole micro-batch of item numbers."""
 
     def __init__(self, source: Source):
         self.source = source
 
-    def __getitem__(self, items: Tensor) -> tuple[Tensor, Any]:
+    def __getitem__(self, items: Tensor) -> tuple[Tensor, object]:
         return items, self.source.batch(items)
 
 
@@ -148,7 +148,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
         chunks: dict[str, list[Tensor]] = {}
         fits = local
 
-        def results(items: Tensor, batch: Any) -> Mapping[str, Tensor]:
+        def results(items: Tensor, batch: object) -> Mapping[str, Tensor]:
             nonlocal fits
             if len(items) <= fits:
                 try:
@@ -159,11 +159,11 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
                         raise
                 fits = math.ceil(len(items) / 2)  # out of the handler, which keeps what did not fit
             device = accelerator.device
-            found = [results(part, send_to_device(source.batch(part), device)) for part in items.split(fits)]
+            found = [results(part, send_to_device(source.batch(part), device)) for part in torch.split(items, fits)]
             return {name: torch.cat([part[name] for part in found]) for name in found[0]}
 
-        told = what if accelerator.is_main_process else None
-        for items, batch in progress(stream(source, plan, accelerator.device), len(starts), told):
+        shown = what if accelerator.is_main_process else None
+        for items, batch in progress(stream(source, plan, accelerator.device), len(starts), shown):
             for name, values in results(items, batch).items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}

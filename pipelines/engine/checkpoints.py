@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
@@ -47,6 +47,7 @@ NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of every checkpoint
 
+State = TypeVar("State")
 OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
 
@@ -54,15 +55,16 @@ OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 class Snapshot:
     """A copy in host memory of all that a checkpoint holds: training may go on while it is written."""
 
+    step: int
     weights: Mapping[str, Tensor]  # by name
     averaged: Mapping[str, Tensor] | None
-    moments: Mapping[str, Any]  # of the optimizers
-    task: Mapping[str, Any]
-    progress: Mapping[str, Any]
+    moments: Mapping[str, object]  # of the optimizers
+    task: Mapping[str, object]
+    progress: Mapping[str, object]
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write folder/step-NNNNNN with a copy of the model in `best`; delete all but the newest `keep` up to it."""
-        with folder_at_once(folder_of(folder, self.progress["step"])) as temporary:
+        with folder_at_once(folder_of(folder, self.step)) as temporary:
             (temporary / "model.safetensors").write_bytes(_tensor_bytes(self.weights))
             if self.averaged is not None:
                 (temporary / AVERAGE).write_bytes(_tensor_bytes(self.averaged))
@@ -75,7 +77,7 @@ class Snapshot:
             # Of a metric a sum may be NaN.
             write_text(temporary / "progress.json", json.dumps(self.progress, indent=1))
             write_json(temporary / MANIFEST, digests(temporary))
-        prune(folder, keep, self.progress["step"])
+        prune(folder, keep, self.step)
 
 
 def take(
@@ -83,29 +85,45 @@ def take(
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
-    task: Mapping[str, Any],
+    task: Mapping[str, object],
     progress: Mapping[str, Any],
 ) -> Snapshot:
     """Copy the state of training. Call it on all ranks; the main process alone gets all of it."""
+    device = accelerator.device
     weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
-    weights, moments = (_copied(state, accelerator.device) for state in (weights, moments))
     averaged = None
     if average is not None:
         with average.in_place():
             averaged = weights_of(accelerator, model)
     if accelerator.scaler is not None:
         progress = {**progress, "scaler": accelerator.scaler.state_dict()}
-    return Snapshot(weights, averaged, moments, _copied(dict(task), torch.device("cpu")), progress)
+    return Snapshot(
+        progress["step"],
+        _tensors(weights, device),
+        averaged,
+        _copied(moments, device),
+        _copied(dict(task), torch.device("cpu")),
+        progress,
+    )
 
 
 def weights_of(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
     """Return a copy of the model's weights in host memory. Call it on all ranks; the main one alone gets all."""
-    return _copied(get_model_state_dict(model, options=OPTIONS), accelerator.device)
+    return _tensors(get_model_state_dict(model, options=OPTIONS), accelerator.device)
 
 
-def _copied(state: Any, device: torch.device) -> Any:
+def _tensors(state: Mapping[str, object], device: torch.device) -> dict[str, Tensor]:
+    copied = dict(_copied(state, device))
+    assert all(isinstance(value, Tensor) for value in copied.values()), "a model's state is tensors"
+    return {name: value for name, value in copied.items() if isinstance(value, Tensor)}
+
+
+def _copied(state: State, device: torch.device) -> State:
     """Return `state` with tensors that training does not change: those of a GPU came as copies, but for scalars."""
-    return tree_map_only(torch.Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state)
+    copied: State = tree_map_only(
+        torch.Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state
+    )
+    return copied
 
 
 def folder_of(folder: Path, step: int) -> Path:
@@ -121,12 +139,12 @@ def prune(folder: Path, keep: int, step: int) -> None:
             remove_folder(path)
 
 
-def _tensor_bytes(weights: Mapping[str, Any]) -> bytes:
+def _tensor_bytes(weights: Mapping[str, Tensor]) -> bytes:
     # Tied weights share memory, which safetensors refuses: each name is written as a tensor of its own.
     return safetensors.torch.save({key: value.clone() for key, value in weights.items()})
 
 
-def _torch_bytes(value: Any) -> bytes:
+def _torch_bytes(value: object) -> bytes:
     """Serialise with torch.save. The caller writes the bytes: the library reports a full disk in errors of its own."""
     buffer = io.BytesIO()
     torch.save(value, buffer)
@@ -162,7 +180,7 @@ def load(
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, object], dict[str, Any]]:
     """Restore model, optimizers and averaged weights from a verified checkpoint; return (task state, progress)."""
     if average is not None:
         with average.in_place():  # so that what is loaded ends up in the average
@@ -175,21 +193,22 @@ def load(
     if scaler and accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(scaler)
     task = _from_torch_bytes(ranks.read(path / "task.pt"))
-    return send_to_device(task, accelerator.device), progress
+    task = send_to_device(task, accelerator.device)
+    return task, progress
 
 
 def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:
     # In one order on all ranks: safetensors' own changes from process to process, and tensors are split one by one.
-    weights: dict[str, Any] = dict(sorted(safetensors.torch.load(ranks.read(path)).items()))
+    weights = dict(sorted(safetensors.torch.load(ranks.read(path)).items()))
     if accelerator.distributed_type == DistributedType.FSDP:
-        set_model_state_dict(model, weights, options=OPTIONS)
+        set_model_state_dict(model, {**weights}, options=OPTIONS)
     else:  # the model itself knows which of its weights are not saved, as they are those of a base
         accelerator.unwrap_model(model).load_state_dict(weights)
 
 
 def _from_torch_bytes(data: bytes) -> dict[str, Any]:
     # First to the CPU: to torch.load the device of one of several processes on a CPU, "cpu:0", is none.
-    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+    return dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
 
 
 def restore_best(path: Path, best: Path) -> bool:

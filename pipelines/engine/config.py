@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from common.config import Choice, Section
 from common.errors import UserError
 from common.hardware import Hardware
+from common.plain import Plain
 from pipelines.engine.optim import OPTIMIZERS, SCHEDULES
 from pipelines.tracking.trackers import Tracking
 
@@ -149,7 +150,7 @@ class BaseConfig(Section):
         """True if members' losses differ by tensors alone, have no noise but `common.noise`, and vmap takes them."""
         return False
 
-    def content(self, manifest: Mapping[str, Any]) -> Any:
+    def content(self, manifest: Mapping[str, Plain]) -> object:
         """Return, as plain values, which of the prepared data the run learns from; with others it begins anew.
 
         None where data that were prepared do not change, see `DataSection.renews`.

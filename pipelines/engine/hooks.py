@@ -82,4 +82,5 @@ def _found(word: str) -> type[Hook]:
         near = nearest(name, known)
         hint = f"did you mean {module}:{near[0]}?" if near else "give module:Class, a pipelines.engine.hooks.Hook"
         raise UserError(f"training.hooks: {word} is no hook; {hint}")
-    return there[name]
+    found: type[Hook] = there[name]
+    return found

@@ -1,6 +1,7 @@
 """The training loop. It knows steps, losses and checkpoints; it knows no workload."""
 
 import contextlib
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
-from pipelines.engine.update import NotFinite, OutOfMemory, Progress, Updater
+from pipelines.engine.update import LackOfMemoryError, NotFiniteError, Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
 from pipelines.run.folder import Run
 
@@ -78,12 +79,12 @@ class Loop:
             while not self._is_over():
                 try:
                     stop = self.updater.update(batches, then)
-                except OutOfMemory as error:
+                except LackOfMemoryError as error:
                     self.updater.shrink(error)
                     batches = self.updater.batches()
                     continue
                 self._after_update(stop)
-        except NotFinite as error:
+        except NotFiniteError as error:
             raise self._not_finite(error) from error
         except Stopped:
             self._settle()
@@ -102,7 +103,7 @@ class Loop:
     def _moment(self) -> Moment:
         return Moment(self.run, self.config, self.progress.step, self.steps, self.task.model, self.accelerator)
 
-    def _not_finite(self, error: NotFinite) -> UserError:
+    def _not_finite(self, error: NotFiniteError) -> UserError:
         self._settle()
         sound = checkpoints.found(self.run.checkpoints)
         kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
@@ -287,9 +288,10 @@ class Loop:
         self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         if self.hooks:
             now, folder = self._moment(), checkpoints.folder_of(self.run.checkpoints, self.progress.step)
-            self._write(lambda: [hook.on_save(now, folder) for hook in self.hooks])
+            for hook in self.hooks:
+                self._write(functools.partial(hook.on_save, now, folder))
 
-    def _write(self, work: Callable[[], object]) -> None:
+    def _write(self, work: Callable[[], None]) -> None:
         if self.accelerator.is_main_process:
             self.writer.start(work)
 

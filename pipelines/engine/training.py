@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import Accelerator
@@ -35,7 +35,7 @@ def train(
     workload: Workload,
     config: BaseConfig,
     folder: Path,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     run: Run,
     accelerator: Accelerator,
     resume: bool,

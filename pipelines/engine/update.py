@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
@@ -53,20 +52,20 @@ class _Part:
     failed: BaseException | None = None  # memory ran out
 
 
-class NotFinite(Exception):
+class NotFiniteError(Exception):
     """A loss or a gradient is not finite: says where."""
 
 
-class OutOfMemory(Exception):
+class LackOfMemoryError(Exception):
     """Memory ran out on one rank; all of them know."""
 
 
 class Updater:
     """Makes the updates of `task.model`; knows nothing of when to log, validate or save.
 
-    Raises UserError for settings that do not fit, and where one example is too much for the memory; NotFinite for a
-    loss or gradient that is not finite; OutOfMemory where a smaller micro-batch may help: call `shrink`, then go on
-    with new `batches`.
+    Raises UserError for settings that do not fit, and where one example is too much for the memory; NotFiniteError for
+    a loss or gradient that is not finite; LackOfMemoryError where a smaller micro-batch may help: call `shrink`, then
+    go on with new `batches`.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
@@ -100,7 +99,7 @@ class Updater:
                 try:
                     self._try_micro_batch()
                     break
-                except OutOfMemory as error:
+                except LackOfMemoryError as error:
                     self.shrink(error)
         size, processes = self.progress.micro_batch_size, self.accelerator.num_processes
         self.monitor.say(
@@ -125,18 +124,18 @@ class Updater:
         self._zero_grad()
         self._announce(failed)()
 
-    def batches(self) -> Iterator[tuple[Tensor, Any]]:
+    def batches(self) -> Iterator[tuple[Tensor, object]]:
         """Yield (items, batch) for every micro-batch of this process from the current step on."""
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         size = self.progress.micro_batch_size
 
         def plan() -> Iterator[Tensor]:
             for step in range(self.progress.step, self.steps):
-                yield from self.order.items(step, rank, world).split(size)
+                yield from torch.split(self.order.items(step, rank, world), size)
 
         return stream(self.task.train, plan(), self.accelerator.device)
 
-    def update(self, batches: Iterator[tuple[Tensor, Any]], then: Callable[[], None] | None = None) -> int | None:
+    def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] | None = None) -> int | None:
         """Make one optimizer update; return the number of a signal that came on any rank.
 
         `then` is called after it, while parameters still have the gradients that it took.
@@ -170,7 +169,7 @@ class Updater:
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
-    def _accumulate(self, batches: Iterator[tuple[Tensor, Any]]) -> _Part:
+    def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
         """This rank's part of an update up to its last backward pass, or to where memory ran out."""
         part = _Part()
         for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
@@ -196,7 +195,7 @@ class Updater:
     def _fail(self, part: _Part, error: BaseException) -> None:
         """Let an update in which memory ran out take part in the exchange of gradients that other ranks wait for."""
         if self.accelerator.num_processes == 1:
-            raise OutOfMemory from error
+            raise LackOfMemoryError from error
         if self.accelerator.distributed_type not in PLAIN:
             raise self._cannot_agree("forward") from error
         self._zero_grad()
@@ -218,7 +217,7 @@ class Updater:
         for optimizer in self.optimizers:
             optimizer.optimizer.zero_grad()
 
-    def _alone(self) -> contextlib.AbstractContextManager:
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Within it no gradient is exchanged."""
         return self.accelerator.no_sync(self.model) if self.accelerator.num_processes > 1 else contextlib.nullcontext()
 
@@ -243,7 +242,7 @@ class Updater:
                 raise
             if self.accelerator.num_processes > 1:
                 raise self._cannot_agree("backward") from error
-            raise OutOfMemory from error
+            raise LackOfMemoryError from error
 
     def _cannot_agree(self, where: str) -> UserError:
         size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
@@ -252,7 +251,7 @@ class Updater:
             f"retry; start another run with training.micro_batch_size={size}"
         )
 
-    def _loss(self, items: Tensor, batch: Any) -> Loss:
+    def _loss(self, items: Tensor, batch: object) -> Loss:
         noise.begin(self.config.seed, self.progress.step, items)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
@@ -264,8 +263,8 @@ class Updater:
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
         """Tell the other ranks whether memory ran out here, and of a signal; return a function that hears from them.
 
-        It returns the signal that reached any rank, and raises OutOfMemory on all ranks if memory ran out on one. The
-        exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
+        It returns the signal that reached any rank, and raises LackOfMemoryError on all ranks if memory ran out on one.
+        The exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
         """
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
@@ -277,7 +276,7 @@ class Updater:
                 work.wait()
             out_of_memory, stop = mine if flags is None else flags.tolist()
             if out_of_memory:
-                raise OutOfMemory from failed
+                raise LackOfMemoryError from failed
             return stop or None
 
         return hear
@@ -302,7 +301,7 @@ class Updater:
     def sum_up(self) -> dict[str, float]:
         """Return the sums over all ranks of the figures since the last record; only here is the device read.
 
-        Raises NotFinite if a loss or a gradient was not finite.
+        Raises NotFiniteError if a loss or a gradient was not finite.
         """
         progress, figures = self.progress, self.figures
         if figures:
@@ -330,7 +329,7 @@ class Updater:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
         if math.isfinite(norm if self.accelerator.scaler is None else loss):
             return
-        raise NotFinite(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
+        raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:

@@ -31,7 +31,7 @@ class Source(Protocol):
     def workers(self) -> int:
         """Processes that load ahead; 0 where batches are made on the device."""
 
-    def batch(self, items: Tensor) -> Any:
+    def batch(self, items: Tensor) -> object:
         """The batch of `items` (b,) int64, on the device unless there are workers."""
 
 
@@ -85,7 +85,7 @@ class Task(Protocol):
         """Called on all ranks after each validation; what it returns is logged."""
         return {}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> Mapping[str, object]:
         """Tensors and plain values beyond the model that resuming needs."""
         return {}
 
@@ -140,7 +140,7 @@ class Workload:
 
     config: type[BaseConfig]
     # (config, folder) -> facts for the manifest; (config, folder, earlier) if the data section `renews`
-    prepare: Callable[..., Mapping[str, Any]]
+    prepare: Callable[..., Mapping[str, object]]
     task: Callable[..., Task]  # (config, folder, device)
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, models, folder, device, map_items)
     # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from common.machine import cores
 from common.workers import clock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_pool: ProcessPoolExecutor | None = None  # open from the first examination to the end of this process
+pool: ProcessPoolExecutor | None = None  # open from the first examination to the end of this process
 FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
 EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
@@ -54,19 +54,21 @@ def map_parts(function: Callable[[T], R], jobs: Mapping[str, T]) -> dict[str, R]
 
     `function`, the jobs and what comes of them are as in `map_members`; no other rank takes part.
     """
-    global _pool
-    if _pool is not None and len(jobs) >= FEWEST:
+    global pool
+    if pool is not None and len(jobs) >= FEWEST:
         try:
-            with _submitted(_pool, function, jobs) as futures:
+            with _submitted(pool, function, jobs) as futures:
                 return {name: future.result() for name, future in futures.items()}
         except BrokenProcessPool:  # one was killed, perhaps as memory ran out
-            _pool = None
+            pool = None
             processes.say("a process that examined members was killed; going on in this one")
     return {name: function(job) for name, job in jobs.items()}
 
 
-def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], device: torch.device) -> dict[str, R]:
-    global _pool
+def _examined(
+    function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device
+) -> dict[str, R]:
+    global pool
     at_once = max(1, cores())
     if device.type == "cuda":
         import torch
@@ -74,10 +76,10 @@ def _examined(function: Callable[[T, Any, Any], R], jobs: Mapping[str, T], devic
         at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
     processes.say(f"examining {len(jobs)} members, {min(at_once, len(jobs))} at a time")
     found, began = {}, time.perf_counter()
-    _pool = _pool or ProcessPoolExecutor(
+    pool = pool or ProcessPoolExecutor(
         at_once, mp_context=processes.start_server(), initializer=processes.stand_alone, initargs=(str(device),)
     )
-    with _submitted(_pool, functools.partial(_examine, function), jobs) as futures:
+    with _submitted(pool, functools.partial(_examine, function), jobs) as futures:
         names = {future: name for name, future in futures.items()}
         for future in as_completed(names):
             found[names[future]] = future.result()
@@ -101,7 +103,7 @@ def _submitted(
             future.cancel()
 
 
-def _examine(function: Callable[[T, Any, Any], R], job: T) -> R:
+def _examine(function: Callable[[T, torch.device, MapItems], R], job: T) -> R:
     """Call `function` in a process of the pool."""
     import torch
     from accelerate import Accelerator

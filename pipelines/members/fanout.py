@@ -18,9 +18,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from common.disk.files import digests, explained, remove, write_json
 from common.errors import MembersFailed, Stopped, UserError
@@ -35,10 +36,11 @@ from pipelines.members import processes
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
+    import torch
     from accelerate import Accelerator
 
 
-Outcome = Mapping[str, Any]  # of a training: its state and, if it is not done, the reason
+Outcome = Mapping[str, Plain]  # of a training: its state and, if it is not done, the reason
 FAILED: Outcome = {"state": "failed", "reason": "its training left no word"}
 STACKING = ("cuda",)  # devices that wait for launches, so that members are stacked
 MOST_STACKED = 32  # members of a process
@@ -71,7 +73,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     """
     # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
     # are keeps the weights the same.
-    job = replace(job, configs={name: _of_one_thread(config) for name, config in job.configs.items()})
+    job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
     def begin() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
@@ -106,7 +108,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         return
     mine = waiting[accelerator.process_index :: accelerator.num_processes]
     # The ranks wait for each other here, as long as it takes.
-    numbers = ranks.gather(ranks.agree(lambda: _Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
+    numbers = ranks.gather(ranks.agree(lambda: Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
     number = next((number for number in numbers if number), None)
     outcomes = ranks.on_main(end)
     if number:
@@ -147,7 +149,8 @@ def _check_shared(run: Run) -> None:
     ranks.agree(check)
 
 
-def _of_one_thread(config: BaseConfig) -> BaseConfig:
+def of_one_thread(config: BaseConfig) -> BaseConfig:
+    """Return the config with one thread, unless it names a number."""
     hardware = config.hardware.model_copy(update={"threads": config.hardware.threads or 1})
     return config.model_copy(update={"hardware": hardware})
 
@@ -155,20 +158,19 @@ def _of_one_thread(config: BaseConfig) -> BaseConfig:
 def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
     """Return whether members may share a process. In fp16 not: gradients are of losses without the scaler's factor."""
     hardware = config.hardware
-    alone = hardware.compile or hardware.gradient_checkpointing or config.tracking.log_with or config.training.hooks
-    alone = alone or precision == "fp16"
-    return config.stacks and hardware.stack and not alone
+    alone = hardware.compile, hardware.gradient_checkpointing, config.tracking.log_with, config.training.hooks
+    return config.stacks and hardware.stack and not any(alone) and precision != "fp16"
 
 
-class _Pool:
+class Pool:
     """Processes of one rank; each is known by its first member."""
 
-    def __init__(self, job: Job, device: Any, precision: str = "no"):
+    def __init__(self, job: Job, device: torch.device, precision: str = "no"):
         self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context: Any = processes.start_server()
-        self.running: dict[str, Any] = {}
+        self.context = processes.start_server()
+        self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
         self.stop = StopRequest()
@@ -176,17 +178,17 @@ class _Pool:
 
     def train(self, names: Sequence[str]) -> int | None:
         """Train each member; return the number of the signal that stopped it early, or None."""
-        waiting, began, ended = self._parts(names), time.perf_counter(), 0
+        waiting, began, ended = self.parts(names), time.perf_counter(), 0
         if waiting:
             at_once = f"up to {self.at_once} at a time on {self.device}"
             members, parts = (f"{len(names)} member{'s' * (len(names) > 1)}", len(waiting))
             processes.say(f"training {members} in {parts} process{'es' * (parts > 1)}, {at_once}")
             processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
-            with self.stop.listening(then=self._end_all):
+            with self.stop.listening(then=self.end_all):
                 while self.running or (waiting and not self.stop.number):
-                    while waiting and not self.stop.number and self._has_room():
-                        self._start(waiting.pop(0))
+                    while waiting and not self.stop.number and self.has_room():
+                        self.start(waiting.pop(0))
                     connection.wait([process.sentinel for process in self.running.values()], timeout=1)
                     for name, outcome in self._ended():
                         ended += 1
@@ -197,19 +199,21 @@ class _Pool:
                 process.kill()
         return self.stop.number
 
-    def _end_all(self) -> None:
+    def end_all(self) -> None:
+        """Ask all processes to save and end."""
         for process in self.running.values():
             process.terminate()
 
-    def _parts(self, names: Sequence[str]) -> list[list[str]]:
+    def parts(self, names: Sequence[str]) -> list[list[str]]:
         """Divide members over processes."""
         configs, stacking = self.job.configs, self.device.type in STACKING
         stacked = [name for name in names if stacking and _can_be_stacked(configs[name], self.precision)]
         parts = [stacked[first : first + MOST_STACKED] for first in range(0, len(stacked), MOST_STACKED)]
         return parts + [[name] for name in names if name not in stacked]
 
-    def _start(self, names: list[str]) -> None:
-        process = self.context.Process(target=_work, args=(self.job, list(names), str(self.device)), name=names[0])
+    def start(self, names: list[str]) -> None:
+        """Start a process that trains these members."""
+        process = self.context.Process(target=work, args=(self.job, list(names), str(self.device)), name=names[0])
         process.start()
         self.running[names[0]], self.began[names[0]], self.members[names[0]] = process, time.time(), names
         if self.stop.number:  # the signal came while it was being started
@@ -226,18 +230,19 @@ class _Pool:
                 names.remove(name)
                 yield name, self._outcome(name, process)
 
-    def _outcome(self, name: str, process: Any) -> Outcome:
+    def _outcome(self, name: str, process: BaseProcess) -> Outcome:
         run = self.job.run.member(name)
         outcome = run.outcome()
         if outcome is None:  # it had no time to say anything
-            code = process.exitcode
+            code = process.exitcode or 0
             reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
             state = "stopped" if self.stop.number else "failed"
             outcome = {"state": state, "reason": f"{reason}; see {run.folder / 'train.log'}"}
             write_json(run.outcome_file, outcome)
         return outcome
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Return whether cores and memory allow one more process."""
         if not self.running or len(self.running) >= self.at_once or self.free is None:
             return len(self.running) < self.at_once
         # What a process takes is known once it has trained for a while. A resumed run has records of an earlier one.
@@ -247,7 +252,8 @@ class _Pool:
         if not known:
             return False
         free = self._free_memory() or 0
-        return free > ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
+        room = ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
+        return bool(free > room)
 
     def _free_memory(self) -> int | None:
         """Return the free bytes of the GPU; None on a CPU, where cores limit the processes."""
@@ -255,18 +261,18 @@ class _Pool:
             return None
         import torch
 
-        return torch.cuda.mem_get_info(self.device)[0]
+        return int(torch.cuda.mem_get_info(self.device)[0])
 
 
-def _work(job: Job, members: Sequence[str], device: str) -> None:
+def work(job: Job, members: Sequence[str], device: str) -> None:
     """Train one member, or several side by side, in a process of their own."""
     processes.stand_alone(device)
     if len(members) == 1:
-        sys.exit(_train(job, members[0], job.find, _write_to))
-    _train_stacked(job, members)
+        sys.exit(train_one(job, members[0], job.find, _write_to))
+    train_stacked(job, members)
 
 
-def _train_stacked(job: Job, members: Sequence[str]) -> None:
+def train_stacked(job: Job, members: Sequence[str]) -> None:
     """Train members side by side in this process."""
     from pipelines.members import stack
 
@@ -276,10 +282,10 @@ def _train_stacked(job: Job, members: Sequence[str]) -> None:
         workload = job.find()
         return replace(workload, task=together.joined(workload.task))
 
-    together.run([functools.partial(_train, job, member, find, stack.write_to) for member in members])
+    together.run([functools.partial(train_one, job, member, find, stack.write_to) for member in members])
 
 
-def _train(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
+def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
     """Train one member, write down how it ended, and return an exit status."""
     run, began, status = job.run.member(member), time.perf_counter(), 0
     log = run.folder / "train.log"

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 
 from common.stopping import end_with_parent
@@ -21,7 +21,7 @@ TRAINING = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "t
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 
 
-def start_server(modules: Sequence[str] = TRAINING) -> BaseContext:
+def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext | SpawnContext:
     """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
 
     It imports `modules`. Its imports take seconds, as the caller's own do: call this before them.

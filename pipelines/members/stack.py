@@ -30,18 +30,18 @@ WAIT = 0.2  # seconds between looks at the threads, in which the main thread hea
 
 
 @dataclass
-class _Asked:
+class Asked:
     """A loss that a member waits for."""
 
     task: Task
     model: nn.Module
-    batch: Any
+    batch: object
     seed: int  # of the noise at this step
     items: Tensor | None  # whose noise it is
     loss: Loss | None = None
     error: Exception | None = None
 
-    def inputs(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor], Any, Tensor | None]:
+    def inputs(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor], object, Tensor | None]:
         """Return what the gradients are of, the model's and the task's other tensors, the batch, and its items."""
         tensors: dict[str, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
         learnt = {name: each for name, each in tensors.items() if each.requires_grad}
@@ -63,10 +63,10 @@ class Stack:
         self.turn = threading.Condition()  # who holds it runs
         self.streams = sys.stdout, sys.stderr
         self.num_running = 0
-        self.asked: list[tuple[_Asked, Hashable]] = []
+        self.asked: list[tuple[Asked, Hashable]] = []
         self.most: int | None = None  # whose losses the memory holds at once, where it ran out
 
-    def run(self, jobs: Sequence[Callable[[], Any]]) -> None:
+    def run(self, jobs: Sequence[Callable[[], object]]) -> None:
         """Call all jobs, each in a thread of its own, and wait for them; signals reach all of their loops."""
         self.num_running = len(jobs)
         threads = [threading.Thread(target=self._run, args=(job,), daemon=True) for job in jobs]
@@ -77,7 +77,7 @@ class Stack:
                 while thread.is_alive():
                     thread.join(WAIT)
 
-    def _run(self, job: Callable[[], Any]) -> None:
+    def _run(self, job: Callable[[], object]) -> None:
         with self.turn:
             sys.stdout, sys.stderr = self.streams  # not those of the member whose turn it was
             try:
@@ -92,15 +92,15 @@ class Stack:
     def joined(self, build: Callable[..., Task]) -> Callable[..., Task]:
         """Return a builder of tasks whose losses are computed together with those of all members."""
 
-        def built(*args: Any) -> Task:
+        def built(*args: object) -> Task:
             task = build(*args)
             vars(task)["loss"] = lambda model, batch: self._loss(task, model, batch)
             return task
 
         return built
 
-    def _loss(self, task: Task, model: nn.Module, batch: Any) -> Loss:
-        mine = _Asked(task, model, batch, *noise.begun())
+    def _loss(self, task: Task, model: nn.Module, batch: object) -> Loss:
+        mine = Asked(task, model, batch, *noise.begun())
         self.asked.append((mine, mine.kind()))
         while mine.loss is None and mine.error is None:
             if len(self.asked) == self.num_running:
@@ -116,20 +116,20 @@ class Stack:
         return mine.loss
 
     def _answer(self) -> None:
-        groups: dict[Hashable, list[_Asked]] = {}
+        groups: dict[Hashable, list[Asked]] = {}
         for each, kind in self.asked:
             groups.setdefault(kind, []).append(each)
         self.asked = []
         for group in groups.values():
             while group:
                 some = group[: self.most]
-                if self._compute(some):
+                if self.compute(some):
                     del group[: len(some)]
 
-    def _compute(self, group: Sequence[_Asked]) -> bool:
+    def compute(self, group: Sequence[Asked]) -> bool:
         """Give each its loss, or the error that comes of it; return False if fewer at once are to be tried."""
         try:
-            _compute(group)
+            compute(group)
         except Exception as error:
             if is_out_of_memory(error) and len(group) > 1:
                 self.most = len(group) // 2
@@ -139,14 +139,19 @@ class Stack:
         return True
 
 
-def _compute(group: Sequence[_Asked]) -> None:
+def compute(group: Sequence[Asked]) -> None:
+    """Give each its loss, with gradients, by one computation over stacked weights and batches."""
     first = group[0]
     task = copy.copy(first.task)
     del vars(task)["loss"]  # which would ask again
 
     def loss(
-        learnt: dict[str, Tensor], fixed: dict[str, Tensor], own: dict[str, Tensor], batch: Any, items: Any
-    ) -> Any:
+        learnt: dict[str, Tensor],
+        fixed: dict[str, Tensor],
+        own: dict[str, Tensor],
+        batch: object,
+        items: Tensor | None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         vars(task).update(own)
         model: Any = functools.partial(_called, first.model, {**learnt, **fixed})
         with noise.rows(items):
@@ -161,17 +166,17 @@ def _compute(group: Sequence[_Asked]) -> None:
     gradients, (values, figures) = together(*stacked)
     for number, each in enumerate(group):
         learnt = inputs[number][0]
-        value = _Computed.apply(values[number], [gradients[name][number] for name in learnt], *learnt.values())
+        value = _Computed.apply(values[number], [gradients[name][number] for name in learnt], *learnt.values())  # type: ignore[no-untyped-call]  # torch has no types for it
         own = {name: figure[number] for name, figure in figures.items()}
         each.loss = Loss(value, own.pop("count"), own)
 
 
-def _is_own(leaf: Any) -> bool:
+def _is_own(leaf: object) -> bool:
     """Return whether each member has its own; what is no tensor, such as None, is the same for all of a kind."""
     return isinstance(leaf, Tensor)
 
 
-def _called(model: nn.Module, state: dict[str, Tensor], *args: Any, **words: Any) -> Any:
+def _called(model: nn.Module, state: dict[str, Tensor], *args: object, **words: object) -> object:
     return functional_call(model, state, args, words)
 
 
@@ -184,7 +189,7 @@ class _Computed(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> Any:
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *(slopes[0] * gradient for gradient in ctx.gradients)
 
 

@@ -1,4 +1,4 @@
-// Tells the values of the lines of a plot that are nearest to the pointer.
+// Shows the values of a plot's lines nearest to the pointer.
 const tip = document.body.appendChild(document.createElement("output"));
 tip.className = "tip";
 

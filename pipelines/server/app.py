@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -85,7 +86,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
         return HTMLResponse(str(fragment(DOCS, routes=shown)))
 
     def post(path: str, endpoint: Callable[..., Awaitable[Response]], summary: str, body: type[Section]) -> None:
-        text = as_text(groups(body), {})
+        text = textwrap.dedent(as_text(groups(body), {}))  # FastAPI would dedent all but the first line
         app.post(path, summary=summary, description=text)(endpoint)
 
     post("/suggest", forms.suggest, "Complete a field of a form.", bodies.Suggest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import GenericAlias
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SkipValidation, create_model
 
@@ -41,7 +41,7 @@ def for_inputs(body: type[Body], inputs: Inputs) -> type[Body]:
 
     They are validated later, so that a misfit among several inputs leaves the others their answers.
     """
-    own, settings = (Annotated.__class_getitem__((cls, SkipValidation())) for cls in (inputs.input, inputs.settings))
+    own, settings = SkipValidation[inputs.input], SkipValidation[inputs.settings]  # type: ignore[misc, name-defined]
     types = {"input": own, "inputs": GenericAlias(tuple, (own, ...)), "settings": settings}
     fields: dict[str, Any] = {name: (types[name], field) for name, field in body.model_fields.items() if name in types}
     return create_model(f"{inputs.input.__name__}{body.__name__}", __base__=body, **fields)

@@ -8,7 +8,7 @@ import torch
 from common.errors import UserError
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.training import make_accelerator
-from pipelines.engine.update import NotFinite, OutOfMemory, Updater, smaller
+from pipelines.engine.update import LackOfMemoryError, NotFiniteError, Updater, smaller
 from pipelines.run.folder import Run
 from tests.engine.toy import Net, ToyTask
 
@@ -98,7 +98,7 @@ def test_lack_of_memory_halves_the_micro_batch_and_keeps_the_gradient(updater_of
     while not updater.progress.step:
         try:
             updater.update(updater.batches())
-        except OutOfMemory as error:
+        except LackOfMemoryError as error:
             assert not any(change.any() for change in difference(updater, before))
             updater.shrink(error)
             sizes.append(updater.progress.micro_batch_size)
@@ -119,7 +119,7 @@ def test_memory_that_runs_out_halfway_leaves_no_part_of_a_gradient_behind(update
         return whole(model, batch)
 
     updater.task.loss = loss
-    with pytest.raises(OutOfMemory) as error:
+    with pytest.raises(LackOfMemoryError) as error:
         updater.update(updater.batches())
     assert any(p.grad.any() for p in updater.parameters if p.grad is not None)
     updater.shrink(error.value)
@@ -129,7 +129,7 @@ def test_memory_that_runs_out_halfway_leaves_no_part_of_a_gradient_behind(update
 
 def test_one_example_too_large_for_the_memory_is_refused(updater_of):
     updater = updater_of({"out_of_memory_above": 0.5}, micro_batch_size=1)
-    with pytest.raises(OutOfMemory) as error:
+    with pytest.raises(LackOfMemoryError) as error:
         updater.update(updater.batches())
     with pytest.raises(UserError, match=r"out of memory at step 1 with one example at a time"):
         updater.shrink(error.value)
@@ -147,7 +147,7 @@ def test_a_loss_that_is_not_finite_is_named_and_the_weights_stay(updater_of):
     batches = updater.batches()
     updater.update(batches)
     before = weights(updater)
-    with pytest.raises(NotFinite, match=r"not finite at step 2 \(loss nan, "):
+    with pytest.raises(NotFiniteError, match=r"not finite at step 2 \(loss nan, "):
         updater.update(batches)
     assert all(torch.equal(old, new) for old, new in zip(before, weights(updater), strict=True))
     assert updater.progress.step == 1

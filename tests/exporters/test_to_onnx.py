@@ -106,7 +106,7 @@ def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, mon
     monkeypatch.setitem(io.FAMILIES, "waves", str(hostile.waves.__file__))
     error = refusal(capsys, monkeypatch, "onnx", run)
     assert "nobody has described the family 'waves' as tensor programs" in error
-    assert "add exporters/onnx/waves.py with describe(model), or export safetensors" in error
+    assert "with describe(model) beside the model's module, or export safetensors" in error
     assert not (run / "exports").exists()
 
 

@@ -37,10 +37,10 @@ def test_members_are_examined_in_processes_of_one_thread_and_come_back_in_order(
 def test_what_processes_that_were_killed_were_to_draw_is_drawn_here(monkeypatch, capsys):
     pool = ProcessPoolExecutor(1)
     pool.submit(os._exit, 1).exception()
-    monkeypatch.setattr(examination, "_pool", pool)
+    monkeypatch.setattr(examination, "pool", pool)
     assert set(examination.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}
     assert "was killed; going on in this one" in capsys.readouterr().err
-    assert examination._pool is None
+    assert examination.pool is None
 
 
 def test_an_error_in_a_part_cancels_those_that_have_not_begun(monkeypatch):
@@ -53,7 +53,7 @@ def test_an_error_in_a_part_cancels_those_that_have_not_begun(monkeypatch):
         end.wait(9)
 
     with ThreadPoolExecutor(1) as pool:
-        monkeypatch.setattr(examination, "_pool", pool)
+        monkeypatch.setattr(examination, "pool", pool)
         with pytest.raises(UserError, match="it cannot be drawn"):
             examination.map_parts(work, {str(number): number for number in range(5)})
         end.set()
@@ -67,5 +67,5 @@ def test_one_core_or_few_jobs_need_no_process(monkeypatch):
         found = examination.map_members(functools.partial(toys.examined, 3), jobs, DEVICE, here)
         assert {each["process"] for each in found.values()} == {os.getpid()}
         assert found["a"]["items"] == [0, 3, 6, 9, 12]
-    monkeypatch.setattr(examination, "_pool", None)
+    monkeypatch.setattr(examination, "pool", None)
     assert set(examination.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}

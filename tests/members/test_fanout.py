@@ -72,7 +72,7 @@ def pool(monkeypatch):
                 write_outcome(self.job.run.member(name), outcome)
             return fake.number
 
-    monkeypatch.setattr(fanout, "_Pool", Pool)
+    monkeypatch.setattr(fanout, "Pool", Pool)
     return fake
 
 
@@ -106,15 +106,15 @@ def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
 
         def start(self):
             pool.stop.number = signal.SIGTERM
-            pool._end_all()
+            pool.end_all()
 
         def terminate(self):
             self.ended = True
 
     context = SimpleNamespace(Process=lambda **_: Process())
     monkeypatch.setattr(processes, "start_server", lambda: context)
-    pool = fanout._Pool(job_of({"a": config_of()}, tmp_path), DEVICE)
-    pool._start(["a"])
+    pool = fanout.Pool(job_of({"a": config_of()}, tmp_path), DEVICE)
+    pool.start(["a"])
     assert pool.running["a"].ended
 
 
@@ -123,7 +123,7 @@ def test_a_member_that_cannot_write_its_log_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "stand_alone", lambda device: None)
     (job.run.member("a").folder / "train.log").mkdir(parents=True)
     with pytest.raises(SystemExit, match="1"):
-        fanout._work(job, ["a"], "cpu")
+        fanout.work(job, ["a"], "cpu")
     assert "IsADirectoryError" in job.run.member("a").outcome()["reason"]
 
 
@@ -151,7 +151,7 @@ def test_how_a_member_ended_before_is_named_where_it_cannot_be_removed(tmp_path,
 
 def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
     names = ("same", "other", "no-best", "damaged", "older", "failed")  # older: from before sums were written down
-    configs = {name: fanout._of_one_thread(config_of()) for name in names}
+    configs = {name: fanout.of_one_thread(config_of()) for name in names}
     for name, config in configs.items():
         run = Run("toy", "many").member(name)
         run.begin(config, 1, {})
@@ -189,7 +189,7 @@ class OfParts(members.Config):
 @pytest.fixture
 def of_parts():
     """Configs of members whose training is done; of c it was not yet written down what it learnt from."""
-    configs = {name: fanout._of_one_thread(OfParts(training=TRAINING, model={"toy": name})) for name in "abc"}
+    configs = {name: fanout.of_one_thread(OfParts(training=TRAINING, model={"toy": name})) for name in "abc"}
     for name, facts in {"a": {"content": 1}, "b": {"content": 2}, "c": {}}.items():
         run = Run("toy", "many").member(name)
         run.begin(configs[name], 1, facts)
@@ -285,7 +285,7 @@ def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_amon
     fanout.train_all(job_of(dict.fromkeys("ab", config), tmp_path), ["a"], FakeAccelerator())
     among = weights(Run("toy", "many").member("a"))
     shutil.rmtree(tmp_path / "runs")
-    monkeypatch.setattr(fanout, "_Pool", None)
+    monkeypatch.setattr(fanout, "Pool", None)
     monkeypatch.setattr(processes, "start_server", None)
     capfd.readouterr()
     fanout.train_all(job_of({"a": config}, tmp_path), ["a"], FakeAccelerator())
@@ -328,32 +328,32 @@ def gpu(monkeypatch):
 
 
 def test_a_gpu_takes_a_process_more_if_it_has_the_memory_of_those_before(tmp_path, gpu):
-    pool = fanout._Pool(job_of(dict.fromkeys("abcd", config_of()), tmp_path), gpu)
-    assert pool._has_room()  # the first one, whatever it takes
+    pool = fanout.Pool(job_of(dict.fromkeys("abcd", config_of()), tmp_path), gpu)
+    assert pool.has_room()  # the first one, whatever it takes
     pool.running["a"], pool.began["a"], gpu.free = None, 100.0, 700
-    assert not pool._has_room()  # it has not trained yet, so what it takes is not known
+    assert not pool.has_room()  # it has not trained yet, so what it takes is not known
     Run("toy", "many").member("a").folder.mkdir(parents=True)
     Run("toy", "many").member("a").record({"step": 1, "time": 99.0})
-    assert not pool._has_room()  # a record from before --resume
+    assert not pool.has_room()  # a record from before --resume
     Run("toy", "many").member("a").record({"step": 2, "time": 101.0})
-    assert pool._has_room()  # 300 were taken, 360 are wanted
+    assert pool.has_room()  # 300 were taken, 360 are wanted
     gpu.free = 450
-    assert not pool._has_room()  # 550 were taken, 660 are wanted
+    assert not pool.has_room()  # 550 were taken, 660 are wanted
     pool.running["b"], pool.began["b"] = None, 102.0
-    assert not pool._has_room()
+    assert not pool.has_room()
     gpu.free = 800
-    assert pool._has_room()  # 200 were taken, and 240 each are wanted for two: b may still take as much as a
+    assert pool.has_room()  # 200 were taken, and 240 each are wanted for two: b may still take as much as a
     gpu.free = 450
     Run("toy", "many").member("b").folder.mkdir(parents=True)
     Run("toy", "many").member("b").record({"step": 1, "time": 103.0})
-    assert pool._has_room()  # 275 were taken by each, 330 are wanted
+    assert pool.has_room()  # 275 were taken by each, 330 are wanted
 
 
 def test_cores_limit_the_processes_on_a_cpu_and_on_a_gpu(tmp_path, gpu, monkeypatch):
     for device in (gpu, DEVICE):
         monkeypatch.setattr(fanout, "cores", lambda: 4)
         two = members.Config(training=TRAINING, hardware={"threads": 2})
-        pool = fanout._Pool(job_of({"a": two, "b": config_of()}, tmp_path), device)
+        pool = fanout.Pool(job_of({"a": two, "b": config_of()}, tmp_path), device)
         assert pool.at_once == 2
         pool.running = dict.fromkeys("ab")
-        assert not pool._has_room()
+        assert not pool.has_room()

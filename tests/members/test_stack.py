@@ -29,7 +29,7 @@ MEMBERS = {
 def config_of(weight=1.0, training=(), **options):
     toy = {"dropout": 0.3, **options.pop("toy", {})}
     training = {**TRAINING, **dict(training)}
-    return fanout._of_one_thread(toys.Config(training=training, model={"weight": weight, "toy": toy, **options}))
+    return fanout.of_one_thread(toys.Config(training=training, model={"weight": weight, "toy": toy, **options}))
 
 
 def job(members, folder, name="many", resume=False):
@@ -40,14 +40,14 @@ def job(members, folder, name="many", resume=False):
 def train_stacked(given):
     """Train all members in this process, which prints afterwards where it did before."""
     before = sys.stdout, sys.stderr
-    fanout._train_stacked(given, list(given.configs))
+    fanout.train_stacked(given, list(given.configs))
     assert (sys.stdout, sys.stderr) == before
 
 
 def train_alone(given):
     """Train one member after the other in this process."""
     for name in given.configs:
-        assert fanout._train(given, name, given.find, lambda file: file.close()) == 0
+        assert fanout.train_one(given, name, given.find, lambda file: file.close()) == 0
 
 
 def find_crypto():
@@ -77,8 +77,8 @@ def check_equal(run, other):
 def test_members_learn_together_what_they_learn_alone_whatever_becomes_of_others(tmp_path, monkeypatch):
     alone = job(MEMBERS, tmp_path, "alone")
     train_alone(alone)
-    sizes, compute = [], stack._compute
-    monkeypatch.setattr(stack, "_compute", lambda group: (sizes.append(len(group)), compute(group)))
+    sizes, compute = [], stack.compute
+    monkeypatch.setattr(stack, "compute", lambda group: (sizes.append(len(group)), compute(group)))
     failing = {"broken": {"fault": "exception"}, "nan": {"weight": 1e30}}
     stacked = job({**failing, **MEMBERS}, tmp_path)
     train_stacked(stacked)
@@ -97,7 +97,7 @@ def test_members_learn_together_what_they_learn_alone_whatever_becomes_of_others
 
 
 def test_what_the_memory_does_not_hold_is_computed_in_parts(tmp_path, monkeypatch):
-    sizes, compute = [], stack._compute
+    sizes, compute = [], stack.compute
 
     def limited(group):
         sizes.append(len(group))
@@ -105,7 +105,7 @@ def test_what_the_memory_does_not_hold_is_computed_in_parts(tmp_path, monkeypatc
             raise torch.OutOfMemoryError("pretended")
         compute(group)
 
-    monkeypatch.setattr(stack, "_compute", limited)
+    monkeypatch.setattr(stack, "compute", limited)
     given = job({name: {"training": {"steps": 2}} for name in "abc"}, tmp_path)
     train_stacked(given)
     assert [given.run.member(name).outcome()["state"] for name in "abc"] == ["done"] * 3
@@ -117,13 +117,13 @@ def test_what_is_no_tensor_is_the_same_for_all_that_are_computed_together():
         task = toys.MemberTask(1.0)
         vars(task)["loss"] = None  # which a stack replaces
         batch = {"x": torch.ones(2, 5, 4) * weight, "y": torch.ones(2, 5), "valid": scale, "mask": None}
-        return stack._Asked(task, task.model, batch, 0, items)
+        return stack.Asked(task, task.model, batch, 0, items)
 
     one, other = asked(1, 1.0), asked(1, 2.0)
     kinds = {each.kind() for each in (one, other, asked(2, 1.0), asked(1, 1.0, torch.arange(2)))}
     assert len(kinds) == 3
     one.batch["valid"] = other.batch["valid"] = torch.ones(2, 5)
-    stack._compute([one, other])
+    stack.compute([one, other])
     assert float(one.loss.value.detach()) != float(other.loss.value.detach())
 
 
@@ -143,12 +143,12 @@ def test_coins_learn_together_what_they_learn_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(
         ExpertsTask, "_fit", lambda self, *_: vars(self.validation).update(fixed=fixed(self.model, self.validation))
     )
-    sizes, compute = [], stack._compute
-    monkeypatch.setattr(stack, "_compute", lambda group: (sizes.append(len(group)), compute(group)))
+    sizes, compute = [], stack.compute
+    monkeypatch.setattr(stack, "compute", lambda group: (sizes.append(len(group)), compute(group)))
     training = {"epochs": 3, "batch_size": 3, "validation_steps": 4, "log_steps": 3, "ema": 0.9, "patience": 2}
     symbols = ("AAAUSDT", "BBBUSDT", "CCCUSDT")
     config = prepared(tmp_path / "data", symbols=symbols, simulated_candles=3000, training=training)
-    configs = {name: fanout._of_one_thread(each) for name, each in expand(config, tmp_path / "data").items()}
+    configs = {name: fanout.of_one_thread(each) for name, each in expand(config, tmp_path / "data").items()}
     assert all(each.stacks for each in configs.values())
     alone, stacked = (
         fanout.Job(Run("crypto", name), configs, tmp_path / "data", {"coins": {}}, False, find_crypto)
@@ -184,9 +184,9 @@ def test_members_share_a_process_on_a_gpu_alone_and_where_their_config_allows_it
     for name, change in (("b", {"compile": True}), ("d", {"stack": False})):
         changed = given.configs[name].hardware.model_copy(update=change)
         given.configs[name] = given.configs[name].model_copy(update={"hardware": changed})
-    pool = fanout._Pool(given, DEVICE)
-    assert pool._parts("abcde") == [[name] for name in "abcde"]
+    pool = fanout.Pool(given, DEVICE)
+    assert pool.parts("abcde") == [[name] for name in "abcde"]
     monkeypatch.setattr(fanout, "STACKING", ("cpu",))
-    assert pool._parts("abcde") == [["a", "c"], ["e"], ["b"], ["d"]]
+    assert pool.parts("abcde") == [["a", "c"], ["e"], ["b"], ["d"]]
     # Gradients of losses that are not scaled would vanish.
-    assert fanout._Pool(given, DEVICE, "fp16")._parts("abcde") == [[name] for name in "abcde"]
+    assert fanout.Pool(given, DEVICE, "fp16").parts("abcde") == [[name] for name in "abcde"]

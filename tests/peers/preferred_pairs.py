@@ -77,16 +77,16 @@ def main(crops=1, simulations=10):
         features = np.stack([texture_features(image) for image in found.images])
     features = (features - features.mean(0)) / (features.std(0) + 1e-9)
     bar = SHARE * of_all_pairs(found)
-    told = {"images": len(features), "rank_correlation": float(bar)}
+    figures = {"images": len(features), "rank_correlation": float(bar)}
     counts = {}
     for name, (chosen, alike) in WAYS.items():
         counts[name] = [needed(found, features if alike else None, chosen, bar, seed) for seed in range(simulations)]
-        told[name] = float(np.mean(counts[name]))
+        figures[name] = float(np.mean(counts[name]))
         print(name, counts[name], flush=True)
     for key, name in (("random_alone", "random pairs, Davidson's model alone"), ("random", "random pairs")):
         percent, *interval = share_interval(counts["chosen pairs"], counts[name])
-        told |= {f"percent_of_{key}": percent, f"percent_of_{key}_interval": interval}
-    print(json.dumps(told))
+        figures |= {f"percent_of_{key}": percent, f"percent_of_{key}_interval": interval}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

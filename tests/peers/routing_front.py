@@ -25,8 +25,7 @@ from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import mapper
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
-from pipelines.workloads.cvrp.solvers.rivals import solve_for
-from pipelines.workloads.cvrp.solvers.solving import Solved, solve_by_local_search, solve_with_model
+from pipelines.workloads.cvrp.solvers.solving import Solved, solve_by_local_search, solve_for, solve_with_model
 
 METHODS = ("policy:20/2", "policy:20/4", "policy:20/8", "random:4", "random:6", "random:8", "hgs:0.5", "sisrs:0.5")
 

@@ -36,7 +36,8 @@ from models import io
 from models.stories import rp2040
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines import cli
-from pipelines.workloads.tinystories import WORKLOAD, Config, data
+from pipelines.workloads.tinystories import WORKLOAD, data
+from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.evaluation import sequences
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 from tests.peers.against_legacy import run_stage

@@ -24,21 +24,21 @@ def found(tmp_path_factory):
 
 @pytest.mark.parametrize("workload", MODELS)
 def test_a_workload_is_played_by_the_keyboard(found, workload):
-    told = found[workload]["played"]
+    panel = found[workload]["played"]
     assert found[workload]["alert"] == ""
     assert found[workload]["unexpected"] == []
     if workload == "cvrp":
-        assert told["customers"] == told["tours"] - 1  # by savings, PyVRP, ruin and recreate, and the model
-        assert all(name in told["told"] for name in ("savings: ", "PyVRP: ", "ruin and recreate: ", "model: ", " ms"))
+        assert panel["customers"] == panel["tours"] - 1  # by savings, PyVRP, ruin and recreate, and the model
+        assert all(name in panel["told"] for name in ("savings: ", "PyVRP: ", "ruin and recreate: ", "model: ", " ms"))
     elif workload == "crypto":
-        assert told["rows"] == 24
-        assert told["told"].startswith("after the newest candle: ")
+        assert panel["rows"] == 24
+        assert panel["told"].startswith("after the newest candle: ")
     elif workload == "lmol":
-        assert told["rows"] == 3
-        assert "ranks higher than" in told["answer"]
+        assert panel["rows"] == 3
+        assert "ranks higher than" in panel["answer"]
     else:
-        assert told["told"].startswith("The cat")
-        assert len(told["told"]) > len("The cat")
+        assert panel["told"].startswith("The cat")
+        assert len(panel["told"]) > len("The cat")
 
 
 @pytest.mark.parametrize("workload", MODELS)

@@ -104,6 +104,12 @@ def test_every_run_answers_and_errors_stay_in_their_place(port):
         assert (status, found["outputs"]) == (422, [bad])
 
 
+def test_an_input_that_is_nothing_is_refused_with_a_reason(port):
+    status, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [None, 3]})
+    assert status == 422
+    assert all(each["error"].startswith("an input: it must be an object with ") for each in found["outputs"])
+
+
 def test_an_answer_is_what_the_model_predicts(port, folders):
     model = io.load(folders["cvrp"].partition("=")[2])
     _, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"local_search": 0}})
@@ -209,6 +215,15 @@ def test_the_page_and_what_it_needs_are_there_and_nothing_else(port):
     assert facts["crypto"]["candles_needed"] == NEEDED
     assert facts["lmol"]["attribute"] == "score"
     assert facts["bep"]["fields"]["projectScope"] == "The scope of the works includes "
+
+
+def test_pages_have_their_colours_from_one_file():
+    pages = [ROOT / "pipelines/server/app.py"]
+    for folder in ("common", "exporters/web", "pipelines"):
+        pages += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".css", ".html")]
+    coloured = re.compile(r"#[0-9a-f]{3,8}\b|\b(rgba?|hsla?)\(|color(-scheme)?: *[a-z]+[;} ]", re.IGNORECASE)
+    found = [path.name for path in pages if coloured.search(re.sub(r"color: inherit|#\d{4,}|&#", "", path.read_text()))]
+    assert found == ["base.css"]
 
 
 def test_requests_that_arrive_together_are_answered_together_and_none_is_lost(port):

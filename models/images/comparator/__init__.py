@@ -10,7 +10,7 @@ A comparator encodes each image once, however many pairs it appears in, and answ
                 for bit when the images are swapped
     cross       a frozen encoder (a dictionary of patches, or the vision tower of a pretrained model), and attention
                 from the cells of one image to the cells of the other
-    scorer      an encoder that tells the score of a single image, learned from a comparator's answers
+    scorer      an encoder that predicts the score of a single image, learned from a comparator's answers
 
 Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, K words of the dictionary, V channels of a
 tower, D width, R reference images.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from common.random import derive_key
 from models.images.comparator.config import ComparatorConfig
@@ -84,7 +84,7 @@ class DictionaryCross(Cross):
         """
         generator = torch.Generator().manual_seed(derive_key(seed, "dictionary"))
         chosen = images[torch.randperm(len(images), generator=generator)[:1000]]
-        patches = F.unfold(pixels(chosen).cpu(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, C PATCH²)
+        patches = functional.unfold(pixels(chosen).cpu(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, C PATCH²)
         patches = patches[torch.randperm(len(patches), generator=generator)[:50_000]]
         mean = patches.mean(0)
         # Double precision, and a product in which each axis's sign cancels: whitening is the same on every machine up
@@ -93,7 +93,7 @@ class DictionaryCross(Cross):
         whiten = axes @ torch.diag((values + self.REGULARISER * values.max()).rsqrt()) @ axes.T
         white = (patches - mean) @ whiten.float()
         # A patch without contrast, such as paper without ink, is no use as a word.
-        words = F.normalize(white[white.norm(dim=1) > white.norm(dim=1).median()][: len(self.words)])
+        words = functional.normalize(white[white.norm(dim=1) > white.norm(dim=1).median()][: len(self.words)])
         if len(words) < len(self.words):
             raise ValueError(f"{len(patches)} patches of {len(images)} images are too few for {len(self.words)} words")
         self.mean.copy_(mean)
@@ -105,13 +105,13 @@ class DictionaryCross(Cross):
     def encode(self, images: Tensor) -> Tensor:
         """Return features (U, T, 2 K) of images (U, C, S, S)."""
         kernel = self.words.view(-1, self.config.channels, PATCH, PATCH)
-        response = F.conv2d(pixels(images).to(kernel.dtype), kernel) - (self.words @ self.mean)[:, None, None]
-        beyond = torch.cat([F.relu(response - self.THRESHOLD), F.relu(-response - self.THRESHOLD)], 1)
-        return F.adaptive_avg_pool2d(beyond, self.GRID).flatten(2).transpose(1, 2) * self.scale
+        response = functional.conv2d(pixels(images).to(kernel.dtype), kernel) - (self.words @ self.mean)[:, None, None]
+        beyond = torch.cat([functional.relu(response - self.THRESHOLD), functional.relu(-response - self.THRESHOLD)], 1)
+        return functional.adaptive_avg_pool2d(beyond, self.GRID).flatten(2).transpose(1, 2) * self.scale
 
 
 class TowerCross(Cross):
-    """Cross-attention over the frozen vision tower of a base, of which only name and revision are stored."""
+    """Cross-attention over the frozen vision tower of a base; only the base's name and revision are stored."""
 
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision)
@@ -144,6 +144,6 @@ class CrossBlock(nn.Module):
         shape = (*x.shape[:2], self.heads, -1)
         query = self.query(self.norm(x)).view(shape).transpose(1, 2)
         key, value = (part.view(shape).transpose(1, 2) for part in self.key_value(self.other_norm(other)).chunk(2, -1))
-        x = x + self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
-        further: Tensor = self.down(F.gelu(self.up(self.up_norm(x))))
+        x = x + self.out(functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+        further: Tensor = self.down(functional.gelu(self.up(self.up_norm(x))))
         return x + further

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import NamedTuple, Self, TypedDict
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -53,16 +53,6 @@ class Picture(NamedTuple):
     name: str | int  # of its file, or its number in the input
     pixels: Tensor | None  # (C, S, S) uint8; None if it cannot be used
     error: str = ""
-
-
-class Against(TypedDict):
-    """The arguments that `ranking.place`, `update` and `fit_scale` have in common."""
-
-    log_odds: ranking.Compare
-    references: Tensor
-    reference_scores: Tensor
-    theta: float
-    budget: int
 
 
 class Comparator(io.Model):
@@ -187,7 +177,7 @@ class Comparator(io.Model):
 
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
         prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
-        return ranking.fit_scale(seed=seed, prior=prior, **self._against(self.reference_images[:0], budget))
+        return ranking.fit_scale(self._references(self.reference_images[:0], budget), seed=seed, prior=prior)
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
@@ -196,33 +186,29 @@ class Comparator(io.Model):
         Each image is compared with at most `budget` reference images of known score; see `ranking.place`.
         """
         scale = self._usable_scale(budget)
-        return scale.scores(*ranking.place(scale, num_images=len(images), **self._against(images, budget)))
+        return scale.scores(*ranking.place(scale, self._references(images, budget), len(images)))
 
     @torch.no_grad()
     def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) of images (U, C, S, S) of which both are known roughly `before`.
+        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), given rough ones `before`.
 
         An image is compared with a few references where `score` needs many; see `ranking.update`.
         """
-        return ranking.update(self._usable_scale(budget), before=before, **self._against(images, budget))
+        return ranking.update(self._usable_scale(budget), self._references(images, budget), before)
 
     @torch.no_grad()
     def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
-        return ranking.place(self.scoring, num_images=len(images), **self._against(images, budget))
+        return ranking.place(self.scoring, self._references(images, budget), len(images))
 
-    def _against(self, images: Tensor, budget: int) -> Against:
-        """Return what `ranking.place` and `ranking.update` need to compare images with the references."""
+    def _references(self, images: Tensor, budget: int) -> ranking.References:
+        """Return the references, numbered after the images (U, C, S, S) that they will be compared with."""
         unit, encoded = self.config.unit, self.encoded_references()
         if len(images):
             encoded = torch.cat([self.encode_all(images), encoded])
-        return {
-            "log_odds": self._log_odds(encoded),
-            "references": torch.arange(len(images), len(encoded)),
-            "reference_scores": self.reference_scores * unit,
-            "theta": self.config.theta * unit,
-            "budget": budget,
-        }
+        numbers = torch.arange(len(images), len(encoded))
+        scores, theta = self.reference_scores * unit, self.config.theta * unit
+        return ranking.References(self._log_odds(encoded), numbers, scores, theta, budget)
 
     def encoded_references(self) -> Tensor:
         """Return encodings (R, ...) of the references, kept until the mode or a tensor of the model changes."""
@@ -262,7 +248,7 @@ class Comparator(io.Model):
         return [DESCRIPTION]
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
-        """Return the input with its images. Raises ValueError where two are to be compared and one cannot be used."""
+        """Return the input with its images. Raises ValueError if one of two to compare cannot be used."""
         images = given.images or (given.first, given.second)
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
         if given.images is None and any(each.pixels is None for each in pictures):
@@ -322,7 +308,7 @@ class Comparator(io.Model):
         return Ranking(rows, refused)
 
     def read(self, image: Tensor | str | Path | bytes) -> Tensor:
-        """Return an image file, or what it holds, as (C, S, S) uint8, made as the training images were.
+        """Return an image file, or its bytes, as (C, S, S) uint8, prepared like the training images.
 
         A tensor is returned unchanged.
         """

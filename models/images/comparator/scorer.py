@@ -1,4 +1,4 @@
-"""The scorer: a network that sees one image and tells its score, with a standard error."""
+"""The scorer: a network that sees one image and predicts its score, with a standard error."""
 
 import math
 from typing import Self
@@ -19,11 +19,11 @@ WIDENED = 1.5  # factor on the errors handed to a teacher, since errors of badly
 
 
 class Scorer(Comparator):
-    """A convolutional encoder that tells the score of an image, which answers a pair by Davidson's model.
+    """A convolutional encoder that predicts an image's score, and answers pairs from two scores by Davidson's model.
 
     Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
-    its standard error. A `teacher`, the comparator whose answers the scorer learns, may be kept inside: `score` asks it
-    about the images whose standard error is above `widest`, beginning with what the scorer knows.
+    its standard error. The scorer may keep its `teacher`, the comparator whose answers it learns: `score` asks it about
+    images whose standard error is above `widest`, with the scorer's own estimate as prior.
     """
 
     family = "comparator"

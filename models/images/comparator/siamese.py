@@ -3,8 +3,8 @@
 import dataclasses
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from common import noise
 from models.images.comparator.config import ComparatorConfig
@@ -44,13 +44,13 @@ class Siamese(Comparator):
         A matrix product over pairs could round a row differently depending on its place in the batch.
         """
         one, other = self.as_first(encoded), self.as_second(encoded)
-        forwards, backwards = F.relu(one[first] + other[second]), F.relu(one[second] + other[first])
+        forwards, backwards = functional.relu(one[first] + other[second]), functional.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
         return torch.stack([(forwards * self.higher).sum(-1), (backwards * self.higher).sum(-1), similar], -1)
 
 
 class TowerSiamese(Siamese):
-    """A siamese over the frozen vision tower of a base, of which only name and revision are stored.
+    """A siamese over the frozen vision tower of a base; only the base's name and revision are stored.
 
     The encoding is made of the mean and the deviation of the tower's features over all places.
     """
@@ -75,7 +75,7 @@ class TowerSiamese(Siamese):
         numbers: Tensor | None = None,
         with_encodings: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return what any comparator does; the encoder's dropout falls on images, also where moments are given."""
+        """Return logits as any comparator does; the encoder's dropout acts on moments that were computed before too."""
         with noise.rows(numbers):
             return super().forward(images, first, second, encoded, numbers, with_encodings)
 
@@ -116,8 +116,8 @@ class Texture(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return encodings (U, D) of images (U, C, S, S) with values from 0 to 1."""
-        detail = images - F.avg_pool2d(F.pad(images, (1, 1, 1, 1), mode="replicate"), 3, 1)
-        contrast = (F.avg_pool2d(detail.square(), 7, 1, 3) + 1e-4).sqrt()
+        detail = images - functional.avg_pool2d(functional.pad(images, (1, 1, 1, 1), mode="replicate"), 3, 1)
+        contrast = (functional.avg_pool2d(detail.square(), 7, 1, 3) + 1e-4).sqrt()
         # The factor 8 brings the difference to about the size of the share.
         responses = self.convolutions(torch.cat([8 * detail, detail / contrast], 1)).flatten(2)
         deviation = (responses.var(2, unbiased=False) + 1e-4).sqrt()

@@ -4,7 +4,7 @@ The answer is its logits of three words, First, Second and Similar, after the pr
 base stays frozen except for low-rank adapters in the language model and for the projector, which continues from its
 trained weights. Only these are stored; the base is named, with its revision, or built again from the config's seed.
 
-    families   what must be known of a type of model beyond what transformers says alike of all of them
+    families   where types of models differ beyond transformers' common interface
     bases      a base in the hub's layout, a model folder of ours, or one built from the config
     built      a small LLaVA (Liu et al. 2023) and its processor
     model      asking: features of each image once, both images in one prompt

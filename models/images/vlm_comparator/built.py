@@ -3,8 +3,8 @@
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models.images.vlm_comparator.config import IMAGE, PRESETS, PROMPT, WORDS, VlmComparatorConfig
 from models.images.vlm_comparator.processor import Processor
@@ -106,5 +106,5 @@ def pixel_values(images: Tensor, settings: Settings, dtype: torch.dtype) -> dict
     side = settings.vision_config.image_size
     images = images.expand(-1, 3, -1, -1)
     if images.shape[-1] != side:
-        images = F.interpolate(images, size=(side, side), mode="bicubic", antialias=True).clamp(0, 1)
+        images = functional.interpolate(images, size=(side, side), mode="bicubic", antialias=True).clamp(0, 1)
     return {"pixel_values": ((images - 0.5) / 0.5).to(dtype)}

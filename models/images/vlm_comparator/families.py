@@ -1,8 +1,8 @@
-"""Types of vision-language models: what must be known of each beyond what transformers says alike of all.
+"""Types of vision-language models: where they differ beyond transformers' common interface.
 
 Features of an image are kept as they enter the projector, the part between vision tower and language model that trains
-with adapters. So of each type it is known which modules are its projector, and how their outputs become the tokens that
-the type's own `get_image_features` returns.
+with adapters. So each type names the modules of its projector, and says how their outputs become the tokens that its
+own `get_image_features` returns.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Memory that a computation would take, found out without making it.
+"""Planning the memory of a computation without running it.
 
     with (plan := Plan()):            # tensors have shapes and no values
         step()
@@ -53,7 +53,7 @@ class Live(TorchDispatchMode):
 
 
 class Plan:
-    """Computation with shapes alone within its blocks, of which there may be several; `used` counts.
+    """Computation with shapes alone within its blocks; `used` counts the bytes.
 
     Small tensors from outside may take part; their copies count.
     """

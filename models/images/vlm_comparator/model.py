@@ -11,8 +11,8 @@ from typing import Any
 
 import safetensors.torch
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from common.machine import free_memory_bytes
 from common.plain import Plain
@@ -216,7 +216,7 @@ class VlmComparator(Comparator):
             return found
         side = int(self.tokens**0.5)
         return [
-            F.avg_pool2d(tokens.transpose(1, 2).unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
+            functional.avg_pool2d(tokens.transpose(1, 2).unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
             for tokens in found
         ]
 
@@ -233,15 +233,15 @@ class VlmComparator(Comparator):
         while done < len(order):
             rows = order[done : done + at_once]
             try:
-                logits.append(self._of_some(encoded, first[rows], second[rows]))
+                logits.append(self.compare_sorted(encoded, first[rows], second[rows]))
                 done += len(rows)
             except torch.OutOfMemoryError:
                 if at_once == 1:
                     raise
                 at_once = max(1, len(rows) // 2)
-        return torch.cat(logits)[order.argsort()] if logits else self._of_some(encoded, first, second)
+        return torch.cat(logits)[order.argsort()] if logits else self.compare_sorted(encoded, first, second)
 
-    def _of_some(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    def compare_sorted(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) of pairs that are sorted by `first`."""
         used, places = torch.cat([first, second]).unique(return_inverse=True)
         # Only these images' tokens, because each takes 5 MB in a 7B model.
@@ -257,7 +257,7 @@ class VlmComparator(Comparator):
         return logits
 
     def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
-        """Return what a forward and a backward pass of so many pairs, in both orders, takes beside the weights.
+        """Return the bytes beside the weights of a forward and backward pass of so many pairs, in both orders.
 
         `entered` is the shape of an image's encoding.
         """
@@ -276,7 +276,7 @@ class VlmComparator(Comparator):
         return plan.used.peak - fixed
 
     def _plan(self, encoded: Tensor) -> None:
-        """Make a pass over as many sequences as `encoded` has images, whose values are not looked at."""
+        """Run a pass over as many sequences as `encoded` has images; values do not matter."""
         tokens = self.project(encoded)[-1]
         words = self.base.get_input_embeddings()(self.ids[:, : self.ids.shape[1] - 2 * tokens.shape[1]])
         inputs = torch.cat([tokens, tokens.clone(), words.expand(len(tokens), -1, -1)], 1)

@@ -1,4 +1,4 @@
-"""The question put to a base: as text, as what its processor makes of it, and the tokens that answer it."""
+"""The question put to a base: its text, the processor's inputs for it, and the tokens of the answers."""
 
 import warnings
 from collections.abc import Callable

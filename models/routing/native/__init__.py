@@ -192,11 +192,6 @@ def _decode(
     return int(called)
 
 
-def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Return the tensors as native code reads them; keep the list while it does, since some may be copies."""
-    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
-
-
 def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
@@ -212,7 +207,8 @@ def improve(
     """
     batch, nodes = demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    arguments = _contiguous(distance, demand, capacity, tours, seeds, best)
+    given = (distance, demand, capacity, tours, seeds, best)
+    arguments = [None if each is None else each.contiguous() for each in given]  # kept: some may be copies
     library().improve_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, num_tours, NEIGHBOURS)),
         *map(_pointer, arguments),
@@ -240,7 +236,8 @@ def ruin_and_recreate(
         raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
     batch, nodes = demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    arguments = _contiguous(distance, demand, capacity, tours, seeds, best)
+    given = (distance, demand, capacity, tours, seeds, best)
+    arguments = [None if each is None else each.contiguous() for each in given]  # kept: some may be copies
     library().ruin_and_recreate_tours(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes)),
         ctypes.c_int64(rounds),

@@ -1,9 +1,9 @@
-// The page that a server shows at /: a panel for each of its runs.
+// The server's page at /: a panel for each run.
 
 const WORKLOADS = {
   cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
   tinystories: { heading: "Tell a story", panel: textPanel, about: ({ chip }) => ({
-    ...(chip ? { said: "By the chip's own integer code: the tokens are those that the chip tells.", always: { arithmetic: "integer" } } : {}),
+    ...(chip ? { said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" } } : {}),
     unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
     fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
@@ -12,7 +12,7 @@ const WORKLOADS = {
   lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
 };
 
-let token = null;  // that a server with one asks for
+let token = null;  // where the server requires one
 
 async function request(path, content) {
   const headers = { ...(content ? { "Content-Type": "application/json" } : {}), ...(token ? { Authorization: `Bearer ${token}` } : {}) };
@@ -22,14 +22,14 @@ async function request(path, content) {
   let reason = said;
   try {
     const { error, outputs } = JSON.parse(said);
-    reason = error ?? outputs?.find(each => each.error)?.error ?? said;  // outputs, where no input could be used
-  } catch { /* not JSON: it is told as it is */ }
+    reason = error ?? outputs?.find(each => each.error)?.error ?? said;  // outputs: no input was usable
+  } catch { /* not JSON: shown as it is */ }
   throw Object.assign(new Error(`the server answers ${answer.status}: ${reason}`), { status: answer.status });
 }
 
 const exchanged = async (path, content) => (await request(path, content)).json();
 
-// `about.always`: settings that every request has.
+// `about.always`: settings of every request.
 function backendOf(name, about) {
   const path = `runs/${name.split("/").map(encodeURIComponent).join("/")}`;
   const answers = async (inputs, settings = {}) => (await exchanged(`${path}/predict`, { inputs, settings })).outputs;
@@ -38,7 +38,7 @@ function backendOf(name, about) {
     rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
     stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 
-    // One input for each of the last `count` candles, which ends with it.
+    // One input for each of the last `count` candles, ending with it.
     signals: async ({ coin, candles }, count) => {
       const total = candles.time.length, number = Math.min(count, total - about.candles_needed + 1);
       if (number < 1) return { error: `there are ${total} candles; give ${about.candles_needed} or more` };
@@ -53,7 +53,7 @@ function backendOf(name, about) {
   };
 }
 
-// The pieces of text in a stream of server-sent events.
+// Yields the text in a stream of server-sent events.
 async function* streamed(path, content) {
   const reader = (await request(path, content)).body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
@@ -63,10 +63,10 @@ async function* streamed(path, content) {
       held = events.pop();
       for (const event of events) {
         const data = event.split(/\r?\n/).filter(line => line.startsWith("data:")).map(line => line.slice(5).trimStart()).join("\n");
-        const told = data ? JSON.parse(data) : {};
-        if (told.error) throw new Error(told.error);
-        if (told.done) return;
-        if (told.text) yield told.text;
+        const { error, done, text } = data ? JSON.parse(data) : {};
+        if (error) throw new Error(error);
+        if (done) return;
+        if (text) yield text;
       }
     }
     throw new Error("the server stopped before the text was complete");
@@ -90,7 +90,7 @@ function askForToken() {
     event.preventDefault();
     token = input.value;
     main();
-  } }, labelled("token", input), element("button", { class: "main" }, "Go on")));
+  } }, labelled("token", input), element("button", { class: "main" }, "Continue")));
 }
 
 async function main() {
@@ -98,7 +98,7 @@ async function main() {
   try {
     const runs = (await exchanged("runs")).filter(run => run.workload in WORKLOADS);
     nav.replaceChildren(...runs.map(run => button(run.name, event => show(run, event.currentTarget))));
-    state.textContent = runs.length ? "" : "this server has no model that has a panel here";
+    state.textContent = runs.length ? "" : "this server has no model with a panel";
     place.replaceChildren();
     if (runs.length) show(runs[0], nav.firstChild);
   } catch (error) {

@@ -49,7 +49,7 @@ class Coin:
     facts: Mapping[str, Any]
 
     def newest(self, window: int | None) -> "Coin":
-        """Return the coin with the last `window` rows of training alone, of each fold."""
+        """Return the coin with only the last `window` training rows of each fold."""
         if window is None:
             return self
         trained = [parts["train"] for parts in self.folds]
@@ -120,9 +120,9 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
 
 
 def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> list[str]:
-    """Return the coins that were prepared from the files that are there now, or whose files are gone.
+    """Return the coins whose files are gone, or the same as when they were prepared.
 
-    A coin that data.symbols_file names no more is none of them.
+    Coins that data.symbols_file no longer names are left out.
     """
     there: Sequence[str] = ()
     with suppress(UserError):
@@ -142,7 +142,7 @@ def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> l
 
 
 def _take_over(earlier: Path, folder: Path, name: str) -> None:
-    """Have a coin of the folder `earlier` in another, without copying what the file system can give two names."""
+    """Link a coin's files from the folder `earlier`, or copy them where the file system has no hard links."""
     for path in [earlier / f"{name}.json", *sorted((earlier / name).rglob("*"))]:
         if path.is_file():
             place = folder / path.relative_to(earlier)
@@ -221,7 +221,7 @@ def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[C
 def _divide(
     data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None
 ) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Return the folds of each coin, and why coins have none; `times` (n,) are those at which its windows end.
+    """Return the folds of each coin, and the reasons for coins without; `times` (n,) are the ends of its windows.
 
     `known` is the time that earlier folds divided, if there are any.
     """

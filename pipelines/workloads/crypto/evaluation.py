@@ -114,7 +114,7 @@ def _examine(
 
 
 def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Page]) -> list[Evaluation]:
-    """Return what each member's own folder keeps, for its export to take along: the pages of its coins."""
+    """Return the pages of each member's coins for its own folder, where its export finds them."""
     return [
         Evaluation(
             split=SPLIT,

@@ -16,8 +16,8 @@ from models.market.pooled_experts import DEPTH, PooledExperts, Trees, bounded_sc
 from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.windows import IGNORED, Windows
 
-# On the squares of the log scale's weights; those of the location bear LOCATION times as much, and those of a lag more
-# of it the older it is, as in the Minnesota prior (Litterman 1986): what is far back seldom matters, and there is much.
+# On the squared weights of the log scale. Weights of the location cost LOCATION times as much, and more the older their
+# lag, as in the Minnesota prior (Litterman 1986): old lags are many and seldom matter.
 PENALTIES = (0.25, 6e-2, 1.6e-2, 4e-3, 1e-3, 3e-4)
 LOCATION = 10.0
 AGEING = 0.5  # of that, added by each candle of a lag
@@ -30,10 +30,10 @@ AT_ONCE = 32  # stretches
 
 
 def over(source: Windows, function: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> list[Tensor]:
-    """Return each of what `function` gives for windows and coins, at the rows (M, ...) where they end."""
+    """Return each output of `function(windows, coins)` at the rows (M, ...) where windows end."""
     found = []
     with torch.no_grad():
-        for items in torch.arange(source.size).split(AT_ONCE):
+        for items in torch.split(torch.arange(source.size), AT_ONCE):
             batch = source.batch(items)
             known = batch["labels"] != IGNORED
             found.append([each[known] for each in function(batch["windows"], batch["coins"])])
@@ -55,7 +55,7 @@ def fixed(model: PooledExperts, source: Windows) -> Tensor:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What the linear expert is fitted to, M rows."""
+    """M rows to fit the linear expert to."""
 
     location: Tensor  # (M, P) inputs of the location, of mean 0 and deviation 1 over the training rows
     scale: Tensor  # (M, Q) those of the log scale
@@ -124,7 +124,8 @@ def fit_linear(
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
     fitted, judged = (
         _Rows(
-            *((each - mean) / std for each, (mean, std) in zip(found[:2], moments, strict=True)),
+            (found[0] - moments[0][0]) / moments[0][1],
+            (found[1] - moments[1][0]) / moments[1][1],
             found[2],
             source.labels[rows_of(source)],
         )
@@ -180,7 +181,7 @@ def fit_trees(model: PooledExperts, train: Windows, validation: Windows, base: P
     labels = [source.labels[rows_of(source)] for source in (train, validation)]
     seen = [over(source, lambda *given: (model.tree_inputs(*given),))[0] for source in (train, validation)]
     model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0].numpy()))))
-    if len(labels[0].unique()) == len(CLASSES):
+    if len(np.unique(labels[0].numpy())) == len(CLASSES):
         set_trees(model.trees, _boosted(model, *(each.numpy() for each in (*seen, *labels))))
     if base is not None:
         own, others = (F.cross_entropy(trees(seen[1]), labels[1]) for trees in (model.trees, base.trees))
@@ -208,7 +209,7 @@ def _boosted(
 def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> None:
     """Copy the trees, up to the best round, of a HistGradientBoostingClassifier, which has no public way to them."""
     trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
-    # By default it keeps those in which the validation's score rose no more; before the first round it has one, too.
+    # It keeps the rounds after the best one too. The first score is that before any round.
     best = np.argmax(boosted.validation_score_) if boosted.do_early_stopping_ else None
     for number, each in enumerate(tree.nodes for of_round in boosted._predictors[:best] for tree in of_round):
         inner = each["is_leaf"] == 0
@@ -245,4 +246,5 @@ def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarra
         value = float((np.log(total[:, 0]) - logits[rows, labels]).mean() + EQUALITY * (apart**2).sum())
         return value, slope + 2 * EQUALITY * apart
 
-    return minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x
+    found: np.ndarray = minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x
+    return found

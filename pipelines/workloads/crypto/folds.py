@@ -1,4 +1,4 @@
-"""One coin in one fold: the model's predictions on the test, and all that is chosen on the validation part."""
+"""One coin in one fold: the model's predictions on the test, and the choices made on validation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Predictions:
 
 @dataclass(frozen=True)
 class CoinFold:
-    """A coin in one fold, with all that its test is judged by."""
+    """A coin in one fold, with everything that its test is judged by."""
 
     member: str
     fold: int

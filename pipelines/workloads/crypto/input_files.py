@@ -1,4 +1,4 @@
-"""Candles for trained models to judge: files as an exchange gives them, of which the newest stretch without a gap."""
+"""Files of candles for trained models: the newest stretch without a gap of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

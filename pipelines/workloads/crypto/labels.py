@@ -6,7 +6,7 @@ from common.errors import UserError
 from models.market.candles import Candles
 
 SHORT, NO_TRADE, LONG = range(3)
-UNKNOWN = -1  # the future is incomplete, or the past that the rule needs; the row belongs to no class
+UNKNOWN = -1  # the future, or the past that the rule needs, is incomplete
 RULES = ("fixed", "volatility", "triple_barrier")
 VOLATILITY_ROWS = 50  # log returns whose standard deviation is the volatility
 VOLATILITY_SCALE = 0.5  # share of the volatility over the horizon that a move must exceed

@@ -95,11 +95,10 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
     )
     together = summary["together"]
-    gained = (
-        f"All coins together gain {_gain(together['log_loss']['gain'], together['log_loss']['interval_95'])} nats. "
-        if together
-        else ""
-    )
+    gained = ""
+    if together:
+        gain = _gain(together["log_loss"]["gain"], together["log_loss"]["interval_95"])
+        gained = f"All coins together gain {gain} nats on the prior. "
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
@@ -143,8 +142,8 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     rows = [_compared(page, figure, rival) for page in pages]
     for place, row in enumerate(rows):
         colour = COLOURS[_outcome(row)]
-        if row["low"] is not None:
-            axis.plot([row["low"], row["high"]], [place, place], color=colour, linewidth=2)
+        if ends := interval(row):
+            axis.plot(ends, [place, place], color=colour, linewidth=2)
         axis.plot(row["gain"], place, "o", color=colour, markersize=5)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel(what, fontsize=8)
@@ -182,7 +181,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
         {name: _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
     ]
-    rows = {
+    rows: dict[str, Sequence[Mapping[str, object]]] = {
         "predictors": page["predictors"],
         "trading": traded,
         "other fees per side, with the same trades,": page["backtest"]["fee_sensitivity"],
@@ -221,7 +220,7 @@ def _calibration(page: Page, logged: Logged) -> Figure:
     figure, axis = _panel(title, "probability of the predicted class", "share that came")
     bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
     most = max((row["n"] for row in bins), default=1)
-    confidence, accuracy = ([row[name] for row in bins] for name in ("confidence", "accuracy"))
+    confidence, accuracy = np.array([[row["confidence"], row["accuracy"]] for row in bins], float).reshape(-1, 2).T
     axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
     axis.plot(confidence, accuracy, linewidth=1, label="share that came")
     axis.scatter(confidence, accuracy, s=[10 + 90 * row["n"] / most for row in bins])

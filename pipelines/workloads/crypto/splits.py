@@ -72,7 +72,7 @@ def divide(
 def together(
     times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]]
 ) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Return the folds, with the same cuts for all coins, of coins that have all parts; and why the others have not.
+    """Return the folds of the coins that have all parts, cut at the same times, and the reason for each of the others.
 
     `divide` maps `times`, as in `chronological`, to folds. Coins are left out one by one, the shortest first.
     """
@@ -91,7 +91,7 @@ def together(
 def one_by_one(
     times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]], start: int, end: int, timeframe_ms: int
 ) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Return the folds of each coin by itself, of the time from `start` to `end`, ms, or as far as its windows reach.
+    """Divide each coin's own time, from `start` to `end` (ms) or to its last window if that is later.
 
     See `together` for the rest.
     """
@@ -105,7 +105,7 @@ def one_by_one(
 
 
 def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> dict[str, str]:
-    """Return in words which part each coin lacks that lacks one."""
+    """Return a sentence for each coin that lacks a part."""
     return {
         symbol: f"{symbol}: none of its {len(times[symbol])} windows ({iso(times[symbol][0])} to "
         f"{iso(times[symbol][-1])}) is in the {part} part from {iso(fold.span(part)[0])} to {iso(fold.span(part)[1])}; "
@@ -189,21 +189,6 @@ def _fold(
         for symbol, each in times.items():
             indices[symbol][part] = np.flatnonzero((each >= earliest) & (each < latest))
     return Fold(cuts, indices)
-
-
-def assert_disjoint(
-    times: Mapping[str, np.ndarray], fold: Fold, horizon: int, lookback: int, timeframe_ms: int
-) -> None:
-    """Raise AssertionError if windows or labels of two parts, of any coins, share the time of a candle."""
-    spans = {}
-    for part in PARTS:
-        ends = np.concatenate([each[fold.indices[symbol][part]] for symbol, each in times.items()])
-        if len(ends):
-            spans[part] = (ends.min() - (lookback - 1) * timeframe_ms, ends.max() + horizon * timeframe_ms)
-    for earlier, later in pairwise(part for part in PARTS if part in spans):
-        assert spans[earlier][1] < spans[later][0], (
-            f"{earlier} uses candles up to {spans[earlier][1]}, but {later} begins with {spans[later][0]}"
-        )
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class SignalTask(Task):
         self.notes = self._notes(counts)
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
-        """Fit what of the model depends on the data and the base alone, all of it on the CPU."""
+        """Fit, on the CPU, the parts that depend only on the data and the base."""
 
     def _balanced(self, config: Config) -> bool:
         return config.training.class_weights != "none"
@@ -139,7 +139,8 @@ class SignalTask(Task):
         return {"log_loss": nats.sum(1), "accuracy": right.sum(1), "count": (labels != IGNORED).sum(1).float()}
 
     def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        return model(batch["windows"], batch["coins"])
+        logits: Tensor = model(batch["windows"], batch["coins"])
+        return logits
 
 
 class ExpertsTask(SignalTask):
@@ -173,7 +174,8 @@ class ExpertsTask(SignalTask):
         return self._loss(logits.float(), batch["labels"])
 
     def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        return model(batch["windows"], batch["coins"], batch["fixed"])
+        logits: Tensor = model(batch["windows"], batch["coins"], batch["fixed"])
+        return logits
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the weights of the pool on the validation windows."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 
-SIZES = ("width", "rounds", "nodes")  # which a model has from its base
+SIZES = ("width", "rounds", "nodes")  # taken from the base
 BEST = "model/best"
 
 
@@ -32,31 +33,32 @@ class Base:
 def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
     """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
     known = description(config, coins, fold)
-    size = {"width": config.model.width} if config.model.width else {}
+    size: dict[str, Any] = {"dropout": config.model.dropout}
+    if config.model.width:
+        size["width"] = config.model.width
     if base:
         check_base(base.model.config, known, str(config.model.base))
-        size = {name: getattr(base.model.config, name) for name in SIZES}
+        size |= {name: getattr(base.model.config, name) for name in SIZES}
         known.about["base_sha256"] = base.sha256
     if config.model.chosen == "pooled_experts":
-        return PooledExperts(PooledExpertsConfig(**vars(known), dropout=config.model.dropout, **size))
+        return PooledExperts(PooledExpertsConfig(**vars(known), **size))
     preset = "legacy" if config.model.chosen == "legacy" else "default"
-    return CNNLSTM(CNNLSTMConfig(preset, **vars(known), dropout=config.model.dropout, **size))
+    return CNNLSTM(CNNLSTMConfig(preset, **vars(known), **size))
 
 
 def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfig:
     """Describe what a model of these coins is given, and for readers, where that comes from."""
     first = coins[0]
-    scalers = [coin.scalers[fold].to_dict() for coin in coins]
-    return {
-        "features": first.names,
-        "lookback": first.lookback,
-        "coins": tuple(coin.candles.symbol for coin in coins),
-        "scalers": {
-            coin.candles.symbol: {"mean": scaler["mean"], "std": scaler["std"]}
-            for coin, scaler in zip(coins, scalers, strict=True)
+    return SignalConfig(
+        features=first.names,
+        lookback=first.lookback,
+        coins=tuple(coin.candles.symbol for coin in coins),
+        scalers={
+            coin.candles.symbol: {"mean": coin.scalers[fold].mean.tolist(), "std": coin.scalers[fold].std.tolist()}
+            for coin in coins
         },
-        "timeframe_ms": first.candles.timeframe_ms,
-        "about": {
+        timeframe_ms=first.candles.timeframe_ms,
+        about={
             "classes": list(CLASSES),
             "timeframe": first.facts["timeframe"],
             "feature_set": config.data.features,
@@ -75,11 +77,11 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
                 for coin in coins
             },
         },
-    }
+    )
 
 
 def load_base(config: Config, member: str) -> Base | None:
-    """Return what `model.base` names, if anything: a model, a run of one, or the `member` of a run of many.
+    """Return the model that `model.base` names, if any: a folder, a run of one, or `member` of a run of many.
 
     Raises UserError where there is no model of pooled experts.
     """

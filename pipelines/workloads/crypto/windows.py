@@ -16,7 +16,7 @@ class Windows:
 
     table (N, F) float32 scaled features of all coins, one below the other, S - 1 empty rows after each; labels (N,) of
     the rows at which windows of this part end, IGNORED elsewhere; starts (n,) the first row of each stretch; coins (n,)
-    which coin it is of. With S = 1 a stretch is a window.
+    the number of its coin. With S = 1 a stretch is a window.
     """
 
     workers = 0
@@ -25,7 +25,7 @@ class Windows:
         self.size = len(starts)
         self.table, self.labels, self.starts, self.coins = table, labels, starts, coins
         self.past, self.ahead = torch.arange(1 - lookback, stretch), torch.arange(stretch)
-        self.fixed: Tensor | None = None  # (N, ...) what a model knows of each row beforehand, a part of each batch
+        self.fixed: Tensor | None = None  # (N, ...) what a model knows of each row beforehand, part of each batch
 
     def to(self, device: torch.device) -> "Windows":
         """Move everything to the device."""
@@ -79,7 +79,8 @@ def below_each_other(columns: Sequence[np.ndarray], stretch: int) -> np.ndarray:
     A row that no window holds may lack features; it must not be NaN times 0 in some later gather.
     """
     padded = [np.pad(each, [(0, stretch - 1)] + [(0, 0)] * (each.ndim - 1)) for each in columns]
-    return np.nan_to_num(np.concatenate(padded), posinf=0.0, neginf=0.0).astype(np.float32)
+    table: np.ndarray = np.nan_to_num(np.concatenate(padded), posinf=0.0, neginf=0.0)
+    return table.astype(np.float32)
 
 
 def _stretches(ends: np.ndarray, length: int) -> np.ndarray:

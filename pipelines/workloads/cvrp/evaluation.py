@@ -23,13 +23,20 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of
-from pipelines.workloads.cvrp.instances.solutions import solution_text
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
-from pipelines.workloads.cvrp.solvers import rivals
+from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
-from pipelines.workloads.cvrp.solvers.solving import Solved, solve_each, solve_with_model
+from pipelines.workloads.cvrp.solvers.solving import (
+    Solved,
+    local_searches,
+    solve_by_solvers,
+    solve_each,
+    solve_for,
+    solve_with_model,
+)
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, EvaluationSettings
@@ -52,19 +59,14 @@ def evaluate(
 
 
 def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
-    """Return the problems to solve, by name of the evaluation."""
-    if config.evaluation.instances == "test":
-        return {"test": _test_set(config, folder)}
-    return read(Path(config.evaluation.instances), config.evaluation.rounding)
-
-
-def _test_set(config: "Config", folder: Path) -> list[Problem]:
-    """Return the standard test set if the distribution is that of Kool et al., else the prepared one."""
-    data = config.data
-    customers = data.sizes[0]
-    if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[customers] == data.vehicle_capacity:
-        return standard_test_set(customers, data.test_instances)
-    return problems_of(load(folder, "test"), "test")
+    """Return the problems to solve, by name of the evaluation; the standard test set for a standard distribution."""
+    settings, data = config.evaluation, config.data
+    if settings.instances != "test":
+        return read(Path(settings.instances), settings.rounding)
+    size = data.sizes[0]
+    if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[size] == data.vehicle_capacity:
+        return {"test": standard_test_set(size, data.test_instances)}
+    return {"test": problems_of(load(folder, "test"), "test")}
 
 
 def _evaluate_split(
@@ -79,8 +81,8 @@ def _evaluate_split(
     config = _bounded(config, model, name, problems)
     settings = config.evaluation
     few = problems[: settings.reference_instances]
-    built = rivals.constructions(config, problems, map_items)
-    methods = [*built.values(), *rivals.local_searches(config, problems, built["savings"], len(few), map_items)]
+    built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
+    methods = [*built.values(), *local_searches(config, problems, built["savings"], len(few), map_items)]
     headline = built.get(config.model.kind, built["savings"])  # a network's takes its place below
     improved: Solved | None = None
     ruined: Solved | None = None
@@ -101,7 +103,7 @@ def _evaluate_split(
         polished = _polished(config, problems, last, map_items)
         methods += polished
         last = headline = polished[0]
-    methods += rivals.solvers(config, few, map_items)
+    methods += solve_by_solvers(config, few, map_items)
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
@@ -201,7 +203,7 @@ def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map
     equal = seconds + solved.core_seconds / len(problems)
     return [
         replace(polished, seconds=wall, core_seconds=core),
-        *(rivals.solve_for(name, equal, config, problems, map_items) for name in ("pyvrp", "pyvrp_from_savings")),
+        *(solve_for(name, equal, config, problems, map_items) for name in ("pyvrp", "pyvrp_from_savings")),
     ]
 
 

@@ -12,7 +12,7 @@ from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.problems import Problem, cost_of
 from pipelines.workloads.cvrp.instances.files import READERS
 from pipelines.workloads.cvrp.instances.files import read as read_instances
-from pipelines.workloads.cvrp.instances.solutions import solution_text
+from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.reference import sisrs

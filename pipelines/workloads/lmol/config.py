@@ -11,7 +11,7 @@ from pipelines.engine.config import BaseConfig, LoadedData, Training
 
 
 class Columns(Section):
-    """Names of a table's columns; null: the usual names are tried, and what was guessed is said."""
+    """Names of a table's columns; null: guessed from the usual names, and noted."""
 
     image: str | None = Field(None, description="column of image files, relative to the table's folder")
     score: str | None = Field(None, description="column of scores")
@@ -233,16 +233,12 @@ class Config(BaseConfig):
         return (0 if self.frozen else 3) if self.training.shift is None else self.training.shift
 
     @model_validator(mode="after")
-    def _projector_is_there(self) -> "Config":
+    def _training_fits_the_model(self) -> "Config":
         if self.training.projector_rate != 1 and not self.model.lora:
             raise ValueError(
                 f"training.projector_rate={self.training.projector_rate} is for a projector that trains beside "
                 "adapters; set model.lora=true, or leave it out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shift_needs_pixels(self) -> "Config":
         if self.frozen and self.shift:
             raise ValueError(
                 f"training.shift={self.training.shift} moves images, but with model.kind={self.model.kind} their "

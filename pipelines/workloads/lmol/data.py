@@ -95,7 +95,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     """
     data = config.data
     found = sources.read(data, folder / IMAGES)
-    groups, merged = _grouped(found)
+    groups, merged = grouped(found)
     parts = pairs.split(groups, data.folds, data.fold, data.seed)
     if found.scored:
         _check(found, parts, data)
@@ -171,7 +171,7 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict
     return drawn
 
 
-def _grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
+def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     """Return the group of each image, and the names of near duplicates that were put into one group."""
     _, number = np.unique(found.groups, return_inverse=True)
     near = image_files.near_duplicates(found.squares.hashes, found.squares.thumbnails)

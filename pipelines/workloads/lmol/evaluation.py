@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import torch
@@ -62,20 +61,30 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder)
-    answers = ModelAnswers(model, _needed(comparisons, config.data.workers), device, map_items)
+    answers = ModelAnswers(model, needed(comparisons, config.data.workers), device, map_items)
     found = _ask(answers, comparisons, config)
-    others = [*baselines(comparisons, config.seed), *_network(config, comparisons, device)]
+    others = baselines(comparisons, config.seed)
+    if config.evaluation.network_steps != 0:
+        others.append(of_scores("single-image network", network_scores(config, comparisons, device), comparisons))
     others.append(Baseline("blank images", answers.blank()))
     families = _families(found, others)
     table = [*_model_rows(found, config.model.kind), *(_baseline_row(each, found) for each in others)]
     summary = {
         **_pair_summary(found, config.seed),
-        **_score_summary(found, config.evaluation.comparisons),
+        **found.scored,
+        "references": len(comparisons.references),
+        "comparisons_per_score": config.evaluation.comparisons,
+        "standard_error": float(found.placed.errors.mean()),
+        "reliability": asdict(found.placed.reliability),
+        "coverage": found.placed.coverage,
         **_against_one_image(found, others),
         **found.triples,
         **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
         "family": families,
-        **_data_summary(comparisons),
+        "n": len(comparisons.pairs["test"]),
+        "images": len(comparisons.parts["test"]),
+        "theta": comparisons.theta * comparisons.unit,
+        "attribute": comparisons.attribute,
         **answers.cost(),
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
@@ -87,14 +96,7 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def _network(config: Config, comparisons: Comparisons, device: torch.device) -> list[Baseline]:
-    """Return the baseline of a network that sees one image, if it is wanted."""
-    if config.evaluation.network_steps == 0:
-        return []
-    return [of_scores("single-image network", network_scores(config, comparisons, device), comparisons)]
-
-
-def _needed(comparisons: Comparisons, workers: int) -> data.Images:
+def needed(comparisons: Comparisons, workers: int) -> data.Images:
     """Return the images that the model is asked about: test and validation images, and references."""
     parts = comparisons.parts
     needed = np.unique(np.concatenate([parts["test"], parts["validation"], comparisons.references]))
@@ -144,40 +146,20 @@ def _pair_summary(found: Findings, seed: int) -> dict[str, Plain]:
     }
 
 
-def _score_summary(found: Findings, budget: int) -> dict[str, Plain]:
-    return {
-        **found.scored,
-        "references": len(found.comparisons.references),
-        "comparisons_per_score": budget,
-        "standard_error": float(found.placed.errors.mean()),
-        "reliability": asdict(found.placed.reliability),
-        "coverage": found.placed.coverage,
-    }
-
-
 def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Plain]:
     """Return the errors of the best constant, and the predictor of single images with the least error."""
     placed = found.placed
-    rows = {each.name: _errors(each.scores[placed.images], placed) for each in others if each.scores is not None}
-    best = min((name for name in rows if name not in CONSTANTS), key=lambda name: rows[name]["RMSE"])
+    scores = {each.name: each.scores[placed.images] for each in others if each.scores is not None}
+    errors = {name: agreement(each, placed.known) for name, each in scores.items()}
+    best = min((name for name in scores if name not in CONSTANTS), key=lambda name: float(errors[name]["rmse"]))
     return {
-        "rmse_constant": min(rows[name]["RMSE"] for name in CONSTANTS),
-        "mae_constant": min(rows[name]["MAE"] for name in CONSTANTS),
-        "best_of_one_image": {"predictor": best, **rows[best]},
+        **{f"{key}_constant": min(float(errors[name][key]) for name in CONSTANTS) for key in ("rmse", "mae")},
+        "best_of_one_image": {"predictor": best, **_errors(scores[best], placed)},
     }
 
 
-class Errors(TypedDict):
-    """Columns of the table about scores of the test images; correlations are None if undefined."""
-
-    MAE: float
-    RMSE: float
-    Pearson: float | None
-    Spearman: float | None
-
-
-def _errors(scores: np.ndarray, placed: Placed) -> Errors:
-    """Return the columns about scores (n,)."""
+def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
+    """Return the columns of the table about scores (n,) of the test images; correlations are None if undefined."""
     found = {name: float(value) for name, value in agreement(scores, placed.known).items()}
     same = np.ptp(scores) == 0  # constant scores: correlation undefined, whatever rounding makes of it
     pearson, spearman = (None if same or np.isnan(found[name]) else found[name] for name in ("pearson", "spearman"))
@@ -203,15 +185,6 @@ def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed
         "pearson_lost": None if own is None or best is None else best - own,
         "images_per_s": len(images) / seconds[0],
         "times_faster": seconds[1] / seconds[0],
-    }
-
-
-def _data_summary(comparisons: Comparisons) -> dict[str, Plain]:
-    return {
-        "n": len(comparisons.pairs["test"]),
-        "images": len(comparisons.parts["test"]),
-        "theta": comparisons.theta * comparisons.unit,
-        "attribute": comparisons.attribute,
     }
 
 

@@ -48,7 +48,7 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
 
 
 def _check_named(base: str, kind: str) -> None:
-    """Raise UserError for a base that is no folder and cannot be on the hub, which would be asked for long."""
+    """Raise UserError for a base that is no folder and cannot be on the hub, before the hub is asked."""
     if base == efficientnet.NAME or os.path.exists(base) or hub.NAME.fullmatch(base):
         return
     known = {efficientnet.NAME: efficientnet.NAME}
@@ -64,7 +64,7 @@ def _check_named(base: str, kind: str) -> None:
 
 
 def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
-    """Raise UserError for a base, trained here, some of whose training images validate or test what is trained on it.
+    """Raise UserError for a base, trained here, that has seen validation or test images.
 
     A comparator keeps a hundred of its training images, as references.
     """

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from common.random import derive_key
 from models.images.comparator.cross import DictionaryCross
@@ -23,8 +23,8 @@ from pipelines.workloads.lmol.training.checks import check_trains, memory_note
 
 COMPARED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)  # tried shares of images that a scorer leaves to comparisons
 PEARSON_LOST = 0.003  # at most, on validation images, against comparing all of them; the least such share is taken
-NAMED = 10  # images that cannot be used, in what is said before training
-SCORED = 200  # validation images by which the reliability of scores is measured
+NAMED = 10  # unusable images that are listed before training
+SCORED = 200  # validation images that measure the reliability of scores
 
 
 class ComparisonTask(Task):
@@ -74,7 +74,7 @@ class ComparisonTask(Task):
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
         self._compared: Tensor | None = None  # scores that a scorer's teacher gives the images which refit measures by
-        self.notes = self._notes(folder, len(used), time.perf_counter() - began)
+        self.notes = self.data_notes(folder, len(used), time.perf_counter() - began)
         if isinstance(self.model, VlmComparator):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
             if config.hardware.gradient_checkpointing:
@@ -119,14 +119,15 @@ class ComparisonTask(Task):
             answers = torch.cat([teacher.both_orders(encoded, *pair).cpu() for pair in pairs])
         # As frequent as among the training pairs, which the loss expects of its targets.
         answers = (answers.log() + self._prior(rows[:, 2])).softmax(1)
-        return (answers + (F.one_hot(rows[:, 2], 3) if targets is None else targets)) / 2
+        return (answers + (functional.one_hot(rows[:, 2], 3) if targets is None else targets)) / 2
 
     def _standardised(self, model: Scorer, used: Tensor) -> Tensor:
         """Return the scores (N,) of the images `used`, in standard deviations of the training scores."""
         centre, spread = model.standard
         return (torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit - centre).float() / spread
 
-    def _notes(self, folder: Path, images: int, seconds: float) -> list[str]:
+    def data_notes(self, folder: Path, images: int, seconds: float) -> list[str]:
+        """Return lines about the data: their pairs, what was guessed of a table, and images that were set aside."""
         found = self.comparisons
         notes = [
             f"{found.attribute} of {found.facts.get('source', self.config.data.source)}: {self.train.size:,} pairs to "
@@ -168,7 +169,7 @@ class ComparisonTask(Task):
         first, second = batch["first"], batch["second"]
         given = {"numbers": batch["numbers"], "with_encodings": True}
         logits, encoded = model(batch.get("images"), first, second, **given)
-        nats = F.cross_entropy(logits + self.prior, batch.get("target", batch["label"]), reduction="none")
+        nats = functional.cross_entropy(logits + self.prior, batch.get("target", batch["label"]), reduction="none")
         assert isinstance(self.model, Scorer)
         off = self.model.score_loss(encoded, batch["known"])
         wrong = (off[first] + off[second]) / 2
@@ -247,4 +248,7 @@ def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Ten
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:
     """Return nats (b,), the mean over both orders, for labels (b,) or probabilities of them (b, 3)."""
-    return (F.cross_entropy(one, label, reduction="none") + F.cross_entropy(other, label, reduction="none")) / 2
+    return (
+        functional.cross_entropy(one, label, reduction="none")
+        + functional.cross_entropy(other, label, reduction="none")
+    ) / 2

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import datasets
 import numpy as np
@@ -18,18 +18,16 @@ from common.errors import UserError
 from common.workers import in_order, progress
 from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks
-from pipelines.workloads.tinystories.sources import WAYS, source_files, text_files
+from pipelines.workloads.tinystories.config import Config
+from pipelines.workloads.tinystories.sources import WAYS, text_files
 from pipelines.workloads.tinystories.splitting import split
 from pipelines.workloads.tinystories.tokenization import SCHEMA, alphabet_size, train_tokenizer, write_encoded
-
-if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Config, Data
 
 FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
 SIZES = ("stories", "characters", "bytes", "tokens", "unknown_bytes")
 
 
-def prepare(config: "Config", folder: Path) -> Mapping[str, object]:
+def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     """Write the three splits (text, tokens) and tokenizer.json; return facts for the manifest.
 
     The text is read in pieces by all cores, twice: once to find the stories and their order, then those of the share to
@@ -53,7 +51,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, object]:
             shutil.rmtree(scratch)  # an error here is one: what stayed would be a part of the data
     return {
         "source": source,
-        "files": [path.name for path in inputs(config.data)],
+        "files": [path.name for path in config.data.inputs()],
         "split": how,
         "duplicates_removed": duplicates,
         "nul_characters_removed": num_nuls,
@@ -61,11 +59,6 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, object]:
         "vocabulary": bpe.get_vocab_size(),
         "alphabet": alphabet_size(bpe),
     }
-
-
-def inputs(data: "Data") -> list[Path]:
-    """Return the user's files that the stories come from; none for the generator, a dataset id or a missing source."""
-    return [] if data.source is None else source_files(data.source)
 
 
 def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer) -> dict[str, dict[str, int]]:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,10 +19,8 @@ from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
+from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
-
-if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Config
 
 WINDOWS_AT_ONCE = 16
 MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and copied spans look at
@@ -57,7 +54,7 @@ class HeldOut:
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, TinyTransformer], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, TinyTransformer], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Evaluate on the stories that neither trained the model nor picked the best one."""
     (model,) = models.values()
@@ -79,13 +76,13 @@ def evaluate(
         **dict.fromkeys(by_token, _cut(len(training), "tokens")),
         **dict.fromkeys(by_character, _cut(len(training_text), "characters")),
     }
-    told = _tell(config, model)
+    samples = _tell(config, model)
     return [
         Evaluation(
             split="held_out",
             summary={
                 **_figures(nats, stories),
-                **_judged(told, training_text),
+                **_judged(samples, training_text),
                 **_described(config, model, folder),
                 "seconds": time.perf_counter() - began,
             },
@@ -98,7 +95,7 @@ def evaluate(
                 "characters": stories.characters.tolist(),
                 **{f"nats_{name}": found.tolist() for name, found in nats.items()},
             },
-            files={"held_out.samples.txt": "\n\n".join(told) + "\n"},
+            files={"held_out.samples.txt": "\n\n".join(samples) + "\n"},
         )
     ]
 
@@ -231,7 +228,7 @@ def _verdict(gain: float, half: float | None, baseline: str) -> str:
     return f"no clear difference from {baseline}"
 
 
-def _tell(config: "Config", model: TinyTransformer) -> list[str]:
+def _tell(config: Config, model: TinyTransformer) -> list[str]:
     """Tell stories from fixed seeds, with the prompts taken in turn."""
     settings = config.evaluation
     prompts = [settings.prompts[i % len(settings.prompts)] for i in range(settings.samples)]
@@ -240,17 +237,17 @@ def _tell(config: "Config", model: TinyTransformer) -> list[str]:
     )
 
 
-def _judged(told: list[str], training_text: str) -> dict[str, object]:
+def _judged(samples: list[str], training_text: str) -> dict[str, object]:
     """Return how many words of the told stories are known, and the length of the longest copy from training."""
     known, searched = set(text.words(training_text)), training_text[-MOST_CHARACTERS:]
-    shares = [share for story in told if (share := text.known_share(text.words(story), known)) is not None]
+    shares = [share for story in samples if (share := text.known_share(text.words(story), known)) is not None]
     return {
         "known_words": float(np.mean(shares)) if shares else None,
-        "longest_copied_span": max((len(text.longest_copied_span(story, searched)) for story in told), default=0),
+        "longest_copied_span": max((len(text.longest_copied_span(story, searched)) for story in samples), default=0),
     }
 
 
-def _described(config: "Config", model: TinyTransformer, folder: Path) -> dict[str, object]:
+def _described(config: Config, model: TinyTransformer, folder: Path) -> dict[str, object]:
     """Return what the model was trained on, its size, and its speed on the chip."""
     facts = data.facts(folder)
     return {

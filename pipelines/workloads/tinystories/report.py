@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -16,15 +16,13 @@ from pipelines.report.plots import PANEL, comparison, panels, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide, interval_of
 from pipelines.run.folder import Run
-
-if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Config
+from pipelines.workloads.tinystories.config import Config
 
 BITS, SPREAD = "bits/character", "± 95 %"
 
 
 def sections(
-    config: "Config", models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
+    config: Config, models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return the sections as (heading, HTML), this run beside those in the folders next to it as the last one."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
@@ -38,7 +36,7 @@ def sections(
     rows = [{name: run.get(name) for name in columns} for run in runs]
     return [
         (f"{judged.heading}: {judged.rival['predictor']}", _verdict(found.summary, judged) + picture),
-        ("Stories it tells", fragment("<pre>{{ told }}</pre>", told=found.files["held_out.samples.txt"])),
+        ("Stories it tells", fragment("<pre>{{ samples }}</pre>", samples=found.files["held_out.samples.txt"])),
         ("Size, speed and quality of the runs", panels(charts) + table(rows, "runs")),
     ]
 

@@ -7,15 +7,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import datasets
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks, stories
-
-if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Data
+from pipelines.workloads.tinystories.config import Data, is_dataset, source_files
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
 WAYS = (
@@ -26,17 +23,17 @@ ROWS_AT_ONCE = 1000
 PATIENCE = 10  # seconds for the hub to answer
 
 
-def text_files(data: "Data", scratch: Path) -> tuple[str, list[Path]]:
+def text_files(data: Data, scratch: Path) -> tuple[str, list[Path]]:
     """Return a description of `data.source` and the text files that hold it, which for all but files are in `scratch`.
 
     Raises UserError if the source is missing or has no column of texts.
     """
     written = scratch / "stories.txt"
     if data.source is None:
-        told = stories.generate(data.seed, data.generated_characters)
-        return f"embedded story generator, seed {data.seed}", [blocks.write(written, told)]
+        generated = stories.generate(data.seed, data.generated_characters)
+        return f"embedded story generator, seed {data.seed}", [blocks.write(written, generated)]
     path, files = Path(data.source), source_files(data.source)
-    if _is_dataset(path):
+    if is_dataset(path):
         saved = datasets.load_from_disk(path)
         saved = saved if isinstance(saved, datasets.Dataset) else saved.get("train", saved)
         return f"dataset {path}", [blocks.write(written, _texts(saved, data.source))]
@@ -53,20 +50,6 @@ def text_files(data: "Data", scratch: Path) -> tuple[str, list[Path]]:
         texts = _texts(_download(data.source), data.source)
         return f"Hugging Face dataset {data.source}, split train", [blocks.write(written, texts)]
     raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
-
-
-def source_files(source: str) -> list[Path]:
-    """Return the files behind `source`: itself, the .txt files directly in it, or a saved dataset's Arrow files."""
-    path = Path(source)
-    if _is_dataset(path):
-        return sorted(path.rglob("*.arrow"))
-    if path.is_dir():
-        return sorted(file for file in path.glob("*.txt") if file.is_file())
-    return [path] if path.is_file() else []
-
-
-def _is_dataset(path: Path) -> bool:
-    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
 
 
 def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str]:

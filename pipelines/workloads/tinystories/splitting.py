@@ -3,16 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks
-
-if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Data
+from pipelines.workloads.tinystories.config import Data
 
 SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
@@ -21,7 +18,7 @@ HELD_OUT, VALIDATION = 10, 20  # one story in ten is held out, one in twenty pic
 PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), re.compile(r" "))
 
 
-def split(found: Blocks, data: "Data", source: str, scratch: Path) -> tuple[dict[str, Blocks], str, int]:
+def split(found: Blocks, data: Data, source: str, scratch: Path) -> tuple[dict[str, Blocks], str, int]:
     """Return {split: blocks}, a description of the rule, and the number of duplicates that were removed first.
 
     Stories are put into an order that depends only on (seed, text), and every tenth is held out, one in twenty

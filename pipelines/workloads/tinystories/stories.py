@@ -34,13 +34,13 @@ def generate(seed: int, characters: int) -> Iterator[str]:
     ASCII characters in one or more paragraphs, separated by single line ends.
     """
     rng = random.Random(seed)
-    told: set[bytes] = set()  # hashes, because the stories themselves may be too many to keep
+    seen: set[bytes] = set()  # hashes, because the stories themselves may be too many to keep
     total = 0
     while total < characters:
         story = tell(rng)
         digest = hashlib.blake2b(story.encode(), digest_size=16).digest()
-        if digest not in told:
-            told.add(digest)
+        if digest not in seen:
+            seen.add(digest)
             total += len(story)
             yield story
 

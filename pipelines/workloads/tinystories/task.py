@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,10 +16,7 @@ from models.stories.tiny_transformer import TinyTransformer
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
-
-if TYPE_CHECKING:
-    from pipelines.workloads.tinystories import Config
-
+from pipelines.workloads.tinystories.config import Config
 
 ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
 
@@ -82,7 +78,7 @@ def text_only(batch: Mapping[str, Tensor]) -> Tensor:
 class StoriesTask(Task):
     """Next-token prediction of the text and the end of each story, never from one story into the next."""
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         sequence = config.sequence
         self.model = TinyTransformer(config.model.resolved(data.tokenizer(folder))).to(device)
         training = data.tokens(folder, "train")
@@ -96,7 +92,7 @@ class StoriesTask(Task):
         self.facts = data.facts(folder)
         self.notes = self._notes(config)
 
-    def _notes(self, config: "Config") -> list[str]:
+    def _notes(self, config: Config) -> list[str]:
         facts, preset, sizes = self.facts, config.model.preset, self.model.config
         count = sum(p.numel() for p in self.model.parameters())
         notes = [

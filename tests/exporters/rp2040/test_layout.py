@@ -2,19 +2,21 @@
 
 import json
 import struct
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from zlib import crc32
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.pre_tokenizers import ByteLevel
 
 from exporters.rp2040 import inference_files, layout
 from models.stories import rp2040
 from models.stories.config import TinyTransformerConfig
 from models.stories.integer_arithmetic import EXP, GELU, Matrix
-from models.stories.integer_transformer import IntegerTransformer, Layer
+from models.stories.integer_counts import Entries
+from models.stories.integer_transformer import IntegerTransformer, Layer, Table
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import make_tokenizer
 from tests.exporters.rp2040.files import TABLES, vocabulary, with_sum
@@ -93,23 +95,48 @@ SIZES = st.fixed_dictionaries(
 )
 
 
+def same(one: object, other: object) -> bool:
+    if is_dataclass(one):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+
+
+def comes_back(integers: IntegerTransformer) -> bool:
+    found = layout.read_model(layout.pack_model(integers, vocabulary()))
+    return same(replace(integers, config=replace(integers.config, tokenizer={})), found)
+
+
 @settings(max_examples=25, deadline=None)
 @given(SIZES, st.integers(0, 1000))
 def test_a_model_comes_back_as_it_was(sizes, seed):
     integers = quantize(make(seed, **sizes))
-    data = layout.pack_model(integers, vocabulary())
-    assert len(data) == 40 + rp2040.model_bytes(integers.config)
-    found = layout.read_model(data)
-    assert found.config == replace(integers.config, tokenizer={})
-    for one, other in zip((*integers.layers, integers), (*found.layers, found), strict=True):
-        for name, value in vars(one).items():
-            if isinstance(value, Matrix):
-                for field in ("weights", "bias", "multiplier"):
-                    assert np.array_equal(getattr(value, field), getattr(getattr(other, name), field))
-            elif isinstance(value, np.ndarray):
-                assert np.array_equal(value, getattr(other, name))
-            elif name not in ("layers", "config"):
-                assert value == getattr(other, name)
+    assert comes_back(integers)
+    assert len(layout.pack_model(integers, vocabulary())) == 40 + rp2040.model_bytes(integers.config)
+
+
+def test_memory_and_counts_come_back_as_they_were():
+    integers = quantize(make(memory=(16, 64), counts=100))
+    generator = np.random.default_rng(0)
+    tables = tuple(
+        Table(
+            generator.integers(-127, 128, table.weights.shape),
+            generator.integers(0, 2**15, len(table.multiplier)),
+            generator.integers(0, 256, len(table.fingerprint)),
+        )
+        for table in integers.memory
+    )
+    starts = np.minimum(np.arange(len(integers.counts.starts)) * 8, 100)
+    starts[-1] = 100
+    drawn = (generator.integers(0, most, 100) for most in (32, 1024, 1024))
+    counted = replace(integers, memory=tables, counts=Entries(starts, *drawn))
+    assert comes_back(counted)
+    assert not same(integers, counted)
+
+
+def test_the_largest_sizes_of_the_format_are_packed():
+    assert comes_back(quantize(make(context=256, heads=1)))
 
 
 def test_the_limits_are_those_of_the_chip():
@@ -149,6 +176,14 @@ def vandalized(path: str, value) -> dict:
         ("model.type", "Unigram", "the tokenizer must be BPE with the unknown token <unk>"),
         ("model.unk_token", None, "the tokenizer must be BPE with the unknown token <unk>"),
         ("model.fuse_unk", True, "a device does not follow: model.fuse_unk"),
+        ("model.dropout", 0.1, "a device does not follow: model.dropout"),
+        ("model.byte_fallback", True, "a device does not follow: model.byte_fallback"),
+        ("model.continuing_subword_prefix", "##", "a device does not follow: model.continuing_subword_prefix"),
+        ("model.end_of_word_suffix", "</w>", "a device does not follow: model.end_of_word_suffix"),
+        ("post_processor", {"type": "ByteLevel"}, "a device does not follow: post_processor"),
+        ("truncation", {"max_length": 8}, "a device does not follow: truncation"),
+        ("padding", {"pad_id": 0}, "a device does not follow: padding"),
+        ("added_tokens", [{"id": 1, "content": "<unk>", "special": False}], "added token '<unk>'"),
         ("model.ignore_merges", True, "a device does not follow: model.ignore_merges"),
         ("normalizer", {"type": "Lowercase"}, "a device does not follow: normalizer"),
         ("pre_tokenizer", None, "a device does not follow: pre_tokenizer"),
@@ -190,3 +225,43 @@ def test_merges_written_as_text_are_read_too():
 
 def test_the_pieces_are_those_of_the_tokenizer():
     assert json.loads(make_tokenizer(trained_tokenizer(32)).to_str())["pre_tokenizer"] == layout.PRE_TOKENIZER
+
+
+def many_tokens(count: int) -> dict:
+    """A tokenizer of so many tokens without merges."""
+    tokenizer = trained_tokenizer(32)
+    letters = [chr(code) for code in range(33, 127)]
+    names = ["<|endoftext|>", "<unk>", *(one + other for one in letters for other in letters)][:count]
+    tokenizer["model"] |= {"vocab": {name: number for number, name in enumerate(names)}, "merges": []}
+    return tokenizer
+
+
+def test_vocabularies_have_a_smallest_and_a_largest_size():
+    for size in (4, 4096):
+        assert layout.read_vocabulary(layout.pack_vocabulary(many_tokens(size))).size == size
+    for size in (2, 4098):
+        with pytest.raises(ValueError, match=f"has {size} tokens; a vocabulary file holds 4 to 4096"):
+            layout.pack_vocabulary(many_tokens(size))
+
+
+@pytest.mark.parametrize("name", ["LARGEST_MERGES", "LARGEST_TEXT"])
+def test_merges_and_bytes_are_held_up_to_their_limits_and_no_further(name, monkeypatch):
+    tokenizer = trained_tokenizer(48)
+    names = list(tokenizer["model"]["vocab"])[2:]
+    used = {"LARGEST_MERGES": len(tokenizer["model"]["merges"]), "LARGEST_TEXT": sum(map(len, names))}[name]
+    assert used > 10
+    monkeypatch.setattr(layout, name, used)
+    layout.pack_vocabulary(tokenizer)
+    monkeypatch.setattr(layout, name, used - 1)
+    with pytest.raises(ValueError, match=f"merges and .* bytes of tokens; .*{used - 1}.*; take a smaller vocabulary"):
+        layout.pack_vocabulary(tokenizer)
+
+
+def test_every_byte_has_the_token_that_the_tokenizers_library_gives_it():
+    tokenizer, library = trained_tokenizer(32), ByteLevel(add_prefix_space=False, use_regex=False)
+    names = ["<|endoftext|>", "<unk>", *sorted(ByteLevel.alphabet())]
+    tokenizer["model"] |= {"vocab": {name: number for number, name in enumerate(names)}, "merges": []}
+    found = layout.read_vocabulary(layout.pack_vocabulary(tokenizer))
+    for byte in range(0xC0):  # the last one of a character's UTF-8
+        text = chr(byte)
+        assert found.of_byte[text.encode()[-1]] == names.index(library.pre_tokenize_str(text)[0][0][-1])

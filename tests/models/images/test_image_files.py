@@ -136,13 +136,13 @@ def test_formats_that_turn_images_themselves_turn_them_once(kind):
 
 def test_avif_and_heic_are_refused_by_name_where_nothing_reads_them(monkeypatch, tmp_path):
     heic, avif = encoded(picture(), "HEIF"), encoded(picture(), "AVIF")
-    image_files._reads_heic.cache_clear()
+    image_files.reads_heic.cache_clear()
     monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
     monkeypatch.setattr(features, "check", lambda feature: False)
     (tmp_path / "a.heic").write_bytes(heic)
     assert refusal(tmp_path / "a.heic") == ("a HEIC image, for which a package is missing; `pip install pillow-heif`")
     assert "`pip install --upgrade pillow`, 11.3 or later" in refusal(avif)
-    image_files._reads_heic.cache_clear()
+    image_files.reads_heic.cache_clear()
 
 
 def test_sixteen_bits_are_turned_too():

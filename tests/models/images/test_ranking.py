@@ -35,8 +35,10 @@ def planted(images, references, *, discrimination=6.0, tie=0.5, noise=0.0, refer
 
 
 def place(known, log_odds, images, budget=24, theta=0.2, numbers=None):
-    references = torch.arange(images, len(known)) if numbers is None else numbers
-    return ranking.scores(log_odds, images, references, known[references], theta=theta, budget=budget, seed=0)
+    numbers = torch.arange(images, len(known)) if numbers is None else numbers
+    references = ranking.References(log_odds, numbers, known[numbers], theta, budget)
+    scale = ranking.fit_scale(references, seed=0)
+    return scale.scores(*ranking.place(scale, references, images))
 
 
 @pytest.mark.parametrize("how", [{"noise": 0.2}, {"tossed": True}, {"noise": 0.1, "tossed": True}])
@@ -145,7 +147,7 @@ def test_scores_of_few_values_are_found_where_only_equal_ones_are_similar():
         label = torch.where(difference == 0, 2, torch.where(difference > 0, 0, 1))
         return F.one_hot(label, 3) * 6.0
 
-    found, errors = ranking.scores(log_odds, 40, torch.arange(40, 80), known[40:], theta=0, budget=16, seed=0)
+    found, errors = place(known, log_odds, 40, budget=16, theta=0)
     assert (found - known[:40]).abs().max() < 0.2
     assert errors.max() < 0.5
 
@@ -189,6 +191,8 @@ def test_an_image_that_is_precise_enough_meets_no_more_references():
 
     place(known, counted, 20, budget=40, theta=0.01)
     thorough = sum(asked)
+    # A few at a time, so that each round profits from the answers before it.
+    assert [count for count in asked if count] == [20 * 8] + [20 * 4] * 8
     asked.clear()
     place(known, counted, 20, budget=40, theta=2.0)
     assert thorough == 20 * 40
@@ -205,7 +209,7 @@ def updated(known, log_odds, before, reliability):
 
     scale = ranking.Scale(Davidson(6.0, 0.5), known, reliability)
     references = torch.arange(images, len(known))
-    found = ranking.update(scale, counted, before, references, known[images:], theta=1.0, budget=24)
+    found = ranking.update(scale, ranking.References(counted, references, known[images:], theta=1.0, budget=24), before)
     return *found, sum(asked)
 
 
@@ -260,7 +264,7 @@ def test_a_comparator_that_knows_nothing_says_so():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"known": torch.full((9,), 2.0)}, "two different ones"),
         ({"known": torch.tensor([math.nan] * 9)}, "finite scores"),
@@ -268,7 +272,7 @@ def test_a_comparator_that_knows_nothing_says_so():
         ({"budget": 1}, "budget of 2 references or more"),
     ],
 )
-def test_what_cannot_be_placed_is_refused(change, told):
+def test_what_cannot_be_placed_is_refused(change, message):
     known = torch.arange(9.0)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         place(**{"known": known, "log_odds": lambda a, b: torch.zeros(len(a), 3), "images": 3, **change})

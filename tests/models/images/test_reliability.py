@@ -36,10 +36,11 @@ def comparator(accuracy, *, seed, values=None, known_too_well=0.2):
 def scored(known, log_odds):
     """Known scores of the test images, those found, and their standard errors."""
     count = VALIDATION + TEST
-    references, how = torch.arange(count, count + REFERENCES), {"theta": 0.2, "budget": 16}
+    numbers = torch.arange(count, count + REFERENCES)
+    references = ranking.References(log_odds, numbers, known[numbers], theta=0.2, budget=16)
     prior = reliability.quantiles(known[count:])
-    scale = ranking.fit_scale(log_odds, references, known[references], **how, seed=0, prior=prior)
-    estimates, information = ranking.place(scale, log_odds, count, references, known[references], **how)
+    scale = ranking.fit_scale(references, seed=0, prior=prior)
+    estimates, information = ranking.place(scale, references, count)
     scale = scale.relying(estimates[:VALIDATION], information[:VALIDATION], known[:VALIDATION])
     return known[VALIDATION:count], *scale.scores(estimates[VALIDATION:], information[VALIDATION:])
 
@@ -135,3 +136,15 @@ def test_few_images_or_equal_scores_leave_everything_finite(count):
         mean, error = found.scores(reliability.quantiles(known), known, torch.ones(count).double())
         assert mean.isfinite().all()
         assert error.isfinite().all()
+
+
+@pytest.mark.parametrize(("count", "place"), [(19, 19), (20, 20), (39, 38), (99, 95)])
+def test_the_factor_covers_one_image_more_than_the_share(count, place):
+    distances = torch.arange(1.0, count + 1, dtype=torch.float64)
+    factor = reliability.calibrated(torch.ones(count, dtype=torch.float64), distances, torch.zeros_like(distances))
+    assert factor * 1.96 == pytest.approx(place)  # of the sorted distances: that of rank .95 (M + 1), rounded up
+
+
+def test_exact_estimates_narrow_intervals_no_further_than_to_four_fifths():
+    known = torch.arange(5.0, dtype=torch.float64).repeat(20)
+    assert reliability.fit(None, known, torch.full_like(known, 100.0), known).factor == 0.8

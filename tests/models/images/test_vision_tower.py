@@ -167,14 +167,14 @@ def test_of_a_larger_model_its_tower_is_taken(bases, whole, tmp_path):
         part = network.vision_model
     part.load_state_dict(towers.tower(kind).state_dict())
     base = towers.save(network, tmp_path / "whole")
-    told = logging.handlers.BufferingHandler(1000)
-    logging.getLogger("transformers").addHandler(told)
+    heard = logging.handlers.BufferingHandler(1000)
+    logging.getLogger("transformers").addHandler(heard)
     try:
         found = make(base).encode(pictures(3))
     finally:
-        logging.getLogger("transformers").removeHandler(told)
+        logging.getLogger("transformers").removeHandler(heard)
     assert torch.equal(found, make(bases[kind]).encode(pictures(3)))
-    assert [record.getMessage() for record in told.buffer] == []  # no table of unused weights
+    assert [record.getMessage() for record in heard.buffer] == []  # no table of unused weights
 
 
 def test_weights_of_16_bits_are_computed_with_as_such_and_the_head_is_not(bases, tmp_path):

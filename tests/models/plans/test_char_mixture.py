@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import io
-from models.plans import chains, text_ends
+from models.plans import chains, mixture_weights, text_ends
 from models.plans.char_lstm import PRESETS
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.characters import END
@@ -125,6 +125,12 @@ def test_a_heading_is_a_short_line_that_is_no_sentence():
     assert sections[6] == sections[-6] != sections[-1]
 
 
+@pytest.mark.parametrize(("size", "heading"), [(chains.LONGEST_HEADING, True), (chains.LONGEST_HEADING + 1, False)])
+def test_a_heading_has_at_most_eighty_characters(size, heading):
+    sections = chains.headings(tokens_of(f"b\n{'a' * size}\nc"), CLASSES)
+    assert (sections[-1] != sections[3]) == heading
+
+
 @pytest.mark.parametrize("adapting", [False, True])
 def test_a_text_read_at_once_in_pieces_or_token_by_token_is_predicted_alike(adapting, monkeypatch):
     model, tokens = mixture(wording(0)), tokens_of(wording(1, 60))[1:]
@@ -186,6 +192,33 @@ def test_fitted_weights_predict_better_than_the_network_alone():
     assert all(torch.equal(own[ADAPTING], old[ADAPTING]) for own, old in zip(model.weights(), before, strict=True))
 
 
+def test_weights_are_looked_up_by_entropy_longest_contexts_and_states():
+    generator, size = np.random.default_rng(0), (30, chains.CONTEXTS)
+    network = torch.log_softmax(torch.from_numpy(generator.normal(0, 2, (30, len(TEXTS))).astype(np.float32)), -1)
+    states = generator.integers(1, chains.STATES, size) * (generator.random(size) < 0.2)
+    own, share = generator.random((*size, len(TEXTS))), generator.random(size)
+    found = chains.Layers(own.astype(np.float32), share.astype(np.float32), states)
+    tables = [table[0].numpy().copy() for table in mixture("abc").weights()]
+    for table in tables:
+        table[:] = generator.normal(0, 0.1, table.shape)
+    common, by_length, by_lengths, by_state = tables
+    features = np.concatenate([network.numpy()[:, None], chains.sharpened(found, network.numpy())], 1)
+    mixed = mixture_weights.mixture(network, found, tables)
+    for row, expected in enumerate(network):
+        entropy = float(-(expected.exp() * expected).sum())
+        seen = [[place for place, level in enumerate(levels, 1) if states[row, level]] for levels in chains.CHAINS]
+        first, *others = [max(places, default=0) for places in seen]
+        place, fine = (
+            sum(entropy > border for border in borders)
+            for borders in (mixture_weights.ENTROPIES, mixture_weights.FINE_ENTROPIES)
+        )
+        weights = common + by_length[first * (len(mixture_weights.ENTROPIES) + 1) + place]
+        weights = weights + by_lengths[np.ravel_multi_index(others, mixture_weights.LENGTHS[1:])]
+        weights = weights + by_state[np.arange(len(weights)), [fine, *states[row]]]
+        wanted = torch.log_softmax(torch.from_numpy(weights @ features[row]), -1)
+        torch.testing.assert_close(mixed[row].float(), wanted.float(), atol=1e-4, rtol=1e-4)
+
+
 def test_examples_in_pieces_are_fitted_as_at_once():
     model, tokens = mixture(wording(0, 400)), tokens_of(wording(7, 60))
     keys = chains.contexts(tokens, CLASSES)[1:, : chains.STORED]
@@ -200,6 +233,23 @@ def test_examples_in_pieces_are_fitted_as_at_once():
     assert model.fit(FROZEN, [examples(part) for part in np.array_split(rows, 3)]) == pytest.approx(whole, abs=1e-3)
 
 
+class Seen:
+    """Counts of four tokens, 1, 2, 3 and 5, after any context."""
+
+    def add_to(self, dense, keys):
+        dense[:, :4] += np.array([1, 2, 3, 5], np.float32)
+
+
+def test_counts_are_discounted_by_their_size_and_the_rest_goes_to_shorter_contexts():
+    found = chains.layers(np.zeros((1, chains.CONTEXTS), np.int64), np.zeros(1, int), 6, [Seen()], None)
+    for level, discounts in ((0, (0.88, 1.1, 1.3)), (chains.STORED, (0.8, 1.0, 1.2))):
+        once, twice, more = discounts
+        own = [1 - once, 2 - twice, 3 - more, 5 - more, 0, 0]
+        assert found.own[0, level].tolist() == pytest.approx([value / 11 for value in own], abs=1e-6)
+        assert found.share[0, level] == pytest.approx((once + twice + 2 * more) / 11)
+    assert found.states[0].tolist() == [1 + 4 * (len(chains.KINDS) + 1) + 2] * chains.CONTEXTS
+
+
 def test_bounded_counts_keep_what_was_seen_most():
     tokens = tokens_of(wording(0, 400))
     counts = counts_of(tokens)
@@ -211,9 +261,13 @@ def test_bounded_counts_keep_what_was_seen_most():
     assert np.array_equal(twice.counts, 2 * counts.counts)
 
 
-def test_damaged_counts_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "place", "value"), [("tokens", 3, 99), ("tokens", 3, -1), ("counts", 3, 0), ("keys", 1, None)]
+)
+def test_damaged_counts_are_refused(tmp_path, name, place, value):
     model = mixture(wording(0))
-    model.tokens[3] = 99
+    damaged = getattr(model, name)
+    damaged[place] = damaged[place - 1] if value is None else value  # the keys ascend
     io.save(model, tmp_path)
     with pytest.raises(ValueError, match="counts are damaged"):
         io.load(tmp_path)

@@ -120,6 +120,20 @@ def test_a_model_suggests_with_sources_and_keeps_them_when_saved(tmp_path):
         model.suggest("ab", n=0)
 
 
+def test_a_field_is_suggested_for_below_its_heading_and_the_document(monkeypatch):
+    model, given = with_text(one="# ab\nabc dad cab abc.\n"), []
+
+    class Noting(Suggester):
+        def __init__(self, reader, passages, text, heading):
+            given.append((text, heading))
+            super().__init__(reader, passages, text, heading)
+
+    monkeypatch.setattr("models.plans.char_mixture.Suggester", Noting)
+    model.suggest("ab", "abc ", 1, document="dad.\n")
+    model.suggest("", "abc", 1)
+    assert given == [("dad.\n\n# ab\n\nabc ", "# ab"), ("abc", "")]
+
+
 def test_generated_text_copies_no_fifty_characters():
     text = "".join(np.random.default_rng(0).choice(list("abcd .#"), 150))
     model, storing_none = with_text(one=text), mixture(text)

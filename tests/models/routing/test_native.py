@@ -250,6 +250,47 @@ def test_more_tours_are_no_worse_and_local_optima_have_no_better_2_opt_move():
                 assert length_of(locs, [other]) >= length_of(locs, [route]) - 1e-6
 
 
+def _neighbours(routes: list[list[int]]):
+    """Pairs (routes now, routes after) of relocating and exchanging one or two customers, and of 2-opt*."""
+    for one in routes:
+        for i, k in itertools.product(range(len(one)), (1, 2)):
+            chain, rest = one[i : i + k], one[:i] + one[i + k :]
+            yield from (([one], [rest[:j] + chain + rest[j:]]) for j in range(len(rest) + 1))
+    for one, two in itertools.permutations(routes, 2):
+        for i, j, k in itertools.product(range(len(one)), range(len(two) + 1), (1, 2)):
+            chain, rest = one[i : i + k], one[:i] + one[i + k :]
+            yield from (([one, two], [rest, two[:j] + moved + two[j:]]) for moved in (chain, chain[::-1]))
+            for m in range(1, k + 1):
+                exchanged = one[:i] + two[j : j + m] + one[i + k :], two[:j] + chain + two[j + m :]
+                yield [one, two], list(exchanged)
+        for i, j in itertools.product(range(len(one) + 1), range(len(two) + 1)):
+            yield [one, two], [one[:i] + two[j:], two[:j] + one[i:]]
+            yield [one, two], [one[:i] + two[:j][::-1], one[i:][::-1] + two[j:]]
+
+
+@pytest.mark.parametrize("capacity", [15, 30])
+def test_no_move_of_the_local_search_shortens_a_local_optimum(capacity):
+    instances = make_instances(12, 20, capacity)  # so few that every customer is a neighbour of every other
+    for locs, demand, row in zip(*map(torch.Tensor.tolist, instances[:2]), _improve(instances, 1), strict=True):
+        away = [[math.dist(a, b) for b in locs] for a in locs]
+        for now, after in _neighbours(routes_of(row)):
+            if all(sum(demand[node] for node in route) <= capacity for route in after):
+                old, new = (
+                    sum(away[a][b] for route in each for a, b in itertools.pairwise([0, *route, 0]))
+                    for each in (now, after)
+                )
+                assert new >= old - 1e-6, (now, after)
+
+
+def test_local_search_never_lengthens_a_tour_that_fills_its_vehicles():
+    instances = make_instances(60, 20, 11)
+    given = _ruin(instances, rounds=2000)
+    improved = _improve(instances, 1, torch.nn.functional.pad(given, (0, 40 - given.shape[1]))[:, None])
+    before, after = (tour_length(instances.locs, tours[:, None]) for tours in (given, improved))
+    assert_valid(instances, improved[:, None], after)
+    assert (after <= before + 1e-6).all()
+
+
 def _ruin(instances, tours=None, seed=0, **budget):
     distance = (instances.locs[:, :, None] - instances.locs[:, None]).double().norm(dim=-1)
     seeds = torch.arange(len(distance)) + 1000 * seed
@@ -279,6 +320,13 @@ def test_ruin_and_recreate_finds_the_best_tours_of_small_problems_and_loses_no_g
     assert (tour_length(instances.locs, found[:, None]) <= long * (1 + 1e-5)).float().mean() >= 0.95
     short = _ruin(instances, tours=found, rounds=1)
     assert (tour_length(instances.locs, short[:, None]) <= tour_length(instances.locs, found[:, None]) + 1e-6).all()
+
+
+def test_ruin_and_recreate_returns_the_best_tour_it_has_seen():
+    instances = make_instances(40, 30)
+    # The first rounds are the same whatever their number, hot, and followed by longer tours that are accepted.
+    few, more = (tour_length(instances.locs, _ruin(instances, rounds=k)[:, None]) for k in (16, 32))
+    assert (more <= few + 1e-6).all()
 
 
 def test_more_rounds_make_shorter_tours_by_less_and_less():

@@ -8,7 +8,7 @@ from scipy import stats
 from common.random import uniform
 from models import io
 from models.routing.config import KINDS, PRESETS, RoutingConfig
-from models.routing.environment import Instances, reset, step
+from models.routing.environment import Instances, reset, route_ends, step
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_noise, make_policy
 
 # torch_geometric compiles classes with TorchScript when it is imported.
@@ -183,3 +183,8 @@ def test_weights_in_half_precision_are_computed_with_in_float32(tmp_path):
     assert {parameter.dtype for parameter in again.parameters()} == {torch.float32}
     rollouts = (model(instances, num_starts=9) for model in (again, policy.float()))
     assert all(torch.equal(*pair) for pair in zip(*(rollout[:2] for rollout in rollouts), strict=True))
+
+
+def test_the_ends_of_routes_are_their_first_and_last_customers():
+    tour = torch.tensor([[[1, 2, 3, 0, 4, 0, 5, 6, 0, 0]]])
+    assert route_ends(tour, 7)[0, :, 0].nonzero().flatten().tolist() == [1, 3, 4, 5, 6]

@@ -2,13 +2,15 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import RoutingInput
-from models.routing.solve import Asked, problem_of, solve_all
+from models.routing.problems import Problem
+from models.routing.solve import Asked, at_once, best_tours, improved, problem_of, ruined, solve_all
 from tests.models.routing.policies import length_of, make_instances, make_policy, search
 
 
@@ -85,3 +87,48 @@ def test_solve_notices_weights_that_are_not_finite(searches):
     problem = problem_of(RoutingInput(depot=places[0], customers=places[1:], demands=[1] * 12, capacity=5))
     with pytest.raises(ValueError, match="its weights are not finite numbers"):
         solve_all(policy, [Asked(problem)], decode="greedy", augment=False, **searches)
+
+
+def _asked(count: int, customers: int) -> list[Asked]:
+    fields = zip(*make_instances(count, customers, 30), strict=True)
+    return [
+        Asked(Problem(str(item), locs.double().numpy(), demand.long().numpy(), int(capacity), "exact"), item)
+        for item, (locs, demand, capacity) in enumerate(fields)
+    ]
+
+
+def test_searches_draw_by_their_seed_and_the_number_of_the_problem():
+    problems, items = [asked.problem for asked in _asked(4, 40)], torch.arange(4)
+    for found in (lambda items, seed: improved(problems, items, 1, seed), partial(ruined, problems, rounds=16)):
+        tours = found(items, 0)
+        assert torch.equal(tours, found(items, 0))
+        assert not torch.equal(tours, found(items, 1))
+        assert not torch.equal(tours, found(items + 4, 0))
+
+
+def test_the_best_four_tours_are_improved_and_ruins_go_on_from_the_best_of_them():
+    policy, asked = make_policy("gt"), _asked(10, 30)
+
+    def costs(**searches):
+        return [cost for _, cost in solve_all(policy, asked, augment=False, **searches)]
+
+    improved_ones = costs()
+    assert improved_ones == costs(local_search=4) != costs(local_search=1)
+    assert all(after <= before for after, before in zip(costs(ruin_rounds=16), improved_ones, strict=True))
+
+
+def test_so_many_problems_are_solved_together_that_their_distances_fit():
+    sizes = {
+        customers: at_once(Problem("", torch.zeros(customers + 1, 2).numpy(), None, 1, "exact"))
+        for customers in (20, 1000, 5000, 10_000)
+    }
+    assert sizes == {20: 256, 1000: 33, 5000: 1, 10_000: 1}
+
+
+def test_a_tour_that_visits_a_customer_twice_instead_of_another_is_noticed(monkeypatch):
+    (asked,), policy = _asked(1, 5), make_policy("gt")
+    instances = make_instances(1, 5, 30)
+    monkeypatch.setattr(policy, "build", lambda *_: torch.tensor([[[1, 2, 3, 0, 4, 4]]]))
+    items = torch.zeros(1).long()
+    with pytest.raises(ValueError, match="leaves customers out"):
+        best_tours(policy, [asked.problem], instances, items, 0, 0, 0, decode="greedy", augment=False)

@@ -244,8 +244,8 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
     assert "CUSDT is left out" in done.stdout
     for symbol in COINS[:2]:
         artifact = folder / "runs/crypto/default/exports/safetensors" / symbol
-        told = json.loads((artifact / "evaluation.json").read_text())
-        assert told["test"]["verdict"] == summary[symbol]["verdict"]
+        page = json.loads((artifact / "evaluation.json").read_text())
+        assert page["test"]["verdict"] == summary[symbol]["verdict"]
         model = io.load(artifact)
         coin, _ = files.read(folder / "market" / f"{symbol}-15m.csv", symbol, "15m", minimum_rows=30)
         coin = coin.rows(coin.segments()[-1])

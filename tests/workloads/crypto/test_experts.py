@@ -1,6 +1,7 @@
 """Pooled experts: each is what it says, they are fitted to the data that they may see, and the pool is no worse."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,8 +110,8 @@ def test_every_label_and_horizon_can_be_fitted(tmp_path, words):
 
 
 def test_the_pool_is_refitted_to_the_weights_and_no_worse_than_its_best_expert(fitted):
-    told = fitted.refit(map_items_of(8))
-    assert list(told) == ["val/weight_linear", "val/weight_network", "val/weight_trees"]
+    figures = fitted.refit(map_items_of(8))
+    assert list(figures) == ["val/weight_linear", "val/weight_network", "val/weight_trees"]
     seen, labels = judged(fitted)
     pooled = torch.from_numpy((seen * fitted.model.weights.double().numpy()[:, None]).sum(1)).log_softmax(-1).numpy()
     alone = [log_loss(seen[:, number], labels) for number in range(3)]
@@ -188,25 +189,25 @@ def test_a_strong_penalty_keeps_the_linear_expert_at_its_base(fitted, together, 
 def test_a_base_that_learnt_something_else_or_saw_what_judges_is_refused(fitted, together, tmp_path):
     base, own = together.model.config, untrained.description(config_of(), fitted.coins, 0)
     untrained.check_base(base, own, "shared")
-    label = own["about"]["label"] | {"horizon": 4}
-    for changed, told in (
+    label = own.about["label"] | {"horizon": 4}
+    for changed, message in (
         ({"lookback": 20}, "model.base=shared was trained with another lookback: 16, here 20"),
-        ({"about": own["about"] | {"label": label}}, "was trained with another label"),
-        ({"about": own["about"] | {"windows": earlier(own, "validation")}}, "of the validation part here in its train"),
-        ({"about": own["about"] | {"windows": earlier(own, "test")}}, "of the test part here in its validation part"),
+        ({"about": own.about | {"label": label}}, "was trained with another label"),
+        ({"about": own.about | {"windows": earlier(own, "validation")}}, "of the validation part here in its train"),
+        ({"about": own.about | {"windows": earlier(own, "test")}}, "of the test part here in its validation part"),
     ):
-        with pytest.raises(UserError, match=told):
-            untrained.check_base(base, own | changed, "shared")
+        with pytest.raises(UserError, match=message):
+            untrained.check_base(base, replace(own, **changed), "shared")
     with pytest.raises(UserError, match=r"there is no config.*--name nothing model\.pooled=true"):
         untrained.load_base(config_of(f"model.base={tmp_path}/nothing"), "all")
 
 
 def earlier(own, part):
     """The windows that a model of one coin knows, if a part began a candle before it may."""
-    (coin,) = own["about"]["windows"]
-    parts = own["about"]["windows"][coin]
+    (coin,) = own.about["windows"]
+    parts = own.about["windows"][coin]
     before = parts["train" if part == "validation" else "validation"]["last_ms"]
-    first = before + (own["about"]["label"]["horizon"] + own["lookback"] - 1) * own["timeframe_ms"]
+    first = before + (own.about["label"]["horizon"] + own.lookback - 1) * own.timeframe_ms
     return {coin: parts | {part: parts[part] | {"first_ms": first}}}
 
 

@@ -15,12 +15,12 @@ from pipelines.workloads.crypto.splits import (
     FRACTIONS,
     PARTS,
     Scaler,
-    assert_disjoint,
     chronological,
     divide,
     usable,
     walk_forward,
 )
+from tests.workloads.crypto.disjoint import assert_disjoint
 
 STEP = 900_000
 COINS = simulated.simulate(("BTCUSDT", "ETHUSDT"), 3000, "15m", 2)

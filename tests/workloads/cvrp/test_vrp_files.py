@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from models.routing.problems import Problem, cost_of
 from pipelines.workloads.cvrp.instances.files import read as read_files
+from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from tests.workloads.cvrp.files import SMALL, read, read_unless_refused, refusal, same, vrp
 
 
@@ -190,3 +191,11 @@ def test_the_best_known_cost_stands_beside_the_file(tmp_path):
     path.with_suffix(".sol").write_text("Cost unknown\n")
     with pytest.raises(UserError, match="one line 'Cost NUMBER'"):
         read(path)
+
+
+def test_a_solution_is_written_as_cvrplib_has_it(tmp_path):
+    path = tmp_path / "small.sol"
+    path.write_text(solution_text([[3, 5, 7], [np.int64(1)]], 375.0))
+    assert path.read_text() == "Route #1: 3 5 7\nRoute #2: 1\nCost 375\n"
+    assert vrplib.read_solution(path) == {"routes": [[3, 5, 7], [1]], "cost": 375}
+    assert solution_text([[1]], np.float64(6.25)) == "Route #1: 1\nCost 6.25\n"

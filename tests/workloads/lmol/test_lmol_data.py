@@ -184,7 +184,7 @@ def test_a_chain_of_duplicates_is_one_group(monkeypatch):
     squares = SimpleNamespace(hashes=None, thumbnails=None)
     source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), squares=squares)
     monkeypatch.setattr(image_files, "near_duplicates", lambda hashes, thumbnails: np.array([[0, 1], [1, 2], [2, 3]]))
-    groups, merged = data._grouped(source)
+    groups, merged = data.grouped(source)
     assert groups == ["a", "a", "a", "a", "d"]
     assert merged == [["v", "w"], ["x", "y"]]  # w and x are in one group already
 

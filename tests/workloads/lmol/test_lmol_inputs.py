@@ -27,15 +27,15 @@ def png(image):
 def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whole):
     found, model = data.load(prepared), whole["siamese"].model.eval()
     model.fitted.zero_()
-    answers = ModelAnswers(model, evaluation._needed(found, 0), torch.device("cpu"), map_items)
+    answers = ModelAnswers(model, evaluation.needed(found, 0), torch.device("cpu"), map_items)
     first, second = found.pairs["test"][:FEW, :2].T
     expected = (answers(first, second) + answers(second, first)[:, SWAPPED]) / 2
     pairs = [
         {"first": png(found.images[one]), "second": png(found.images[other])}
         for one, other in zip(first, second, strict=True)
     ]
-    told = [list(answer.values()) for answer in model.predict(pairs)]
-    np.testing.assert_allclose(told, expected, atol=1e-6)
+    given = [list(answer.values()) for answer in model.predict(pairs)]
+    np.testing.assert_allclose(given, expected, atol=1e-6)
 
     placed = place(answers, found, budget=8, seed=0)
     model.fit_scale(8)

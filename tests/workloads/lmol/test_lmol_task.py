@@ -56,10 +56,10 @@ def test_images_that_are_set_aside_are_named_before_training(whole, monkeypatch,
         aside = {f"{number}.heic": "damaged" for number in range(count)}
         facts = {**subject.comparisons.facts, "quarantined": aside}
         monkeypatch.setattr(subject, "comparisons", replace(subject.comparisons, facts=facts))
-        told = [note for note in subject._notes(tmp_path, 5, 0.1) if note.startswith("set aside: ")]
-        assert len(told) == lines
-        assert not told or told[0] == "set aside: 0.heic: damaged"
-    assert told[-1] == f"set aside: 14 images in all; {tmp_path}/manifest.json lists them as quarantined"
+        shown = [note for note in subject.data_notes(tmp_path, 5, 0.1) if note.startswith("set aside: ")]
+        assert len(shown) == lines
+        assert not shown or shown[0] == "set aside: 0.heic: damaged"
+    assert shown[-1] == f"set aside: 14 images in all; {tmp_path}/manifest.json lists them as quarantined"
 
 
 def test_a_scorer_leaves_only_as_many_images_to_comparisons_as_its_scores_need():

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from common.disk import files
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from pipelines.workloads.tinystories import Config, data
+from pipelines.workloads.tinystories import data
+from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.splitting import cut
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.task import StoriesTask

@@ -106,7 +106,7 @@ def test_the_embedded_stories_follow_the_seed_of_the_data(tmp_path):
     facts = data.prepare(config(seed=7), tmp_path)
     assert facts["source"] == "embedded story generator, seed 7"
     assert set(both(tmp_path)) == set(generate(7, 30_000))
-    assert data.inputs(config().data) == []
+    assert config().data.inputs() == []
 
 
 def test_the_held_out_text_leaves_no_trace_in_the_tokenizer(tmp_path):

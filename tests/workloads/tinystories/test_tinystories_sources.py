@@ -41,7 +41,7 @@ def test_a_folder_stands_for_the_text_files_directly_in_it(tmp_path):
     facts = data.prepare(config(folder), tmp_path / "out")
     assert facts["files"] == ["a.txt", "b.txt"]
     assert facts["source"] == f"folder {folder}, .txt files: 2"
-    assert data.inputs(config(folder).data) == [first, second]
+    assert config(folder).data.inputs() == [first, second]
     assert set(both(tmp_path / "out")) == set(STORIES)
 
 
@@ -53,7 +53,7 @@ def test_a_saved_dataset_is_a_source(tmp_path, whole):
     facts = data.prepare(config(tmp_path / "saved"), tmp_path / "out")
     assert set(both(tmp_path / "out")) == set(STORIES)
     assert facts["files"]
-    assert all(path.is_file() for path in data.inputs(config(tmp_path / "saved").data))
+    assert all(path.is_file() for path in config(tmp_path / "saved").data.inputs())
 
 
 def test_a_dataset_id_is_asked_for_its_training_split(tmp_path, monkeypatch):

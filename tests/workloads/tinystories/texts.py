@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from pipelines.workloads.tinystories import data
+from pipelines.workloads.tinystories.config import Data
 from pipelines.workloads.tinystories.stories import generate
 
 STORIES = list(generate(0, 30_000))[:30]
@@ -20,7 +21,7 @@ def config(source: Path | str | None = None, **fields) -> SimpleNamespace:
         "generated_characters": 30_000,
         "seed": 0,
     }
-    return SimpleNamespace(seed=0, data=SimpleNamespace(**{**section, **fields}))
+    return SimpleNamespace(seed=0, data=Data.model_construct(**{**section, **fields}))
 
 
 def written(path: Path, blocks: list[str], between: str = "\n<|endoftext|>\n") -> Path:

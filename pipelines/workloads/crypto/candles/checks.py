@@ -165,7 +165,7 @@ def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray
 
 
 def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | None) -> bool:
-    """Tell by the clock, by the file's time or by its own closing time if the last candle had not closed yet."""
+    """Return whether the last candle was still open, by the clock, the file's time or its own closing time."""
     if not len(candles):
         return False
     opens = int(candles.time[-1])

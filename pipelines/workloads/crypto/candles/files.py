@@ -55,7 +55,7 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
-    """Return the coins of which the folder holds candles of this timeframe. Raises UserError if there are none."""
+    """Return the coins with candles of this timeframe in the folder. Raises UserError if there are none."""
     files = _files(Path(folder))
     found = sorted({_coin(name) for _, name in files if name["timeframe"].lower() == timeframe})
     if not found:
@@ -137,7 +137,7 @@ def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
     return _csv(io.BytesIO(text))
 
 
-def _limited(file: IO[bytes]) -> bytes:
+def _limited(file: IO[bytes] | gzip.GzipFile) -> bytes:
     """Read what a compressed file holds. Raises UserError where that is more than any candles take."""
     found = file.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
@@ -186,8 +186,8 @@ def _json(path: Path) -> tuple["pd.DataFrame", int]:
     import pandas as pd
 
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            rows = json.loads(_limited(file).decode("utf-8-sig"))
+        with path.open("rb") as file, gzip.open(file) if path.suffix.lower() == ".gz" else file as unpacked:
+            rows = json.loads(_limited(unpacked).decode("utf-8-sig"))
     except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"this is not JSON: {error}") from error
     width = len(VALUES) + 1

@@ -1,6 +1,6 @@
 """Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
 
-from typing import NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -17,55 +17,7 @@ EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
 
 
-class AtFee(TypedDict):
-    """The net return of the same trades at another fee per side."""
-
-    fee: float
-    net_return: float
-
-
-class Performance(TypedDict):
-    """What `metrics` returns."""
-
-    net_return: float
-    num_trades: int
-    num_closed_by_gap: int
-    win_rate: float | None
-    profit_factor: float | None
-    expectancy: float | None
-    max_drawdown: float
-    days: int
-    sharpe: float | None
-    sharpe_error: float | None
-    sortino: float | None
-    calmar: float | None
-    exposure: float
-    turnover: float
-    turnover_per_day: float
-    break_even_fee: float | None
-    fee_sensitivity: list[AtFee]
-    buy_and_hold_return: float
-    deflated_sharpe: NotRequired[float | None]  # known once all coins are
-
-
-class Luck(TypedDict):
-    """Quantiles of what the same trades earn at random moments, and the share that did as well as the result."""
-
-    median: float
-    low: float
-    high: float
-    p_value: float | None
-
-
-class Curves(TypedDict):
-    """Accounts at some candles."""
-
-    time_ms: list[int]
-    model: list[float]
-    buy_and_hold: list[float]
-
-
-def metrics(result: Result, candles_per_day: int) -> Performance:
+def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
     """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
     Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
@@ -89,7 +41,7 @@ def metrics(result: Result, candles_per_day: int) -> Performance:
         "max_drawdown": drawdown,
         "days": len(daily),
         "sharpe": _annual_ratio(daily, daily.std(ddof=1)) if enough else None,
-        "sharpe_error": _sharpe_error(daily) if enough else None,
+        "sharpe_error": sharpe_error(daily) if enough else None,
         "sortino": _annual_ratio(daily, np.sqrt((np.minimum(daily, 0.0) ** 2).mean())) if enough else None,
         "calmar": float(DAYS_PER_YEAR * daily.mean() / drawdown) if enough and drawdown > 0 else None,
         "exposure": float(trades.held.sum() / len(equity)),
@@ -119,7 +71,8 @@ def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
     return float(daily.mean() / deviation * DAYS_PER_YEAR**0.5) if deviation > 0 else None
 
 
-def _sharpe_error(daily: np.ndarray) -> float | None:
+def sharpe_error(daily: np.ndarray) -> float | None:
+    """Return the standard error of the annual Sharpe of daily returns (Mertens 2002); None if they are constant."""
     deviation = daily.std(ddof=1)
     if deviation == 0:
         return None
@@ -217,7 +170,7 @@ def _last_before_gap(gap: np.ndarray) -> np.ndarray:
     return ends[np.searchsorted(ends, np.arange(len(gap)))]
 
 
-def luck(result: Result, market: Market, repetitions: int, seed: int) -> Luck:
+def luck(result: Result, market: Market, repetitions: int, seed: int) -> dict[str, float | None]:
     """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
     returns = random_trades(
         result,
@@ -234,7 +187,7 @@ def luck(result: Result, market: Market, repetitions: int, seed: int) -> Luck:
     return {"median": median, "low": low, "high": high, "p_value": p_value}
 
 
-def equity_curves(times: np.ndarray, market: Market, result: Result) -> Curves:
+def equity_curves(times: np.ndarray, market: Market, result: Result) -> dict[str, list[float]]:
     """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
     kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
     held = buy_and_hold(market["open"], market["close"], result.fee, result.slippage)

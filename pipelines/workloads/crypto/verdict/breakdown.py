@@ -1,4 +1,4 @@
-"""Figures of a coin by month and by volatility, and what of its window a model goes by."""
+"""Figures of a coin by month and by volatility, and the parts of a window that a model relies on."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -86,7 +86,7 @@ def by_volatility(
 def importance(
     logits: Logits, windows: np.ndarray, labels: np.ndarray, names: tuple[str, ...], seed: int
 ) -> list[dict[str, object]]:
-    """Return by how many nats the log loss rises when a part of the windows (n, L, F) is that of other windows.
+    """Return by how many nats the log loss rises when a part of the windows (n, L, F) is shuffled among them.
 
     Parts are each feature, over all candles, and groups of lags, of all features (Breiman 2001); the largest first. The
     error is the standard error of the mean over windows. `logits` maps windows to (n, 3), `names` are of the features.
@@ -100,14 +100,15 @@ def importance(
         ("candles back", str(start) if stop == start + 1 else f"{start} to {stop - 1}", _lags(length, start, stop))
         for start, stop in pairwise(edges)
     ]
-    rows = []
+    found = []
     for kind, name, place in parts:
         mixed = windows.copy()
         mixed[:, place[0], place[1]] = windows[order][:, place[0], place[1]]
         risen = _log_losses(logits(mixed), labels) - own
         error = float(risen.std(ddof=1) / len(risen) ** 0.5)
-        rows.append({"part": kind, "of": name, "nats": float(risen.mean()), "error": error})
-    return sorted(rows, key=lambda row: -row["nats"])
+        found.append((float(risen.mean()), error, kind, name))
+    ranked = sorted(found, key=lambda each: -each[0])
+    return [{"part": kind, "of": name, "nats": nats, "error": error} for nats, error, kind, name in ranked]
 
 
 def _lags(length: int, start: int, stop: int) -> tuple[slice, slice]:
@@ -115,4 +116,5 @@ def _lags(length: int, start: int, stop: int) -> tuple[slice, slice]:
 
 
 def _log_losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
+    losses: np.ndarray = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
+    return losses

@@ -62,7 +62,8 @@ def class_shares(labels: np.ndarray) -> np.ndarray:
     Without that row the prior's log loss is unbounded if training lacks a class, and every model beats it.
     """
     counts = np.bincount(np.asarray(labels, dtype=np.int64), minlength=NUM_CLASSES) + 1.0
-    return counts / counts.sum()
+    shares: np.ndarray = counts / counts.sum()
+    return shares
 
 
 def prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
@@ -118,7 +119,8 @@ def checked(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the log loss (N,) of each row, nats."""
     tiny = np.finfo(np.float64).eps
-    return -np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny))
+    losses: np.ndarray = -np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny))
+    return losses
 
 
 def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -131,7 +133,8 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
 
 def macro_f1(correct: np.ndarray, predicted: np.ndarray, actual: np.ndarray) -> np.ndarray:
     """Return (...) of counts (..., 3); a class with neither labels nor predictions has an F1 of 0."""
-    return (2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1)
+    mean: np.ndarray = (2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1)
+    return mean
 
 
 def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -237,4 +240,5 @@ def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     """Return probabilities (N, 3) float64 of logits (N, 3)."""
     scaled = np.asarray(logits, dtype=np.float64) / temperature
     scaled = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-    return scaled / scaled.sum(axis=1, keepdims=True)
+    shares: np.ndarray = scaled / scaled.sum(axis=1, keepdims=True)
+    return shares

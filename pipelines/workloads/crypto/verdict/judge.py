@@ -4,9 +4,9 @@
     beyond simple models   its log loss is lower than that of every simple model
     pays its costs         its account grows after all costs
 
-Each grade is a one-sided test by the mean of a column and its block standard error; over the coins of an evaluation,
-each is held to the procedure of Holm 1979, so that the chance that any coin without skill gets it is at most LEVEL. The
-second and the third grade ask for the first as well.
+Each grade is a one-sided test by the mean of a column and its block standard error; over the coins of an evaluation
+each is corrected by Holm's procedure (1979), so the chance that any coin without skill gets it is at most LEVEL. The
+second and third grade require the first as well.
 """
 
 from collections.abc import Mapping

@@ -72,7 +72,7 @@ def block_bootstrap(
 
 def block_length(steps: int, least: int) -> int:
     """Return the steps of a block: N^(1/3), but no fewer than `least`."""
-    return max(least, math.ceil(float(steps) ** (1 / 3)))
+    return max(least, math.ceil(math.pow(steps, 1 / 3)))
 
 
 def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NotRequired
+from typing import Any, NotRequired
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
-from pipelines.workloads.crypto.trading.performance import Curves, Luck, Performance
 from pipelines.workloads.crypto.verdict import breakdown, classification, judge
 from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
@@ -45,12 +44,12 @@ class Page(Judged):
     figures: Metrics
     predictors: list[dict[str, object]]  # the model first
     tempered: Metrics
-    backtest: Performance
-    random_trades: Luck
+    backtest: dict[str, Any]
+    random_trades: dict[str, float | None]
     months: list[dict[str, object]]
     regimes: list[dict[str, object]]
-    folds: list[dict[str, object]]
-    equity: Curves
+    folds: list[dict[str, Any]]
+    equity: dict[str, list[float]]
     importance: list[dict[str, object]]
     verdict: NotRequired[str]  # this and what follows depends on all coins
     grades: NotRequired[dict[str, bool]]
@@ -210,7 +209,9 @@ def coin_page(
         "timeframe": coin.facts["timeframe"],
         "horizon": config.data.horizon,
         "classes": list(CLASSES),
-        **judged,
+        "tests": judged["tests"],
+        "leaks": judged["leaks"],
+        "comparisons": judged["comparisons"],
         "interval_confidence": confidence,
         "figures": metrics,
         "predictors": _predictors(compared, traded, luck),
@@ -237,7 +238,9 @@ def _resamples(repetitions: int, confidence: float) -> int:
     return max(repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence)))
 
 
-def _predictors(compared: Mapping[str, Metrics], traded: Performance, luck: Luck) -> list[dict[str, object]]:
+def _predictors(
+    compared: Mapping[str, Metrics], traded: Mapping[str, object], luck: Mapping[str, object]
+) -> list[dict[str, object]]:
     """Return the table of the model (first), its baselines, and the two returns that need no predictor."""
     table = [{"predictor": name, **_picked(metrics, COMPARED)} for name, metrics in compared.items()]
     table[0]["net_return"] = traded["net_return"]

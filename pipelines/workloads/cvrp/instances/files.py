@@ -22,7 +22,6 @@ def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
     `rounding`, a key of ROUNDINGS, replaces each file's usual one. Raises UserError, in one line, for anything missing,
     damaged or contradictory, and for problems beyond the CVRP.
     """
-    path = Path(path)
     found: dict[str, list[Problem]] = {}
     try:
         for file in _instance_files(path):

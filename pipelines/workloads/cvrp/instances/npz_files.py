@@ -9,7 +9,6 @@ must become whole numbers when multiplied by it; anything else is refused.
 import io
 import zipfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -134,28 +133,3 @@ def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.n
         refuse(~is_whole, "; demands must be whole numbers, or all divided by the capacity")
     refuse(whole > capacity[:, None], ", above its capacity {most}, so no vehicle can serve it; correct one of the two")
     return whole
-
-
-def write_npz(path: Path, problems: Sequence[Problem]) -> None:
-    """Write problems of one size as RL4CO does: coordinates and whole demands in float32.
-
-    The format cannot name a metric, and readers assume the exact one without limits; others raise UserError.
-    """
-    sizes = sorted({problem.customers for problem in problems})
-    if len(sizes) != 1:
-        raise UserError(f"{path}: a .npz file holds problems of one size, got sizes {sizes}; write one file per size")
-    for problem in problems:
-        if problem.rounded or problem.limited or problem.metric != "EUC_2D":
-            raise UserError(
-                f"{path}: {problem.name} rounds distances, measures them otherwise or limits routes, which a .npz "
-                "file cannot say; keep it as a .vrp file"
-            )
-    arrays = {
-        "depot": np.stack([problem.locs[0] for problem in problems]),
-        "locs": np.stack([problem.locs[1:] for problem in problems]),
-        "demand": np.stack([problem.demand[1:] for problem in problems]),
-        "capacity": np.array([problem.capacity for problem in problems]),
-    }
-    # Given a name instead of an open file, numpy appends .npz to names that end otherwise.
-    with Path(path).open("wb") as file:
-        np.savez(file, allow_pickle=False, **{key: array.astype(np.float32) for key, array in arrays.items()})

@@ -1,4 +1,4 @@
-"""Instance files of operations research: VRPLIB's `.vrp` with TYPE CVRP and one depot, in any metric of METRICS.
+"""Files of operations research: VRPLIB's `.vrp` with TYPE CVRP and one depot, in any metric of METRICS, and `.sol`.
 
 Node numbers may be any distinct whole numbers; nodes, and the rows of an explicit matrix, are taken in their order with
 the depot moved to the front. DISTANCE limits a route's length and its customers' SERVICE_TIME together. A file must end
@@ -6,7 +6,7 @@ with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut s
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +82,14 @@ def _best_known(path: Path) -> float | None:
     if len(found) != 1 or not NUMBER.fullmatch(found[0]):
         raise UserError(f"{solution}: it must have one line 'Cost NUMBER', the best known cost; correct or remove it")
     return float(found[0])
+
+
+def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
+    """Return the text of a `.sol` file, with the cost in the problem's metric."""
+    lines = [f"Route #{number}: {' '.join(map(str, route))}" for number, route in enumerate(routes, 1)]
+    cost = float(cost)
+    lines.append(f"Cost {int(cost) if cost.is_integer() else cost}")
+    return "\n".join(lines) + "\n"
 
 
 def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:

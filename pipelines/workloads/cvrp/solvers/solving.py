@@ -1,15 +1,16 @@
-"""Solving many problems with one method: spread over the processes, timed and validated."""
+"""The rows of an evaluation: many problems solved by one method, spread over the processes, timed and validated."""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from models.routing import native
 from models.routing.decodes import SAMPLED
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.problems import Problem, cost_of, to_instances
@@ -18,10 +19,13 @@ from models.routing.solve import at_once, best_tours, improved, padded
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
+TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
+MORE_TOURS = (2, 8, 64)  # times evaluation.local_search: random tours of the further rows
 Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with their numbers -> actions (B, T)
 
 
@@ -91,17 +95,50 @@ def solve_by_local_search(
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
         items, given = batch["item"].cpu(), None
+        chosen = [problems[i] for i in items.tolist()]
         if starts:
-            given = torch.stack([_actions(starts.routes[i], 2 * problems[i].customers) for i in items.tolist()])[
-                :, None
-            ]
-        return improved([problems[i] for i in items.tolist()], items, num_tours, config.seed, given)
+            routes = [starts.routes[i] for i in items.tolist()]
+            given = torch.stack([_actions(each, 2 * chosen[0].customers)[None] for each in routes])
+        return improved(chosen, items, num_tours, config.seed, given)
 
     solved = _solve_batches(label, problems, solve, torch.device("cpu"), map_items)
     if starts is None:
         return solved
     seconds, core = solved.seconds + starts.seconds, solved.core_seconds + starts.core_seconds
-    return Solved(label, solved.routes, solved.costs, seconds, core, solved.on)
+    return replace(solved, seconds=seconds, core_seconds=core)
+
+
+def local_searches(
+    config: "Config", problems: Sequence[Problem], built: Solved, few: int, map_items: MapItems
+) -> list[Solved]:
+    """Return tours after a local search from `built` and from random ones; from many, on `few` problems."""
+    count = config.evaluation.local_search
+    if not count or native.unavailable():
+        return []
+    return [
+        solve_by_local_search(config, problems, 1, map_items, built),
+        solve_by_local_search(config, problems, count, map_items),
+        *(solve_by_local_search(config, problems[:few], times * count, map_items) for times in MORE_TOURS),
+    ]
+
+
+def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
+    """Return the tours of each configured solver that runs on this machine, for each time budget."""
+    settings = config.evaluation
+    return [
+        solve_for(name, seconds, config, problems, map_items)
+        for name in settings.reference
+        if not (SOLVERS[name].native and native.unavailable())
+        for seconds in settings.reference_seconds
+    ]
+
+
+def solve_for(name: str, seconds: float, config: "Config", problems: Sequence[Problem], map_items: MapItems) -> Solved:
+    """Return the tours of the solver `name` after `seconds` of CPU time per problem."""
+    solver = SOLVERS[name]
+    label = f"{solver.label()}, {1000 * seconds:.3g} ms"
+    solver.solve(TRIFLE, 1e-4, config.seed)  # imports and the like are not the method's time
+    return solve_each(label, problems, lambda problem: solver.solve(problem, seconds, config.seed), map_items)
 
 
 def _solve_batches(

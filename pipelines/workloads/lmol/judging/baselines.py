@@ -94,8 +94,9 @@ def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
 def _weights(comparisons: Comparisons, labels: np.ndarray) -> np.ndarray:
     """Return weights (P,) of training pairs that make labels as frequent as among all pairs of training images."""
     natural = np.array(comparisons.shares)
-    weights: np.ndarray = natural * len(labels) / np.maximum(np.bincount(labels, minlength=len(CLASSES)), 1)
-    return weights[labels]
+    counts = np.bincount(labels, minlength=len(CLASSES))
+    weights: np.ndarray = (natural * len(labels) / np.maximum(counts, 1))[labels]
+    return weights
 
 
 def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.ndarray, seed: int) -> Answer:
@@ -133,7 +134,7 @@ def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Base
 def _logistic_regression(features: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Pipeline:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # so many rounds show what a linear model can do
+        warnings.simplefilter("ignore", ConvergenceWarning)  # enough rounds for a baseline
         return model.fit(features, labels, logisticregression__sample_weight=weights)
 
 

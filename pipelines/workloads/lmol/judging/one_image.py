@@ -1,7 +1,7 @@
 """Baselines that predict the score of one image without comparing it: constants, ridge, neighbours, an SVM, a network.
 
-They are fitted to the training images. What has to be chosen, such as which features they see, is chosen by the error
-on the validation images.
+They are fitted to the training images. Choices, such as which features they see, are made by the error on the
+validation images.
 """
 
 import math
@@ -54,14 +54,17 @@ def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> S
         "SVM": support,
     }
     drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
-    found = {name: np.full(len(known), value(known[train])) for name, value in CONSTANTS.items()}
+    found = {name: np.full(len(known), constant(known[train])) for name, constant in CONSTANTS.items()}
     for name, makers in ways.items():
         tried = [_fitted(make(), each, comparisons, drawn) for make in makers for each in features.values()]
         found[name] = min(tried, key=lambda each: _error(each, comparisons))
     return found
 
 
-CONSTANTS = {"constant, the mean": np.mean, "constant, the median": np.median}
+CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
+    "constant, the mean": np.mean,
+    "constant, the median": np.median,
+}
 
 
 def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train: np.ndarray) -> np.ndarray:
@@ -73,7 +76,8 @@ def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train
         mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
         targets = (scores[train] - mean) / spread
     fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
-    return np.multiply(fitted.predict(features) * spread + mean, unit)
+    found: np.ndarray = (fitted.predict(features) * spread + mean) * unit
+    return found
 
 
 def _error(found: np.ndarray, comparisons: Comparisons) -> float:

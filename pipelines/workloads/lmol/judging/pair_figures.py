@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypedDict
 
 import numpy as np
@@ -24,7 +24,7 @@ class PairFigures(TypedDict):
 
     n: int
     accuracy: float
-    interval: Sequence[float]
+    interval: list[float] | None
     macro_f1: float
     nll: float  # nats
     calibration_error: float  # of the answer given, over ten bins of its probability (Guo et al. 2017)
@@ -119,14 +119,15 @@ def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
     rows = []
     for k in np.unique(member):
         inside = member == k
-        low, high = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
+        interval = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
+        assert interval is not None, "a distance that occurs has pairs"
         rows.append(
             {
                 "from": float(distance[inside].min() * comparisons.unit),
                 "to": float(distance[inside].max() * comparisons.unit),
                 "accuracy": float(right[inside].mean()),
-                "low": low,
-                "high": high,
+                "low": interval[0],
+                "high": interval[1],
                 "n": int(inside.sum()),
             }
         )

@@ -38,11 +38,10 @@ def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: in
     References are training images, about which the model errs less. So validation images are placed too, and show how
     far the estimates can be relied on.
     """
-    test, validation, references = comparisons.parts["test"], comparisons.parts["validation"], comparisons.references
-    numbers = torch.from_numpy(np.concatenate([test, validation, references]))
+    test, validation = comparisons.parts["test"], comparisons.parts["validation"]
+    numbers = torch.from_numpy(np.concatenate([test, validation, comparisons.references]))
     known = torch.from_numpy(comparisons.scores[numbers]).double() * comparisons.unit
     count = len(test) + len(validation)
-    measured = known[count:]
 
     def log_odds(first: Tensor, second: Tensor) -> Tensor:
         return answers.logits(numbers[first], numbers[second])
@@ -53,9 +52,9 @@ def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: in
     if estimated is not None:
         scale = ranking.Scale(ranking.Davidson(1.0, 0.0), prior, Reliability(0.0, 1.0, 0.0, 1.0))
         return _placed(comparisons, scale, *estimated, known)
-    rows = torch.arange(count, len(numbers))
-    scale = ranking.fit_scale(log_odds, rows, measured, theta=theta, budget=budget, seed=seed, prior=prior)
-    estimates, information = ranking.place(scale, log_odds, count, rows, measured, theta=theta, budget=budget)
+    references = ranking.References(log_odds, torch.arange(count, len(numbers)), known[count:], theta, budget)
+    scale = ranking.fit_scale(references, seed=seed, prior=prior)
+    estimates, information = ranking.place(scale, references, count)
     return _placed(comparisons, scale, estimates, information, known)
 
 
@@ -104,7 +103,8 @@ def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return Pearson's correlation (...) of x, y (..., N)."""
     x, y = (each - each.mean(axis=-1, keepdims=True) for each in (x, y))
     with np.errstate(invalid="ignore"):
-        return np.divide((x * y).sum(axis=-1), np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1)))
+        found: np.ndarray = (x * y).sum(axis=-1) / np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
+    return found
 
 
 def scores_csv(comparisons: Comparisons, placed: Placed) -> str:

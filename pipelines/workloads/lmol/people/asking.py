@@ -21,14 +21,14 @@ from pipelines.workloads.lmol.people.propagation import averaged
 from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair
 
-SIDE = 64  # pixels, of the squares whose texture is described where there is no model
+SIDE = 64  # pixels, of the squares described by texture if there is no model
 ANSWERS = "answers.csv"  # proposed name of the table of answers
 MOST_IMAGES = 5000  # the time grows with their cube
 
 
 @dataclass(frozen=True)
-class Told:
-    """What answers tell about images."""
+class PeoplesRanking:
+    """A ranking of images by people's answers."""
 
     names: Sequence[str]
     answers: np.ndarray  # (P, 3) first, second, label
@@ -41,7 +41,7 @@ class Told:
     def write_ranking(self, path: Path) -> str:
         """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
 
-        The mean of the scores is 0, and intervals are of scores so centred. Returns a line that says what was written.
+        Scores are centred on 0, and so are their intervals. Returns a line about the file.
         """
         scores, errors = self.posterior.scores - self.posterior.scores.mean(), self.posterior.errors
         heard = np.bincount(self.answers[:, :2].ravel(), minlength=len(self.names))
@@ -53,9 +53,9 @@ class Told:
         return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
-        """Write a CSV of img1,img2,label, the labels to be filled in, of the pairs to ask about next.
+        """Write a CSV of img1,img2,label with the pairs to ask about next; labels are empty.
 
-        Returns a line that says what was written, and what to do with it.
+        Returns a line about the file and the next step.
         """
         pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
@@ -73,11 +73,11 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
     write_whole(path, to_csv(columns, rows).encode())
 
 
-def told(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Told:
-    """Return what answers tell: those of the table `source`, or of the one in the folder `source`, if it has one.
+def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
+    """Rank images by the answers in the table `source`, or in the table that the folder `source` may contain.
 
-    Raises UserError for a table without answers, where there are no images, and if one of the `outputs`, files that are
-    to be written, holds other answers.
+    Raises UserError for a table without answers, for a folder without images, and if writing one of the `outputs` would
+    overwrite other answers.
     """
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
@@ -113,7 +113,7 @@ def told(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Told
     except ArithmeticError as error:
         posterior = fit(answers, priors[0])
         notes.append(f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow")
-    return Told(names, answers, posterior, priors[0], notes, folder, table)
+    return PeoplesRanking(names, answers, posterior, priors[0], notes, folder, table)
 
 
 def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:
@@ -163,13 +163,13 @@ def _read(
 
 
 def _from_texture(squares: Sequence[np.ndarray]) -> Prior:
-    """Return the prior under which images that look alike in detail have like scores."""
+    """Return a prior under which images of similar texture have similar scores."""
     features = np.stack([texture_features(square) for square in squares])
     return Prior(np.zeros(len(squares)), np.full(len(squares), UNKNOWN), _standardised(features))
 
 
 def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
-    """Return the prior that a comparator's scores give, whose errors are alike where its encodings are."""
+    """Return a prior from a comparator's scores; errors are correlated between similar encodings."""
     images = torch.from_numpy(np.stack(squares))
     scores, errors = model.score(images)
     encoded = model.encode_all(images).flatten(1).double().cpu().numpy()
@@ -177,4 +177,5 @@ def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
-    return np.divide(features - features.mean(0), features.std(0) + 1e-9)
+    standardised: np.ndarray = (features - features.mean(0)) / (features.std(0) + 1e-9)
+    return standardised

@@ -1,4 +1,4 @@
-"""Scores from people's answers about pairs: Davidson's model, with a normal prior that may know which images are alike.
+"""Scores from people's answers about pairs: Davidson's model, with a normal prior that may correlate similar images.
 
     P(first), P(second), P(similar)  ∝  exp(d / 2), exp(-d / 2), exp(tie)      d = s_first - s_second
 
@@ -23,7 +23,7 @@ from scipy.special import log_softmax, softmax
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
 
-UNKNOWN = 4.0  # standard deviation of scores of which nothing is known
+UNKNOWN = 4.0  # standard deviation of scores without a prior
 SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
 UNITS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # and on its mean and standard deviations together
 SHARES = (0.0, 0.8, 0.97, 0.99)  # tried of the variance that follows features
@@ -36,7 +36,7 @@ STEPS = (
     *((-1, 0, -1, 0), (0, 0, 0, 1), (0, 0, 0, -1), (1, 0, 0, -1), (-1, 0, 0, 1)),
 )
 UNLIKELY = 3.0  # nats below the likeliest values, at which others are left out
-DOUBT = 1.0  # nats by which a value must be likelier for each place that it is farther from the typical one
+DOUBT = 1.0  # nats lost for each step away from the typical value
 TIE_VARIANCE = 9.0  # of the tie's prior
 ITERATIONS = 50  # of Newton's method
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
@@ -47,7 +47,7 @@ Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of scores before the answers."""
+    """Distribution of the scores before the answers."""
 
     mean: np.ndarray  # (N,)
     deviation: np.ndarray  # (N,)
@@ -64,12 +64,13 @@ class Prior:
             square = np.square(features).sum(1)
             distance = (square[:, None] + square - 2 * features @ features.T).clip(min=0) / (2 * features.shape[1])
             correlation = (1 - self.share) * correlation + self.share * np.exp(-distance / (2 * self.length**2))
-        return np.multiply(deviation[:, None] * correlation, deviation)
+        covariance: np.ndarray = deviation[:, None] * correlation * deviation
+        return covariance
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of scores after the answers."""
+    """Distribution of the scores after the answers."""
 
     scores: np.ndarray  # (N,)
     covariance: np.ndarray  # (N, N)
@@ -79,8 +80,9 @@ class Posterior:
     @property
     def centred(self) -> np.ndarray:
         """Covariance (N, N) of the scores less their mean, since no answer about a pair tells the level of all."""
-        covariance = self.covariance - self.covariance.mean(0)
-        return np.subtract(covariance, covariance.mean(1, keepdims=True))
+        centred: np.ndarray = self.covariance - self.covariance.mean(0)
+        centred -= centred.mean(1, keepdims=True)
+        return centred
 
     @property
     def errors(self) -> np.ndarray:
@@ -153,16 +155,14 @@ def likeliest(pairs: np.ndarray, prior: Prior) -> Posterior:
 
 
 def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndarray]:
-    """Return likely priors of the scores in logits, the likeliest first, and nats (K,) for each.
+    """Return likely priors of the scores in logits, the likeliest first, and their log probabilities (K,).
 
-    The nats are for what is likely before there are answers.
-
-    The unit of `prior` does not matter: before there are answers, its scores differ as much as those of which nothing
-    is known. The priors differ in the deviation's factor, share and length, and where the mean tells images apart, in
-    the unit of both; errors of such a mean are typically not alike, since what images have in common is in the mean.
-    The search climbs from the typical values to the neighbours under which the answers are likeliest; only images that
-    were compared count. Few answers leave typical values, since those that happen to fit twenty answers best are often
-    far off.
+    The latter are those before there are answers. The unit of `prior` does not matter: its scores are first scaled to
+    the spread UNKNOWN. The priors differ in the deviation's factor, share and length and, if the mean tells images
+    apart, in the unit of both; errors of such a mean are typically uncorrelated, since what images have in common is in
+    the mean. The search climbs from the typical values to the neighbours under which the answers are likeliest; only
+    images that were compared count. Few answers leave typical values: the values that happen to fit twenty answers best
+    are often far off.
     """
     rows, ends = np.unique(pairs[:, :2], return_inverse=True)
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
@@ -238,7 +238,8 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
 def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
     diagonal = np.diag(matrix)
-    return np.maximum(diagonal[first] + diagonal[second] - 2 * matrix[first, second], 0)
+    form: np.ndarray = diagonal[first] + diagonal[second] - 2 * matrix[first, second]
+    return form.clip(min=0)
 
 
 def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Images that are known by preferences alone: whose answers belong to which part, and the scores that they imply."""
+"""Data sets of preferences alone: the part that each answer belongs to, and scores fitted to the answers."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rankings by expectation propagation: scores from answers about pairs with the doubt that they really leave.
+"""Rankings by expectation propagation: scores from answers about pairs, with calibrated errors.
 
 P pairs of `preferences.py`, Q of them different, N images
 """
@@ -114,10 +114,10 @@ def _normal(
 def _moments(
     counts: np.ndarray, mean: np.ndarray, variance: np.ndarray, tie: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the log chances (P,) of answers (P, 3) to pairs whose differences are normal, and what is known by them.
+    """Return log probabilities (P,) of answers (P, 3) to pairs with normal differences, and moments given the answers.
 
-    These are mean (P,) and variance (P,) of the difference, and the chance (P,) of Similar. The integrals are sums over
-    points about the maximum, as densely as the answers and the normal together vary, and as widely as the normal.
+    The moments are mean (P,) and variance (P,) of the difference, and the chance (P,) of Similar. Integrals are sums
+    over points about the maximum, as dense as the answers and the normal together vary, and as wide as the normal.
     """
     rest, asked, more = 1 / variance, counts.sum(1), (counts[:, FIRST] - counts[:, SECOND]) / 2
     low, high = mean - asked * variance, mean + asked * variance  # an answer's slope is at most 1
@@ -147,10 +147,12 @@ def _moments(
 
 def _total(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the logarithm of the sum to which the chances of the three answers are proportional."""
-    return np.asarray(np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie))
+    total: np.ndarray = np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie)
+    return total
 
 
 def _lean(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the chance of First less that of Second."""
     total = _total(difference, tie)
-    return np.subtract(np.exp(difference / 2 - total), np.exp(-difference / 2 - total))
+    lean: np.ndarray = np.exp(difference / 2 - total) - np.exp(-difference / 2 - total)
+    return lean

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from common.errors import UserError
 
-# What a column holds, and its usual names, without case, spaces and signs; the first that there is counts.
+# What a column holds, and its usual names, without case, spaces and signs; the first one present counts.
 USUAL = {
     "image": ("image", "img", "file", "filename", "imagename", "imagepath", "path", "name", "imageid", "photo"),
     "score": ("score", "mos", "meanopinionscore", "dmos", "mean", "rating", "quality", "value", "averagerating"),
@@ -51,7 +51,7 @@ BY_CONFIG = (
 def assigned(
     table: str, header: Sequence[str], given: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str], list[str]]:
-    """Return the layout of a table, its columns by what they hold, and notes on what was guessed.
+    """Return the layout of a table, its columns by what they hold, and notes on guesses.
 
     `given` are columns by what they hold, from the config; None where there is no config. Raises UserError if a given
     column is not there, and if the table is of no layout.

@@ -1,4 +1,4 @@
-"""The form in which every source hands over its images: written to a file in pieces, as they are made."""
+"""The common form of all sources' images: written to a file in pieces, as they are made."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from models.images import image_files
 
 @dataclass(frozen=True)
 class Squares:
-    """Images of one size, and what near duplicates among them are known by."""
+    """Images of one size, with hashes and thumbnails to find near duplicates by."""
 
     images: np.ndarray  # (n, S, S, C) uint8
     hashes: np.ndarray  # (n,) uint64
@@ -36,7 +36,7 @@ class ImageSet:
     facts: Mapping[str, Plain]
     labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
-    scored: bool = True  # False if labels are all that is known, so that scores have yet to be made of them
+    scored: bool = True  # False if only labels are known, and scores are yet to be fitted
 
     @property
     def images(self) -> np.ndarray:

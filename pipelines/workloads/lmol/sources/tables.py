@@ -48,7 +48,7 @@ class Listed:
     pairs: list[LabelledPair] = field(default_factory=list)
     repeated: int = 0
     scored: bool = True  # False if there are preferences only
-    notes: list[str] = field(default_factory=list)  # on what was guessed
+    notes: list[str] = field(default_factory=list)  # on guesses
 
     def add(self, name: str, score: str) -> None:
         """Note an image's score; a score that is not a number, or a second, different one makes the image unusable."""
@@ -169,7 +169,7 @@ def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
 
 
 def _plain(table: Path, name: str) -> str:
-    """Return `./a.png`, say, as `a.png`; what lies elsewhere is left as it is, to be refused by that name."""
+    """Return `./a.png`, say, as `a.png`; paths outside the folder stay as given, to be refused by that name."""
     if not name or "\0" in name:
         return name
     plain = os.path.relpath(name, home(table).absolute()) if os.path.isabs(name) else os.path.normpath(name)
@@ -239,7 +239,7 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
 
 
 def _choices(listed: Listed, table: Path, rows: Rows) -> None:
-    """Note pairs of which one image won, or neither."""
+    """Note pairs with the image that won, or neither."""
     for line, row in rows:
         tie = row.get("tie", "").lower()
         if tie not in (*TRUE, *FALSE):
@@ -299,7 +299,7 @@ def _of_ranks(folder: Path) -> Listed:
 def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Return the columns of a table, and (line, {column: value}) for each of its rows.
 
-    Columns are parted by whichever of comma, semicolon, tab and bar is most frequent in the header.
+    The separator is whichever of comma, semicolon, tab and bar is most frequent in the header.
     """
     try:
         text = table.read_text(encoding="utf-8-sig")
@@ -319,7 +319,7 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             f"{table}: the header names {len(columns)} columns ({', '.join(columns)})"
             + (f", but line {wrong[0]} has {len(wrong[1])} values" if wrong else ", one of them twice")
         )
-    if separator != ",":  # in whose company decimals are often written with a comma
+    if separator != ",":  # such files often write decimals with a comma
         rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
     return columns, [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
 

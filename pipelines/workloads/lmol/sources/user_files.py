@@ -102,7 +102,7 @@ def _decode(folder: Path, size: int, maximum_pixels: int, names: Sequence[str]) 
     for name in names:
         try:
             image, animated = image_files.read(within(folder, name), size, maximum_pixels)
-        except image_files.TooLarge as error:
+        except image_files.TooLargeError as error:
             found.refused[name] = f"{error}, or raise data.maximum_pixels={maximum_pixels}"
             continue
         except ValueError as error:

@@ -116,7 +116,7 @@ def memory_note(model: Comparator, config: Config, encoded: Tensor | None, devic
     states = trained * (MOMENTS.get(training.optimizer, 2) + (training.ema is not None))
     parts = {"weights": weights, "optimizer": states, "features": encoded.nbytes if encoded.device == device else 0}
     fixed, total = sum(parts.values()), total_bytes(device)
-    if config.model.four_bit:  # whose layers have no shapes without values
+    if config.model.four_bit:  # shapes alone do not determine its layers
         return [f"memory: needs at least {fixed / GB:.1f} of {total / GB:.0f} GB, before any pass ({_listed(parts)})"]
     one, two = (model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2))
     asked = training.micro_batch_size

@@ -81,7 +81,7 @@ def test_a_saved_scorer_gives_the_same_scores_with_its_teacher_and_the_teacher_d
 
 
 @pytest.mark.parametrize(
-    ("teacher", "told"),
+    ("teacher", "message"),
     [
         ({"family": "char_lstm", "config": {}}, "teacher must be"),
         ({"family": "comparator", "config": {"kind": "scorer", **SMALL}}, "a scorer itself"),
@@ -89,6 +89,6 @@ def test_a_saved_scorer_gives_the_same_scores_with_its_teacher_and_the_teacher_d
         ({"family": "comparator"}, "teacher must be"),
     ],
 )
-def test_what_cannot_teach_is_refused(teacher, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_cannot_teach_is_refused(teacher, message):
+    with pytest.raises(ValueError, match=message):
         build({"kind": "scorer", **SMALL, "teacher": teacher})

@@ -137,7 +137,7 @@ def test_where_memory_runs_out_half_as_many_pairs_are_asked_and_one_is_the_least
     encoded = model.encode(some_images(7))
     first, second = torch.randint(7, (2, 30))
     expected = model.compare_encoded(encoded, first, second)
-    asked, some = [], model._of_some
+    asked, some = [], model.compare_sorted
 
     def within(encoded, first, second, most=5):
         asked.append(len(first))
@@ -145,11 +145,11 @@ def test_where_memory_runs_out_half_as_many_pairs_are_asked_and_one_is_the_least
             raise torch.OutOfMemoryError
         return some(encoded, first, second)
 
-    monkeypatch.setattr(model, "_of_some", within)
+    monkeypatch.setattr(model, "compare_sorted", within)
     with torch.no_grad():
         torch.testing.assert_close(model.compare_encoded(encoded, first, second), expected, rtol=1e-4, atol=1e-5)
         assert asked == [30, 15, 7, *[3] * 10]
-        monkeypatch.setattr(model, "_of_some", lambda *pairs: within(*pairs, most=0))
+        monkeypatch.setattr(model, "compare_sorted", lambda *pairs: within(*pairs, most=0))
         with pytest.raises(torch.OutOfMemoryError):
             model.compare_encoded(encoded, first, second)
     assert asked[-1] == 1
@@ -162,14 +162,14 @@ def test_what_a_pass_will_take_is_told_without_making_it(checkpointing):
     model = make(lora=True, size=32, width=64, layers=3).train()
     model.gradient_checkpointing = checkpointing
     encoded = model.encode(some_images(8).repeat_interleave(2, -1).repeat_interleave(2, -2))
-    told = [model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2, 4)]
+    planned = [model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2, 4)]
     assert all(parameter.grad is None for parameter in model.parameters())
     first = torch.arange(4)
     with Live() as used:
         logits = model(None, torch.cat([first, first + 4]), torch.cat([first + 4, first]), encoded=encoded)
         logits.float().logsumexp(-1).sum().backward()
-    assert told[2] == pytest.approx(used.peak, rel=0.15)
-    assert told[0] + 3 * (told[1] - told[0]) == pytest.approx(told[2], rel=0.05)
+    assert planned[2] == pytest.approx(used.peak, rel=0.15)
+    assert planned[0] + 3 * (planned[1] - planned[0]) == pytest.approx(planned[2], rel=0.05)
 
 
 @pytest.mark.slow

@@ -55,3 +55,18 @@ def test_of_each_kind_at_most_two_in_a_hundred_are_missed(kind):
 def test_little_is_masked_that_should_stay():
     _, missed, wrong = counts()
     assert missed["too much"] <= 0.02 * len(labelled()), "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("Account GB82 WEST 1234 5698 7654 32 is ours.", f"Account {IBAN} is ours."),
+        ("Container GB83 WEST 1234 5698 7654 32 is ours.", None),  # its check digits are wrong
+        ("Clause 4.2.1.32 holds.", f"Clause {ADDRESS} holds."),
+        ("Clause 4.2.1.31 holds.", None),
+        ("Ring 020 7946 0123 or 7946 0124 or 7946 0125.", f"Ring {' or '.join([TELEPHONE] * 3)}."),
+        ("Ask Dr. Wu first. Wu knows.", f"Ask {NAME} first. Wu knows."),  # too short to be found alone
+    ],
+)
+def test_what_only_looks_like_a_number_or_a_name_stays(text, masked):
+    assert clean(text, mask=True, names=True).text == (masked or text)

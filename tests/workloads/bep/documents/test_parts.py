@@ -145,3 +145,24 @@ def test_held_out_text_that_training_has_is_said_with_the_documents(copied, tmp_
 def test_a_part_with_too_little_is_refused_with_the_keys(tmp_path, texts, fields):
     with pytest.raises(UserError, match=r"characters for \w+ are too few, 500 are needed; .*data\.guard="):
         data.prepare(config(written(tmp_path / "in", texts), **fields), tmp_path / "out")
+
+
+def test_a_part_of_just_enough_characters_will_do():
+    section = config(None).data
+    enough = {part: [("a", "x" * parts.FEWEST_PER_PART)] for part in parts.PARTS}
+    parts.check_sizes(enough, True, section, "here")
+    with pytest.raises(UserError, match="here: 499 characters for test are too few"):
+        parts.check_sizes({**enough, "test": [("a", "x" * (parts.FEWEST_PER_PART - 1))]}, True, section, "here")
+
+
+def test_five_families_are_enough_to_hold_some_of_them_out():
+    texts = {name: prose(seed) for seed, name in enumerate("abcde")}
+    found, how, note = parts.divide(texts, [[name] for name in texts], config(None).data)
+    assert (how, note) == ("by family of documents, seed 0", None)
+    assert all(found.values())
+
+
+def test_no_overlap_is_not_too_much_where_none_is_allowed():
+    texts = {part: [(part, prose(seed))] for seed, part in enumerate(parts.PARTS)}
+    family = {part: part for part in parts.PARTS}
+    assert parts.described_overlap(texts, True, family, config(None, maximum_overlap=0).data) == (0, {}, None)

@@ -121,6 +121,9 @@ def test_a_stop_that_the_open_jumps_over_is_filled_at_the_open_and_a_target_at_i
     short = run(**market, signal=-signal, target=0.02, **FREE).trades
     assert short.reason == ("target",)
     assert short.gross[0] == pytest.approx(0.02)
+    rising = flat((100, 100, 100, 100), (100, 100, 100, 100), (110, 111, 109, 110), (110, 110, 110, 110))
+    assert run(**rising, signal=-signal, stop=0.02, **FREE).trades.ratio[0] == pytest.approx(1.10)
+    assert run(**rising, signal=signal, target=0.02, **FREE).trades.ratio[0] == pytest.approx(1.02)
 
 
 def test_a_changed_signal_is_filled_at_the_next_open_and_a_reversal_pays_both_trades():
@@ -214,6 +217,25 @@ def test_the_stop_is_checked_before_the_target():
         trades = backtest.run(**market_, signal=signal, stop=0.02, target=0.02, fee=0.0, slippage=0.0).trades
         assert trades.reason == ("stop",)
         assert (trades.entry[0], trades.exit[0], trades.ratio[0]) == (1, 1, pytest.approx(price / 100))
+
+
+@pytest.mark.parametrize(
+    ("rule", "side", "level"), [("stop", 1, 60), ("stop", -1, 68), ("target", 1, 68), ("target", -1, 60)]
+)
+def test_a_level_that_is_just_touched_is_filled_and_one_that_is_almost_reached_is_not(rule, side, level):
+    # 64 and a sixteenth of it are exact, so the level is reached to the last bit.
+    for price, reason in ((level, rule), (np.nextafter(level, 64), "end")):
+        high, low = max(64, price), min(64, price)
+        market = flat((64, 64, 64, 64), (64, high, low, 64), (64, 64, 64, 64))
+        trades = run(**market, signal=np.array([side, 0, 0]), **{rule: 1 / 16}, **FREE, horizon=5).trades
+        assert trades.reason == (reason,)
+
+
+def test_an_account_that_is_worth_exactly_nothing_is_closed_at_once():
+    market = flat((10, 10, 10, 10), (10, 20, 10, 20), (20, 20, 10, 10), (10, 10, 10, 10))
+    result = run(**market, signal=np.array([-1, 0, 0, 0]), **FREE, horizon=3)
+    assert result.trades.reason == ("ruin",)
+    assert result.equity.tolist() == [1, 0, 0, 0]
 
 
 def test_longs_pay_and_shorts_receive_funding_for_the_candles_they_are_held_into():

@@ -70,10 +70,22 @@ def test_no_metric_is_nan(case):
 def test_random_trades_at_a_constant_price_pay_exactly_their_costs():
     market = flat(*[(5, 5, 5, 5)] * 200)
     signal = np.random.default_rng(0).integers(-1, 2, 200)
-    result = run(**market, signal=signal, fee=0.001, slippage=0.0)
+    result = run(**market, signal=signal, **COSTS)
     found = performance.random_trades(result, **prices(market), repetitions=130)
     assert found.shape == (130,)
-    assert found == pytest.approx((1 - 0.002) ** len(result.trades) - 1)
+    assert found == pytest.approx((1 - 0.003) ** len(result.trades) - 1)
+
+
+def test_a_trade_that_earns_exactly_nothing_is_not_won():
+    market = flat(*[(4, 4, 4, 4)] * 50)
+    found = performance.metrics(run(**market, signal=np.eye(50, dtype=int)[3], **FREE), 10)
+    assert (found["num_trades"], found["win_rate"]) == (1, 0)
+
+
+def test_equal_luck_counts_against_the_result_and_no_trades_have_no_p_value():
+    market = {**flat(*[(4, 4, 4, 4)] * 50), "funding": np.zeros(50)}
+    for signal, p in ((np.eye(50, dtype=int)[3], 1.0), (np.zeros(50, int), None)):
+        assert performance.luck(run(**market, signal=signal, **FREE), market, 100, 0)["p_value"] == p
 
 
 def test_random_trades_never_reach_across_a_gap():
@@ -110,21 +122,41 @@ def test_the_maximum_drawdown_is_computed():
     market_ = {"open": close, "high": close, "low": close, "close": close, "gap": np.zeros(5, bool)}
     result = run(**market_, signal=np.ones(5, int), fee=0.0, slippage=0.0)
     assert performance.metrics(result, 1)["max_drawdown"] == 0.5
+    assert performance.max_drawdown(np.array([0.8, 0.9])) == pytest.approx(0.2)  # below the start
+
+
+def test_the_break_even_fee_of_one_trade_is_its_return_less_the_slippage():
+    market = flat((10, 10, 10, 10), (10, 11, 10, 11), (11, 11, 11, 11))
+    result = run(**market, signal=np.array([1, 0, 0]), fee=0.0, slippage=0.01)
+    assert performance.break_even_fee(result) == pytest.approx(0.1 / 2.1 - 0.01)
+
+
+def test_random_trades_enter_no_earlier_than_the_second_candle_and_stay_as_long_as_the_trades():
+    # A trade of two candles finds three places among five: only the first candle is out of reach.
+    price = np.array([1.0, 2, 4, 8, 16])
+    gap = np.zeros(5, bool)
+    result = run(price, price, price, price, np.array([1, 0, 0, 0, 0]), gap, **FREE, horizon=2)
+    assert result.trades.held.tolist() == [2]
+    assert set(performance.random_trades(result, price, price, gap)) == {1.0}
+    price[0] = 1e6
+    assert set(performance.random_trades(result, price, price, gap)) == {1.0}
 
 
 def test_sharpe_is_absent_under_30_days_and_its_error_is_that_of_many_samples():
     generator = np.random.default_rng(0)
-    ratios = []
-    for _ in range(400):
-        daily = 0.01 * generator.standard_t(5, 200)
-        ratios.append((daily.mean() / daily.std(ddof=1) * np.sqrt(365), performance._sharpe_error(daily)))
-    found, errors = np.array(ratios).T
-    assert errors.mean() == pytest.approx(found.std(), rel=0.1)
+    drawn = {
+        "heavy tails": 0.01 * generator.standard_t(5, (400, 200)),
+        "a drift": 1 + generator.standard_normal((1000, 200)),
+        "skew": generator.exponential(size=(1000, 200)),
+    }
+    for samples in drawn.values():
+        found = samples.mean(1) / samples.std(1, ddof=1) * np.sqrt(365)
+        assert np.mean([performance.sharpe_error(daily) for daily in samples]) == pytest.approx(found.std(), rel=0.1)
     for days, present in ((29, False), (30, True)):
         part = {name: column[: days * 10] for name, column in candles(5, 400, scale=0.02).items()}
-        told = performance.metrics(run(**part, signal=np.ones(days * 10, int), **COSTS), 10)
-        assert told["days"] == days
-        assert (told["sharpe"] is not None) == (told["sharpe_error"] is not None) == present
+        figures = performance.metrics(run(**part, signal=np.ones(days * 10, int), **COSTS), 10)
+        assert figures["days"] == days
+        assert (figures["sharpe"] is not None) == (figures["sharpe_error"] is not None) == present
 
 
 def test_the_best_of_many_trials_is_deflated_to_an_even_chance():

@@ -17,7 +17,7 @@ def traded():
     market = candles(3, NUM, scale=0.02)
     times = 1_611_100_800_000 + DAY * np.arange(NUM)
     signal = np.random.default_rng(0).integers(-1, 2, NUM)
-    return market, times, run(**market, signal=signal, fee=0.0005, horizon=2)
+    return market, times, run(**market, signal=signal, fee=0.0005, slippage=0.0005, horizon=2)
 
 
 def test_months_multiply_to_the_whole_account_and_hold_all_windows_and_trades(traded):

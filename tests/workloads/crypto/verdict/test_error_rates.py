@@ -26,7 +26,7 @@ def p_values(coins: Coins, means: np.ndarray) -> np.ndarray:
     expected = VOLATILITY * np.sqrt(HORIZON * coins.variances[TEST + 1])
     found = []
     for coin in range(means.shape[1]):
-        told = judge(
+        judged = judge(
             probabilities[:, coin],
             labels[TEST, coin],
             class_shares(labels[TRAIN, coin]),
@@ -36,7 +36,7 @@ def p_values(coins: Coins, means: np.ndarray) -> np.ndarray:
             horizon=HORIZON,
             resamples=100,
         )
-        found.append(told["tests"][PREDICTIVE]["p"])
+        found.append(judged["tests"][PREDICTIVE]["p"])
     return np.array(found)
 
 

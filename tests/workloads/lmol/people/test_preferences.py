@@ -336,18 +336,18 @@ def test_tables_of_something_else_are_passed_over_and_named(tmp_path):
     pictures(tmp_path, ["a.png", "b.png"])
     (tmp_path / "camera.csv").write_bytes("Größe;Linse\n3;f,2\n4\n".encode("latin-1"))
     (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,b.png,First\n")
-    notes = asking.told(tmp_path, None).notes
+    notes = asking.rank(tmp_path, None).notes
     assert notes[0] == f"1 answer about 2 of 2 images, from {tmp_path / 'answers.csv'}"
     assert f"passed over: {tmp_path / 'camera.csv'}, whose columns are not those of answers" in notes
     (tmp_path / "camera.csv").write_text("size,lens\n3,f2\n")
     with pytest.raises(UserError, match=r"the columns size, lens; .*; rename them to img1,img2,label or winner,loser"):
-        asking.told(tmp_path / "camera.csv", None)
+        asking.rank(tmp_path / "camera.csv", None)
     (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,b.png,First,Second\n")  # damaged, not something else
     with pytest.raises(UserError, match="line 2 has 4 values"):
-        asking.told(tmp_path, None)
+        asking.rank(tmp_path, None)
     (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,b.png,\n")
     with pytest.raises(UserError, match="has no label yet; fill in its column label with First, Second or Similar"):
-        asking.told(tmp_path / "answers.csv", None)
+        asking.rank(tmp_path / "answers.csv", None)
 
 
 def pictures(folder, names):
@@ -359,28 +359,28 @@ def pictures(folder, names):
 def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(tmp_path):
     pictures(tmp_path, ["-0.png", "=1.png", "+2.png", "@3.png"])
     answers, following, ranking = (tmp_path / f"{name}.csv" for name in ("answers", "next", "ranking"))
-    begun = asking.told(tmp_path, None)
+    begun = asking.rank(tmp_path, None)
     assert (begun.table, len(begun.answers)) == (None, 0)
     begun.write_next(following, 3, 0)
     begun.write_ranking(ranking)
-    assert asking.told(tmp_path, None).table is None  # neither holds an answer
+    assert asking.rank(tmp_path, None).table is None  # neither holds an answer
     following.write_text(following.read_text().replace(",\n", ",First\n"))
-    again = asking.told(tmp_path, None)
+    again = asking.rank(tmp_path, None)
     assert (again.table, len(again.answers)) == (following, 3)
     assert again.notes[0] == f"3 answers about {len(np.unique(again.answers[:, :2]))} of 4 images, from {following}"
     with pytest.raises(UserError, match="holds 3 answers that would be lost; name another file to write to"):
-        asking.told(tmp_path, None, [following])
+        asking.rank(tmp_path, None, [following])
     answers.write_text(f"img1,img2,label\n./-0.png,{tmp_path / '=1.png'},./-0.png\n.//+2.png,gone.png,First\n")
-    assert asking.told(answers, None).answers.tolist() == [[1, 2, 0]]  # images are in the order + - = @
-    assert "1 answer about images that cannot be used" in asking.told(answers, None).notes
+    assert asking.rank(answers, None).answers.tolist() == [[1, 2, 0]]  # images are in the order + - = @
+    assert "1 answer about images that cannot be used" in asking.rank(answers, None).notes
     with pytest.raises(UserError, match=r"2 tables of answers: answers.csv, next.csv; .* as in .*answers.csv"):
-        asking.told(tmp_path, None)
+        asking.rank(tmp_path, None)
 
 
 def test_answers_by_which_expectation_propagation_does_not_settle_are_ranked_all_the_same(tmp_path):
     pictures(tmp_path, ["a.png", "b.png"])
     (tmp_path / "answers.csv").write_text("img1,img2,label,count\na.png,b.png,First,1000\na.png,b.png,Similar,1000\n")
-    found = asking.told(tmp_path, None)
+    found = asking.rank(tmp_path, None)
     assert "2000 answers did not settle" in found.notes[-1]
     assert "Laplace's approximation, and intervals may be too narrow" in found.notes[-1]
     assert found.posterior.scores[0] > found.posterior.scores[1] + 3
@@ -389,7 +389,7 @@ def test_answers_by_which_expectation_propagation_does_not_settle_are_ranked_all
 def test_scores_of_a_ranking_have_a_mean_of_zero(tmp_path):
     pictures(tmp_path, ["a.png", "b.png", "c.png"])
     (tmp_path / "answers.csv").write_text("winner,loser\na.png,b.png\nc.png,b.png\n")
-    found = asking.told(tmp_path, None)
+    found = asking.rank(tmp_path, None)
     object.__setattr__(found.posterior, "scores", found.posterior.scores + 7)
     found.write_ranking(tmp_path / "ranking.csv")
     rows = from_csv((tmp_path / "ranking.csv").read_text())

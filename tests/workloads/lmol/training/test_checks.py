@@ -20,6 +20,7 @@ def trial(task):
 @pytest.mark.parametrize("kind", ["siamese", "cross"])
 def test_the_gate_leaves_the_model_and_the_random_state_as_they_were(whole, kind):
     subject = whole[kind]
+    subject.model.train()
     state = {name: tensor.clone() for name, tensor in subject.model.state_dict().items()}
     random = torch.random.get_rng_state()
     count = sum(parameter.requires_grad for parameter in subject.model.parameters())
@@ -100,7 +101,7 @@ def note(task):
 
 
 @pytest.mark.slow
-def test_a_large_base_tells_what_it_will_need(prepared, monkeypatch):
+def test_the_memory_that_a_large_base_needs_is_noted(prepared, monkeypatch):
     subject = make(prepared, "vlm", lora=True)
     assert note(subject) == []
     monkeypatch.setattr(checks, "NOTED_FROM", 0)

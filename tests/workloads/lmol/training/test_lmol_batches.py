@@ -63,6 +63,19 @@ def test_a_turned_image_is_one_of_eight():
     assert len(seen) == 8
 
 
+def test_moves_follow_the_key_and_differ_between_the_images_of_a_pair():
+    pairs = torch.tensor([[0, 1, 0]]).repeat(100, 1)
+    same = images(1).repeat(2, 1, 1, 1)  # two equal images, so that what differs is their moves
+    one, other = (Pairs(same, pairs, shift=2, key=key).batch(torch.arange(100)) for key in (7, 8))
+    first, second, elsewhere = (
+        one["images"][one["first"]],
+        one["images"][one["second"]],
+        other["images"][other["first"]],
+    )
+    for moved in (second, elsewhere):
+        assert sum(not torch.equal(*each) for each in zip(first, moved, strict=True)) > 80
+
+
 @pytest.mark.parametrize("kind", ["siamese", "cross"])
 def test_images_that_workers_read_make_the_same_batches(prepared, whole, kind):
     resident, streamed = whole[kind], make(prepared, kind, loader="stream")

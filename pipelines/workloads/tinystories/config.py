@@ -1,0 +1,143 @@
+"""The config of the workload: data, sizes of the network, training and evaluation."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from common.config import Section
+from models.stories import rp2040
+from models.stories.config import PRESETS, TinyTransformerConfig
+from pipelines.engine.config import BaseConfig, DataSection, Training
+
+
+class Data(DataSection):
+    """The stories, and how they are split and tokenized."""
+
+    layout: ClassVar[int] = 2  # 2: three parts
+
+    source: str | None = Field(
+        None,
+        description="a text file, a folder of .txt files, or a Hugging Face dataset id; null: the embedded generator",
+    )
+    percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
+    vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
+    seed: int = Field(0, ge=0, description="seed of the embedded stories and of the split")
+    generated_characters: int = Field(4_400_000, ge=10_000, description="total characters of the embedded stories")
+    passage_characters: int = Field(2000, ge=100, description="largest length of the passages that a book is cut into")
+
+    def inputs(self) -> Sequence[Path]:
+        """The files that the stories come from; none for the generator, a dataset id or a missing source."""
+        return [] if self.source is None else source_files(self.source)
+
+
+def source_files(source: str) -> list[Path]:
+    """Return the files behind `source`: itself, the .txt files directly in it, or a saved dataset's Arrow files."""
+    path = Path(source)
+    if is_dataset(path):
+        return sorted(path.rglob("*.arrow"))
+    if path.is_dir():
+        return sorted(file for file in path.glob("*.txt") if file.is_file())
+    return [path] if path.is_file() else []
+
+
+def is_dataset(path: Path) -> bool:
+    """Whether a folder is a dataset that the library `datasets` saved."""
+    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
+
+
+class Model(Section):
+    """Sizes of the network: a preset, and keys that override it."""
+
+    preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story"] = Field(
+        "rp2040-story", description="named sizes; the keys below override them"
+    )
+    vocabulary: int | None = Field(None, ge=4, description="number of tokens; null: the preset's")
+    width: int | None = Field(None, ge=4, description="channels of the residual stream; null: the preset's")
+    layers: int | None = Field(None, ge=1, description="number of transformer blocks; null: the preset's")
+    heads: int | None = Field(None, ge=1, description="attention heads per block; null: the preset's")
+    hidden: int | None = Field(None, ge=4, description="channels of the feed-forward layer; null: the preset's")
+    context: int | None = Field(None, ge=2, description="attention window in tokens; null: the preset's")
+    memory: tuple[int, ...] | None = Field(
+        None, description="rows of the tables of bigrams, trigrams, ... in flash, powers of two; null: the preset's"
+    )
+    counts: int = Field(
+        0, ge=0, description="entries of counted n-grams in flash that are mixed into the predictions; 0: none"
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations that are dropped in training")
+
+    @model_validator(mode="after")
+    def _fits_the_chip(self) -> "Model":
+        rp2040.check(self.resolved())
+        return self
+
+    def resolved(self, tokenizer: dict[str, object] | None = None) -> TinyTransformerConfig:
+        """Return the network's config: the preset with its overrides."""
+        names = ("vocabulary", "width", "layers", "heads", "hidden", "context")
+        given = {name: value for name in names if (value := getattr(self, name))}
+        if self.memory is not None:
+            given["memory"] = self.memory
+        given |= {"counts": self.counts, "dropout": self.dropout, "tokenizer": tokenizer or {}}
+        return TinyTransformerConfig(**{**vars(PRESETS[self.preset]), **given})
+
+
+class StoriesTraining(Training):
+    """Language modelling on packed sequences."""
+
+    sequence: int | None = Field(None, ge=8, description="tokens per training example; null: twice the context")
+
+
+class EvaluationSettings(Section):
+    """Measurements on the held-out stories, and the stories that are told."""
+
+    samples: int = Field(8, ge=1, description="number of stories to tell")
+    sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
+    temperature: float = Field(0.8, ge=0, description="sampling temperature of the told stories; 0: greedy")
+    top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
+    prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, used in turn")
+
+
+class Config(BaseConfig):
+    """Config of the workload."""
+
+    data: Data = Data()
+    model: Model = Model()
+    training: StoriesTraining = StoriesTraining(steps=1000)
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_vocabulary(cls, tree: object) -> object:
+        """Copy the model's vocabulary into the data section, on which alone prepared data depend."""
+        if not isinstance(tree, dict):
+            return tree
+        model, data = tree.get("model") or {}, tree.get("data") or {}
+        if not isinstance(model, dict) or not isinstance(data, dict):
+            return tree  # the fields' own validation names what is wrong
+        preset = model.get("preset", Model.model_fields["preset"].default)
+        sizes = PRESETS.get(preset) if isinstance(preset, str) else None
+        vocabulary = model.get("vocabulary") or (sizes and sizes.vocabulary)
+        if vocabulary is None:
+            return tree
+        if data.get("vocabulary", vocabulary) != vocabulary:
+            raise ValueError(
+                f"data.vocabulary={data['vocabulary']} is not the model's {vocabulary}; leave it out and set "
+                "model.vocabulary (neither can change in an existing run: train under another --name)"
+            )
+        return {**tree, "data": {**data, "vocabulary": vocabulary}}
+
+    @property
+    def sequence(self) -> int:
+        """Tokens per training example."""
+        return self.training.sequence or 2 * self.model.resolved().context
+
+    @model_validator(mode="after")
+    def _sequence_holds_context(self) -> "Config":
+        context = self.model.resolved().context
+        if self.sequence < 2 * context or self.sequence % 2:
+            raise ValueError(
+                f"training.sequence={self.training.sequence} must be even and at least twice the context "
+                f"(model.context={context}); give {2 * context} or more"
+            )
+        return self
