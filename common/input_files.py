@@ -18,11 +18,11 @@ class Given(NamedTuple):
     """One input, or the reason why there is none in its place."""
 
     source: str  # where it comes from: a file, or a file and a line
-    input: Mapping[str, Any] | None
+    input: Mapping[str, object] | None
     error: str = ""
 
 
-def _unchanged(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unchanged(given: Mapping[str, object]) -> Mapping[str, object]:
     return given
 
 
@@ -34,16 +34,18 @@ class Inputs:
     settings: type[Section]
     # Files and folders of the workload's own formats -> inputs. JSON lines are read for every workload.
     read: Callable[[Sequence[Path]], Iterator[Given]]
-    line: Callable[[str], Mapping[str, Any]] | None = None  # a line of text -> an input; None: it names a file
-    completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _unchanged  # an input with what users leave out
+    line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
+    completed: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchanged  # an input with what users leave out
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
-    beside: Callable[[Path, Mapping[str, Any], str], Path | None] | None = None
+    beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
     # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    about: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None  # models -> facts that a page of theirs needs
-    rivals: Callable[[Any, float], Mapping[str, Any]] | None = None  # (input, seconds) -> {method: its answer}
+    about: Callable[[Sequence[object]], Mapping[str, object]] | None = (
+        None  # models -> facts that a page of theirs needs
+    )
+    rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
 
     def together(self, settings: Any) -> int:
         """Return how many inputs a server answers together by some settings."""
@@ -51,7 +53,7 @@ class Inputs:
 
 
 def each_file(
-    paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, Any]]]]
+    paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, object]]]]
 ) -> Iterator[Given]:
     """Yield what `read` finds in each file, (source, input), and one error for a file that it refuses.
 
@@ -86,7 +88,7 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
     return found
 
 
-def lines_of(path: Path, line: Callable[[str], Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield (file and line number, input) for each line of a text file that is not blank."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, text in enumerate(file, 1):

@@ -1,4 +1,4 @@
-"""Words on a command line: mistakes in them are told in a line, with the nearest that there is."""
+"""Words on a command line: one-line errors with the nearest match."""
 
 import argparse
 import difflib

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from common.batches import batched
 from common.config import Section, checked
 from common.errors import UserError
 from common.input_files import Given, Inputs
 from common.plain import Plain
+from common.workers import batched
 from pipelines import cli, workloads
 from pipelines.run.folder import Run
 
