@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 
@@ -103,7 +104,8 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
 def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, monkeypatch):
     run = tmp_path / "w" / "waves"
     hostile.folder_of("waves", run / "model/best")
-    monkeypatch.setitem(io.FAMILIES, "waves", str(hostile.waves.__file__))
+    alone = shutil.copy(hostile.waves.__file__, tmp_path / "waves.py")
+    monkeypatch.setitem(io.FAMILIES, "waves", str(alone))
     error = refusal(capsys, monkeypatch, "onnx", run)
     assert "nobody has described the family 'waves' as tensor programs" in error
     assert "with describe(model) beside the model's module, or export safetensors" in error
