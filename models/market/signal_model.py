@@ -23,8 +23,8 @@ LONGEST_LOOKBACK = 100_000  # candles
 ANY = ("",)  # coins of a model that answers for every coin
 SIMULATED = "simulated"
 NOTE = (
-    "this model learnt a simulated market, in which a signal was planted: its answers are an exercise, no forecast of "
-    "any real coin"
+    "This model learnt a simulated market with a planted signal: its answers are an exercise, no forecast of any real "
+    "coin"
 )
 ROWS_AT_ONCE = 1024  # predicted
 

@@ -26,14 +26,14 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
         if path.is_dir():
             found, passed_over = files.in_folder(path)
             inside = [file for file, _ in found]
-            reasons += passed_over
             print(*passed_over, sep="\n", end="\n" if passed_over else "", file=sys.stderr)
         for given in each_file(inside, files.SUFFIXES, _newest):
             usable |= given.input is not None
             reasons += [given.error] * (given.input is None)
             yield given
     if not usable:
-        raise UserError(f"no candles could be read; {reasons[0] if reasons else 'the folder is empty'}")
+        where = ", ".join(map(str, paths))
+        raise UserError(reasons[0] if reasons else f"{where}: no file of candles; name them like BTCUSDT-15m.csv")
 
 
 def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
