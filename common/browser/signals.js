@@ -1,8 +1,8 @@
 // A panel for market signals: SHORT, NO_TRADE or LONG after each of the last candles.
 
-const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SHOWN = 24, DRAWN = 240;
+const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SIGNALS_SHOWN = 24, DRAWN_CANDLES = 240;
 const SIGNAL_COLOURS = { SHORT: "var(--bad)", NO_TRADE: "var(--muted)", LONG: "var(--good)" };
-const EXAMPLE = "These candles are simulated, with a planted signal that no real market gives";
+const OF_THE_EXAMPLE = "These candles are simulated, with a planted signal that no real market gives";
 
 // `about`: `coins`, `timeframe_ms`, `candles_needed` for a signal, `horizon` of a signal in candles, `note` to be said with
 // every answer, and the `rules` of files and columns (models/market/candle_tables.py).
@@ -27,17 +27,17 @@ function signalsPanel(place, backend, about) {
     drawn.replaceChildren();
     const found = await asked(report, async () => {
       report.say("computing");
-      const { candles, said } = readCandles(text.value, about), signals = await backend.signals({ coin: coin.value, candles }, SHOWN);
+      const { candles, said } = readCandles(text.value, about), signals = await backend.signals({ coin: coin.value, candles }, SIGNALS_SHOWN);
       return signals.error ? signals : { candles, said, signals };
     });
     if (!found) return;
     const { candles, said, signals } = found, last = signals.at(-1), names = Object.keys(last.probabilities);
-    const rows = signals.toReversed().map(each => [new Date(each.time).toISOString().slice(0, 16).replace("T", " "),
+    const rows = signals.toReversed().map(each => [new Date(each.time).toISOString().slice(5, 16).replace("T", "\u00a0"),
       each.signal, ...names.map(name => each.probabilities[name].toFixed(3)), ...(about.horizon ? [moveAfter(candles, each.time, about.horizon)] : [])]);
-    const later = about.horizon ? [`close ${about.horizon} later`] : [];
-    drawn.append(candlePlot(candles, signals), element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" },
-      table("Signals and probabilities after each candle (UTC), the newest first", ["closed candle of", "signal", ...names, ...later], rows)));
-    report.say([`after the newest candle: ${last.signal}`, ...said, ...(example ? [EXAMPLE] : []), ...(about.note ? [about.note] : [])].join(". ") + ".");
+    const later = about.horizon ? [`${about.horizon} later`] : [];
+    drawn.append(candlePlot(candles, signals), element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" }, table(
+      `Signals and probabilities as each candle closed (month, day and UTC of its opening)${about.horizon ? `, and the price ${about.horizon} candles later` : ""}`, ["candle", "signal", ...names, ...later], rows)));
+    report.say([`after the newest candle: ${last.signal}`, ...said, ...(example ? [OF_THE_EXAMPLE] : []), ...(about.note ? [about.note] : [])].join(". ") + ".");
   }
 
   function simulate() {
@@ -48,7 +48,7 @@ function signalsPanel(place, backend, about) {
   }
 
   place.append(
-    element("p", {}, `The chart shows candles, and below the last ${SHOWN} of them what the model would have answered as each closed; the table has its probabilities.`),
+    element("p", {}, `The chart shows candles, and below the last ${SIGNALS_SHOWN} of them what the model would have answered as each closed; the table has its probabilities.`),
     ...report.parts, drawn,
     element("form", { submit: judge },
       ...(about.coins.length > 1 ? [labelled("coin", coin)] : []),
@@ -70,13 +70,13 @@ function namedCandles(name, { timeframe_ms, rules }) {
   const [, stem, ending] = name.match(/^(.*?)(\.[^.]*)?$/), minute = 60000;
   if (![".csv", ".json"].includes(ending?.toLowerCase()))
     throw new Error(`${name}: a page reads CSV and JSON; predict.py also reads .json.gz, .zip, .parquet and .feather`);
-  const found = fileName(stem, rules), length = found.timeframe && found.timeframe.slice(0, -1) * rules.minutes[found.timeframe.at(-1)] * minute;
+  const found = candleFileName(stem, rules), length = found.timeframe && found.timeframe.slice(0, -1) * rules.minutes[found.timeframe.at(-1)] * minute;
   if (length && length != timeframe_ms) throw new Error(`${name}: ${found.timeframe} candles, where the model knows those of ${timeframe_ms / minute} minutes`);
   return found;
 }
 
 // What the name of a file says, as file_name of candle_tables.py.
-function fileName(stem, { copy, date, other, timeframes, lengths, minutes, quotes, contracts, reasons }) {
+function candleFileName(stem, { copy, date, other, timeframes, lengths, minutes, quotes, contracts, reasons }) {
   const rest = stem.replace(new RegExp(copy, "g"), " ").replace(new RegExp(date, "g"), " ").replace(/^[ _,-]+|[ _,-]+$/g, "");
   if (new RegExp(other, "i").test(rest)) return { reason: reasons.other };
   const found = timeframes.map(rule => rest.match(new RegExp(rule, "i"))).find(each => each);
@@ -104,7 +104,7 @@ function pairAmong(words, quotes, contracts) {
 function readCandles(text, { timeframe_ms, rules }) {
   const { rows, places } = /^\s*\[/.test(text) ? candleArray(text) : candleTable(text, rules), said = [];
   const read = rows.map(([line, cells]) => CANDLE_COLUMNS.map(name => {
-    const cell = cells[places[name]], value = name == "time" ? timeOf(cell) : cell === "" || cell === null ? NaN : Number(cell);
+    const cell = cells[places[name]], value = name == "time" ? candleTime(cell) : cell === "" || cell === null ? NaN : Number(cell);
     if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
     return value;
   })).sort((a, b) => a[0] - b[0]);
@@ -122,13 +122,13 @@ function readCandles(text, { timeframe_ms, rules }) {
   return { candles: Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, known.slice(gap).map(row => row[column])])), said };
 }
 
-const IN_ORDER = Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, column]));
+const CANDLE_ORDER = Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, column]));
 
 // The array of rows of ccxt and freqtrade.
 function candleArray(text) {
   const rows = JSON.parse(text);
   if (!rows.every(row => Array.isArray(row) && row.length >= CANDLE_COLUMNS.length)) throw new Error("JSON must be an array of rows [time, open, high, low, close, volume]");
-  return { rows: rows.map((cells, i) => [i + 1, cells]), places: IN_ORDER };
+  return { rows: rows.map((cells, i) => [i + 1, cells]), places: CANDLE_ORDER };
 }
 
 // The rows of a CSV, with their numbers, and the places of the columns.
@@ -142,13 +142,13 @@ function candleTable(text, rules) {
   if (uneven) throw new Error(`line ${uneven[0]} has ${uneven[1].length} columns, not ${head.length}: ${uneven[1].join(separator).slice(0, 60)}`);
   if (/^\d/.test(head[0])) {
     if (![6, 7, 12].includes(head.length)) throw new Error(`line ${rows[0][0]} has ${head.length} columns and there is no header; add this first line: ${CANDLE_COLUMNS.join(",")}`);
-    return { rows, places: IN_ORDER };
+    return { rows, places: CANDLE_ORDER };
   }
-  return { rows: rows.filter(([, cells]) => cells.join() != head.join()), places: columnsOf(head, rules) };  // files joined with cat
+  return { rows: rows.filter(([, cells]) => cells.join() != head.join()), places: candleColumns(head, rules) };  // files joined with cat
 }
 
 // The places of columns by their names, as columns_of of candle_tables.py.
-function columnsOf(head, { columns, volume_of, ending }) {
+function candleColumns(head, { columns, volume_of, ending }) {
   const exact = head.map(name => name.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, ""));
   const places = Object.fromEntries(CANDLE_COLUMNS.map(ours => {
     const trimmed = ours == "time" ? exact.map(name => name.replace(new RegExp(ending), "")) : exact;
@@ -162,7 +162,7 @@ function columnsOf(head, { columns, volume_of, ending }) {
 }
 
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else. Without a zone it is UTC.
-function timeOf(cell) {
+function candleTime(cell) {
   if (cell !== "" && Number.isFinite(Number(cell))) {
     const unit = [1000, 1, 1e-3, 1e-6].find(each => cell * each >= 1230940800000 && cell * each <= 4102444800000);
     return unit ? Math.round(cell * unit) : NaN;
@@ -174,7 +174,7 @@ function timeOf(cell) {
 }
 
 // Candles of a market like that of pipelines/workloads/crypto/candles/simulated.py, by the same planted signal.
-function simulatedCandles({ candles_needed, timeframe_ms }, seed, count = Math.max(candles_needed + SHOWN - 1, DRAWN)) {
+function simulatedCandles({ candles_needed, timeframe_ms }, seed, count = Math.max(candles_needed + SIGNALS_SHOWN - 1, DRAWN_CANDLES)) {
   let state = seed;
   const uniform = () => {  // mulberry32
     state = (state + 0x6d2b79f5) >>> 0;
@@ -184,7 +184,7 @@ function simulatedCandles({ candles_needed, timeframe_ms }, seed, count = Math.m
   };
   const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
   const heavy = () => normal() * Math.sqrt(3 / Array.from({ length: 5 }, () => normal() ** 2).reduce((a, b) => a + b));  // Student's t of 5
-  const turn = Math.PI / 8, decay = 0.9, warm = 200, scale = 0.0025 * Math.sqrt(timeframe_ms / 900000), waiting = new Array(9).fill(0);
+  const turn = Math.PI / 8, decay = 0.9, warm = 200, scale = 0.0035 * Math.sqrt(timeframe_ms / 900000), waiting = new Array(9).fill(0);
   let gain = 0, variance = 1, now = 0, before = 0, price = 100;
   for (let lag = 1; lag < 200; lag++) gain += (decay ** lag * Math.sin(turn * lag)) ** 2;
   const candles = Object.fromEntries(CANDLE_COLUMNS.map(name => [name, []])), start = Date.UTC(2024, 5, 3);
@@ -206,7 +206,7 @@ function simulatedCandles({ candles_needed, timeframe_ms }, seed, count = Math.m
 }
 
 function candlePlot({ open, high, low, close, time }, signals) {
-  const count = Math.min(DRAWN, time.length), from = time.length - count, width = 960, height = 300, step = width / count;
+  const count = Math.min(DRAWN_CANDLES, time.length), from = time.length - count, width = 960, height = 300, step = width / count;
   const least = Math.min(...low.slice(from)), most = Math.max(...high.slice(from));
   const y = price => 12 + (height - 40) * (1 - (price - least) / (most - least || 1));
   const bySignal = new Map(signals.map(each => [each.time, each.signal])), parts = [];
@@ -215,11 +215,11 @@ function candlePlot({ open, high, low, close, time }, signals) {
     parts.push(element("line", { x1: x, x2: x, y1: y(high[i]), y2: y(low[i]), stroke: colour }),
       element("rect", { x: x - step / 3, width: 2 * step / 3, fill: colour,
         y: Math.min(y(open[i]), y(close[i])), height: Math.max(Math.abs(y(open[i]) - y(close[i])), 1) }));
-    const marks = { LONG: `M${x - 4} ${height - 6}h8l-4 -9z`, SHORT: `M${x - 4} ${height - 15}h8l-4 9z`, NO_TRADE: `M${x - 3} ${height - 10}h6` };
-    if (signal) parts.push(element("path", { d: marks[signal], fill: SIGNAL_COLOURS[signal], stroke: SIGNAL_COLOURS[signal] }));
+    const [top, tall] = { LONG: [24, 12], SHORT: [12, 12], NO_TRADE: [13, 2] }[signal] ?? [];
+    if (signal) parts.push(element("rect", { x: x - step / 2, width: step, y: height - top, height: tall, fill: SIGNAL_COLOURS[signal] }));
   }
   const counts = Object.keys(SIGNAL_COLOURS).map(name => `${signals.filter(each => each.signal == name).length} ${name}`).join(", ");
   return element("figure", {}, element("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", width,
     "aria-label": `The last ${count} candles, from ${least} to ${most}, with the signals after ${signals.length} of them: ${counts}` }, ...parts),
-    element("figcaption", {}, `The last ${count} candles; below them the signals: ▲ LONG, ▼ SHORT, – NO_TRADE (${counts})`));
+    element("figcaption", {}, `The last ${count} candles; below them the signals: bars up LONG, bars down SHORT, line NO_TRADE (${counts})`));
 }

@@ -20,10 +20,10 @@ PLAIN = {"time": [1704067200000, 1704068100000], "open": [1, 2], "high": [3, 4],
 PLAIN["volume"] = [10, 11]
 ASK = """
 const fs = require("fs"), script = fs.readFileSync(process.argv[1], "utf8"), { rules, cases } = JSON.parse(fs.readFileSync(0, "utf8"));
-const { fileName, readCandles, simulatedCandles } = require("vm").runInNewContext(`${script}\\n({ fileName, readCandles, simulatedCandles })`);
+const { candleFileName, readCandles, simulatedCandles } = require("vm").runInNewContext(`${script}\\n({ candleFileName, readCandles, simulatedCandles })`);
 const about = { rules, timeframe_ms: 900000, candles_needed: 233 };
 const read = text => { try { return readCandles(text, about).candles; } catch ({ message }) { return { message }; } };
-console.log(JSON.stringify({ names: cases.names.map(([stem]) => fileName(stem, rules)), tables: cases.tables.map(([, text]) => read(text)),
+console.log(JSON.stringify({ names: cases.names.map(([stem]) => candleFileName(stem, rules)), tables: cases.tables.map(([, text]) => read(text)),
   simulated: simulatedCandles(about, 1, 3000) }));
 """
 
