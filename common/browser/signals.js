@@ -10,7 +10,7 @@ function signalsPanel(place, backend, about) {
   const report = reporting(), drawn = element("div");
   const coin = element("select", {}, ...about.coins.map(name => element("option", { value: name }, name || "any coin")));
   const text = element("textarea", { rows: 6, placeholder: CANDLE_COLUMNS.join(","), spellcheck: "false" });
-  let seed = 0, example = false;
+  let seed = 13, example = false;  // the first example has all three signals
   text.addEventListener("input", () => example = false);
   const file = element("input", { type: "file", accept: ".csv,.json,text/csv,application/json", change: async () => {
     if (!file.files.length) return;
@@ -62,7 +62,7 @@ function signalsPanel(place, backend, about) {
 // By how much the price had moved so many candles later; empty where that is not known yet.
 function moveAfter({ time, close }, when, horizon) {
   const place = time.indexOf(when), later = close[place + horizon];
-  return later === undefined ? "" : `${later < close[place] ? "−" : "+"}${Math.abs(100 * (later / close[place] - 1)).toFixed(2)} %`;
+  return later === undefined ? "" : `${later < close[place] ? "−" : "+"}${Math.abs(100 * (later / close[place] - 1)).toFixed(2)}\u00a0%`;
 }
 
 // The pair in the name of a file; an error for a file that is not read.

@@ -19,11 +19,16 @@ TABLES = {name: (text, expected) for name, text, expected in CASES["tables"]}
 PLAIN = {"time": [1704067200000, 1704068100000], "open": [1, 2], "high": [3, 4], "low": [0.5, 1], "close": [2, 3]}
 PLAIN["volume"] = [10, 11]
 ASK = """
-const fs = require("fs"), script = fs.readFileSync(process.argv[1], "utf8"), { rules, cases } = JSON.parse(fs.readFileSync(0, "utf8"));
-const { candleFileName, readCandles, simulatedCandles } = require("vm").runInNewContext(`${script}\\n({ candleFileName, readCandles, simulatedCandles })`);
+const fs = require("fs"), script = fs.readFileSync(process.argv[1], "utf8");
+const { rules, cases } = JSON.parse(fs.readFileSync(0, "utf8")), 
+  wanted = "candleFileName, readCandles, simulatedCandles";
+const { candleFileName, readCandles, simulatedCandles } =
+  require("vm").runInNewContext(`${script}\\n({ ${wanted} })`);
 const about = { rules, timeframe_ms: 900000, candles_needed: 233 };
 const read = text => { try { return readCandles(text, about).candles; } catch ({ message }) { return { message }; } };
-console.log(JSON.stringify({ names: cases.names.map(([stem]) => candleFileName(stem, rules)), tables: cases.tables.map(([, text]) => read(text)),
+console.log(JSON.stringify({
+  names: cases.names.map(([stem]) => candleFileName(stem, rules)),
+  tables: cases.tables.map(([, text]) => read(text)),
   simulated: simulatedCandles(about, 1, 3000) }));
 """
 
