@@ -19,6 +19,7 @@ from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
+from models.market.signal_model import facts
 from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
@@ -229,7 +230,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     columns = ("time", "open", "high", "low", "close", "volume")
     asked = {"coin": config.coins[0], "candles": {name: getattr(candles, name).tolist() for name in columns}}
     answer = next(model.predict([asked], now="newest"))
-    about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
+    about = facts([model])
     return Packed(
         heading="Judge candles",
         said="Three experts look at the last candles of a coin; SHORT, NO_TRADE and LONG are what they expect next. "
@@ -237,7 +238,8 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         panel="signals",
         kernels=["tensors.js", "candle_features.js", "pooled_experts.js"],
         config={
-            **about,
+            **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
+            "warning": config.warning,
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,

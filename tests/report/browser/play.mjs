@@ -32,8 +32,10 @@ const PLAYED = {
   tinystories: continued,
   bep: continued,
   async crypto(page) {
-    await tabTo(page, "button", "Invent candles");
+    const shown = await within(page, "textarea").inputValue();  // the example
+    await tabTo(page, "button", "Simulate candles");
     await page.keyboard.press("Enter");
+    await page.waitForFunction(shown => document.querySelector("#panel textarea").value != shown, shown);
     await within(page, "svg.plot").waitFor();
     return { told: await within(page, "[role=status]").textContent(), rows: await within(page, "tbody tr").count() };
   },
