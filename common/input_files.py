@@ -46,6 +46,8 @@ class Inputs:
         None  # models -> facts that a page of theirs needs
     )
     rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
+    # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
+    shipped: Callable[[Mapping[str, object]], str] | None = None
 
     def together(self, settings: Any) -> int:
         """Return how many inputs a server answers together by some settings."""
