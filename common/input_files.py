@@ -89,19 +89,19 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
     there = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
     found = [each for each in there if each.name.lower().endswith(tuple(endings)) and each.is_file()]
     others = Counter(_kind(each) for each in there if each not in found)
-    passed_over = ", ".join(f"{number} {kind}" for kind, number in sorted(others.items()))
+    passed_over = ", ".join(f"{kind} ({number})" for kind, number in sorted(others.items()))
     if not found:
         what = f"; it holds {passed_over}" if passed_over else ""
         raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}{what}")
     if passed_over:
-        print(f"{path}: {passed_over} passed over; files that end in {' or '.join(endings)} are read", file=sys.stderr)
+        print(f"{path}: passed over {passed_over}; files that end in {' or '.join(endings)} are read", file=sys.stderr)
     return found
 
 
 def _kind(path: Path) -> str:
     """Return the kind by which what is passed over is counted."""
     ending = printable(path.suffix.lower(), 20)
-    return "folders" if path.is_dir() else ending or "without an ending"
+    return "folder" if path.is_dir() else ending or "without an ending"
 
 
 def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:
