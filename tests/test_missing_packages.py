@@ -45,8 +45,8 @@ def test_a_command_names_the_extra_that_brings_a_missing_package(tmp_path, packa
 
 def test_loading_a_model_names_it_too(tmp_path):
     (tmp_path / "config.json").write_text('{"family": "vlm_comparator", "config": {}}')
-    done = without("PIL", tmp_path, LOAD, ".")
-    said = "ValueError: .: the package pillow is missing; install it with pip install -e '.[lmol]'\n"
+    done = without("PIL", ROOT, LOAD, str(tmp_path))
+    said = f"ValueError: {tmp_path}: the package pillow is missing; install it with pip install -e '.[lmol]'\n"
     assert done.stderr.endswith(said)
 
 
