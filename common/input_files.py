@@ -5,6 +5,8 @@ torch is not imported here: a command's words are read, and refused, before it.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 
 from common.config import Section
 from common.errors import UserError
+from common.foreign_text import printable
 
 
 class Given(NamedTuple):
@@ -46,6 +49,8 @@ class Inputs:
         None  # models -> facts that a page of theirs needs
     )
     rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
+    # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
+    shipped: Callable[[Mapping[str, object]], str] | None = None
 
     def together(self, settings: Any) -> int:
         """Return how many inputs a server answers together by some settings."""
@@ -75,17 +80,28 @@ def each_file(
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
     """Return `path` itself, or the files of a folder with one of the `endings`, in order.
 
-    Raises UserError where there is neither.
+    A line on stderr counts what else the folder holds, hidden files apart. Raises UserError where there is neither.
     """
     if not path.is_dir():
         if not path.is_file():
             raise UserError(f"{path}: there is no such file or folder")
         return [path]
-    found = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(tuple(endings)) and each.is_file()]
-    found = [each for each in found if not each.name.startswith(".")]
+    there = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+    found = [each for each in there if each.name.lower().endswith(tuple(endings)) and each.is_file()]
+    others = Counter(_kind(each) for each in there if each not in found)
+    passed_over = ", ".join(f"{kind} ({number})" for kind, number in sorted(others.items()))
     if not found:
-        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}")
+        what = f"; it holds {passed_over}" if passed_over else ""
+        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}{what}")
+    if passed_over:
+        print(f"{path}: passed over {passed_over}; files that end in {' or '.join(endings)} are read", file=sys.stderr)
     return found
+
+
+def _kind(path: Path) -> str:
+    """Return the kind by which what is passed over is counted."""
+    ending = printable(path.suffix.lower(), 20)
+    return "folder" if path.is_dir() else ending or "without an ending"
 
 
 def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:

@@ -24,6 +24,8 @@ from common.disk import prepared
 from common.errors import MembersFailed, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
+from common.version import missing
+from models import shipped
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 GROWING = ("training.steps", "training.epochs")
 
 
@@ -53,6 +54,10 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(str(stop), 128 + stop.number)
     except MembersFailed as error:
         _leave(f"error: {error}", 1)
+    except ModuleNotFoundError as error:
+        if (lacking := missing(error)) is None:
+            raise
+        _leave(f"error: {lacking}", 2)
 
 
 def _leave(message: str, status: int) -> None:
@@ -167,12 +172,12 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 
     A method without weights needs no run: its config is built afresh. A shipped model becomes a run of its name.
     """
-    run.adopt(PRETRAINED / run.name)
+    run.adopt(shipped.FOLDER / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
         if not fresh.trains:
             return fresh
-    stored = run.config(workload.config, others=pretrained(run.workload))
+    stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
@@ -191,12 +196,6 @@ def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> 
         return run.config(workload.config)
     words = [word for word in args.words if re.split("[.=]", word)[0] != "evaluation"]
     return fresh_config(argparse.Namespace(**{**vars(args), "words": words}), workload)
-
-
-def pretrained(workload: str) -> list[str]:
-    """Return the names of a workload's shipped models, the smallest first."""
-    names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
-    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
