@@ -19,6 +19,7 @@ from models.stories.config import END, TinyTransformerConfig
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
 from models.stories.network import Network, Past
+from models.stories.packing import unpacked
 from models.stories.quantization import quantize
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class TinyTransformer(Network):
     family = "tiny_transformer"
     pipeline_tag = "text-generation"
     input_type, settings_type = StoryInput, StorySettings
+
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Unpack the tensors of a model that ships."""
+        return unpacked(tensors)
 
     @cached_property
     def tokenizer(self) -> "Tokenizer":
