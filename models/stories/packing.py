@@ -1,4 +1,4 @@
-"""Tensors of a model that ships, in a third of the space: rows of the memory in 8 bits as on the chip, and a scale each.
+"""Tensors of a model that ships, in a third of the space: rows of the memory in 8 bits, as on the chip, with scales.
 
 Entries of the counts are packed into 32 bits each, and everything else is stored in half precision.
 """
