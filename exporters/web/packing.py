@@ -112,7 +112,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         "RP2040's firmware: the tokens are those of the chip.",
         panel="text",
         kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
-        config={"settings": given, "longest_prompt": 4000},
+        config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
         about={
             "stories": True,
             "settings": given,
