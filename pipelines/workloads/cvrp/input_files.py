@@ -1,5 +1,7 @@
-"""Instances for a trained policy to solve: `.vrp` and `.npz` files in, `.sol` files out."""
+"""Instances for a trained policy to solve: tables of customers, `.vrp` and `.npz` files in, tours beside them out."""
 
+import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +12,10 @@ from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.problems import Problem, cost_of
-from pipelines.workloads.cvrp.instances.files import READERS
+from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
+from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
+from pipelines.workloads.cvrp.instances.tables import TABLES
 from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
@@ -23,10 +27,17 @@ if TYPE_CHECKING:
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
     """Yield the problems in instance files and in folders of them."""
-    return each_file(paths, list(READERS), _problems)
+    for path in paths:
+        found = each_file([path], ENDINGS, _problems)
+        yield from (each for each in found if not (path.is_dir() and of_ours(Path(each.source))))
 
 
 def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+    if path.suffix.lower() in TABLES:
+        table = read_table(path)
+        print(f"{path}: {table.found}", file=sys.stderr)
+        yield str(path), table.as_input()
+        return
     for problems in read_instances(path).values():
         for number, problem in enumerate(problems):
             yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", as_input(problem, number)
@@ -53,8 +64,29 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     }
 
 
+def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an input with demands and capacity in whole numbers; raise UserError if it has no capacity."""
+    demands, capacity = given.get("demands"), given.get("capacity")
+    if capacity is None and demands:
+        raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
+    amounts = [*demands, capacity] if isinstance(demands, list | tuple) else []
+    if not all(type(each) in (int, float) and math.isfinite(each) for each in amounts) or not amounts:
+        return given  # the fields say what is wrong
+    *whole, most = whole_numbers(amounts)
+    if most != capacity and max(whole) > most:
+        who, large = f"customer {whole.index(max(whole)) + 1}", max(demands)
+        raise UserError(f"{who} asks for {large:g}, more than the capacity of {capacity:g}; split the customer")
+    return {**given, "demands": whole, "capacity": most}
+
+
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
-    """Write the routes for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
+    """Write the routes for a `.vrp` file as NAME.RUN.sol, as NAME.sol is its best known solution; those of a table
+    as `write_routes` does.
+    """
+    if path.suffix.lower() in TABLES:
+        written = write_routes(path, answer["routes"], run)
+        print(f"tours: {' and '.join(map(str, written))}", file=sys.stderr)
+        return written[0]
     if path.suffix.lower() != ".vrp":
         return None
     written = path.with_suffix(f".{run}.sol")
@@ -90,6 +122,8 @@ INPUTS = Inputs(
     input=RoutingInput,
     settings=RoutingSettings,
     read=read,
+    completed=completed,
+    shared=("capacity", "degrees", "rounding"),
     beside=beside,
     served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
     at_once=16,
