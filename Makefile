@@ -12,7 +12,7 @@ PARTS :=
 # Each of the many processes of tests would compile the same modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test lint docs evidence pictures firmware
+.PHONY: run test lint docs evidence mutants pictures firmware
 
 run: .venv/installed
 	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --name $(NAME) $(RESUME) $(WORDS)
@@ -33,6 +33,10 @@ docs: .venv/installed
 # Measures what the documents state, into docs/evidence.json; all parts take hours.
 evidence: .venv/installed
 	$(BIN)/python tests/evidence.py $(PARTS)
+
+# Changes the code in small ways, one at a time, and lists the changes that no test notices; an hour or two.
+mutants: .venv/installed
+	$(BIN)/python tests/mutants.py
 
 # Draws docs/pictures from short runs, which are trained first if they are not there: some ten minutes on one core.
 pictures: .venv/installed

@@ -8,7 +8,7 @@ FEW = 64  # so many are looked up in any order
 def sums_before(keys: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Return the sum of `steps` (N, ...) over the earlier rows with the same key."""
     order = np.argsort(keys, kind="stable")
-    sums = np.cumsum(steps[order], 0, dtype=np.int64) - steps[order]
+    sums: np.ndarray = np.cumsum(steps[order], 0, dtype=np.int64) - steps[order]
     sorted_keys = keys[order]
     begins = np.flatnonzero(np.diff(sorted_keys, prepend=sorted_keys[:1] - 1))
     sums -= np.repeat(sums[begins], np.diff(begins, append=len(keys)), 0)

@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from collections.abc import Iterable
-from typing import Any
 
 # What a spreadsheet takes for a formula. Apostrophes before it belong to it, so that reading can undo the writing.
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -17,7 +16,7 @@ def printable(text: str, most: int | None = None) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def to_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+def to_csv(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a CSV whose cells no spreadsheet runs: text that looks like a formula gets an apostrophe before it."""
     text = io.StringIO()
     plain, quoted = (

@@ -5,6 +5,8 @@ torch is not imported here: a command's words are read, and refused, before it.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +14,18 @@ from typing import Any, NamedTuple
 
 from common.config import Section
 from common.errors import UserError
+from common.foreign_text import printable
 
 
 class Given(NamedTuple):
     """One input, or the reason why there is none in its place."""
 
     source: str  # where it comes from: a file, or a file and a line
-    input: Mapping[str, Any] | None
+    input: Mapping[str, object] | None
     error: str = ""
 
 
-def _unchanged(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unchanged(given: Mapping[str, object]) -> Mapping[str, object]:
     return given
 
 
@@ -34,17 +37,21 @@ class Inputs:
     settings: type[Section]
     # Files and folders of the workload's own formats -> inputs. JSON lines are read for every workload.
     read: Callable[[Sequence[Path]], Iterator[Given]]
-    line: Callable[[str], Mapping[str, Any]] | None = None  # a line of text -> an input; None: it names a file
-    completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _unchanged  # an input with what users leave out
+    line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
+    completed: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchanged  # an input with what users leave out
     shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
-    beside: Callable[[Path, Mapping[str, Any], str], Path | None] | None = None
+    beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
     # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    about: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None  # models -> facts that a page of theirs needs
-    rivals: Callable[[Any, float], Mapping[str, Any]] | None = None  # (input, seconds) -> {method: its answer}
+    about: Callable[[Sequence[object]], Mapping[str, object]] | None = (
+        None  # models -> facts that a page of theirs needs
+    )
+    rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
+    # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
+    shipped: Callable[[Mapping[str, object]], str] | None = None
 
     def together(self, settings: Any) -> int:
         """Return how many inputs a server answers together by some settings."""
@@ -52,7 +59,7 @@ class Inputs:
 
 
 def each_file(
-    paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, Any]]]]
+    paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, object]]]]
 ) -> Iterator[Given]:
     """Yield what `read` finds in each file, (source, input), and one error for a file that it refuses.
 
@@ -74,20 +81,31 @@ def each_file(
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
     """Return `path` itself, or the files of a folder with one of the `endings`, in order.
 
-    Raises UserError where there is neither.
+    A line on stderr counts what else the folder holds, hidden files apart. Raises UserError where there is neither.
     """
     if not path.is_dir():
         if not path.is_file():
             raise UserError(f"{path}: there is no such file or folder")
         return [path]
-    found = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(tuple(endings)) and each.is_file()]
-    found = [each for each in found if not each.name.startswith(".")]
+    there = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+    found = [each for each in there if each.name.lower().endswith(tuple(endings)) and each.is_file()]
+    others = Counter(_kind(each) for each in there if each not in found)
+    passed_over = ", ".join(f"{kind} ({number})" for kind, number in sorted(others.items()))
     if not found:
-        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}")
+        what = f"; it holds {passed_over}" if passed_over else ""
+        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}{what}")
+    if passed_over:
+        print(f"{path}: passed over {passed_over}; files that end in {' or '.join(endings)} are read", file=sys.stderr)
     return found
 
 
-def lines_of(path: Path, line: Callable[[str], Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _kind(path: Path) -> str:
+    """Return the kind by which what is passed over is counted."""
+    ending = printable(path.suffix.lower(), 20)
+    return "folder" if path.is_dir() else ending or "without an ending"
+
+
+def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield (file and line number, input) for each line of a text file that is not blank."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, text in enumerate(file, 1):

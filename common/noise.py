@@ -90,7 +90,9 @@ class Dropout(nn.Dropout):
 class LSTM(nn.LSTM):
     """An LSTM whose dropout between layers is a function of the item."""
 
-    def forward(self, input, hx=None):
+    def forward(  # type: ignore[override]  # torch's takes packed sequences, too
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute what nn.LSTM does, batch first, one layer after the other while there is dropout."""
         if not (self.training and self.dropout) or self.num_layers == 1:
             return super().forward(input, hx)
@@ -99,7 +101,7 @@ class LSTM(nn.LSTM):
             zeros = input.new_zeros(self.num_layers * directions, len(input), self.hidden_size)
             hx = zeros, zeros
         states = []
-        for layer, before in enumerate(zip(*(part.split(directions) for part in hx), strict=True)):
+        for layer, before in enumerate(zip(*(torch.split(part, directions) for part in hx), strict=True)):
             if layer:
                 input = dropout(input, self.dropout)
             pieces = self.all_weights[layer * directions : (layer + 1) * directions]
@@ -107,7 +109,8 @@ class LSTM(nn.LSTM):
             settings = self.bias, 1, 0.0, True, self.bidirectional, self.batch_first
             input, *after = torch.lstm(input, before, weights, *settings)
             states.append(after)
-        return input, tuple(map(torch.cat, zip(*states, strict=True)))
+        hidden, cell = map(torch.cat, zip(*states, strict=True))
+        return input, (hidden, cell)
 
 
 BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM: LSTM}

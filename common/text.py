@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from common.arrays import lookup
 
@@ -18,7 +18,9 @@ WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 
 def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
     """Return the cross-entropy (B, S) of each target under `logits` (B, S, V); 0 where the target is `ignored`."""
-    nats = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none")
+    nats = functional.cross_entropy(
+        logits.float().flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none"
+    )
     return nats.view(targets.shape)
 
 
@@ -107,14 +109,16 @@ class _RollingHashes:
     def hashes(self, length: int) -> np.ndarray:
         """Return (characters - length + 1,) uint64, or (0,) if the text is shorter than `length` >= 1."""
         sums = self.prefixes[length:] - self.prefixes[:-length]
-        return sums * self.shifts[: len(sums)]
+        found: np.ndarray = sums * self.shifts[: len(sums)]
+        return found
 
     def common(self, other: "_RollingHashes", length: int) -> np.ndarray:
         """Return the hashes of `other`, a longer text, that may be among this text's; most others fail on 16 bits."""
         theirs = other.hashes(length)
         sieve = np.zeros(1 << 16, bool)
         sieve[self.hashes(length) >> 48] = True
-        return theirs[sieve[theirs >> 48]]
+        found: np.ndarray = theirs[sieve[theirs >> 48]]
+        return found
 
 
 def _codes(text: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Work that is spread over processes, and its progress as the user sees it."""
 
 import functools
+import itertools
 import multiprocessing
 import signal
 import sys
@@ -12,7 +13,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from common.durations import clock
 from common.errors import UserError
 from common.machine import cores
 from common.stopping import end_with_parent
@@ -110,3 +110,17 @@ def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[It
             left = (total - done) * (now - began) / done
             print(f"{what}: {done:,} of {total:,}  left {clock(left)}", file=sys.stderr, flush=True)
             said = now
+
+
+def clock(seconds: float) -> str:
+    """Format seconds as h:mm:ss or m:ss."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of up to `size` items, each as soon as it is full."""
+    remaining = iter(items)
+    while part := list(itertools.islice(remaining, size)):
+        yield part

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 
-from common.batches import batched
 from common.config import Section, checked
+from common.workers import batched
 from models.inputs import Input
 
-if TYPE_CHECKING:
-    from models.io import Model
-
 AT_ONCE = 64  # inputs that are answered together
+
+
+class Model(Protocol):
+    """What `models.io.Model` has for predictions."""
+
+    family: str
+    input_type: type[Input]
+    settings_type: type[Section]
+
+    def prepared(self, given: Any, settings: Any) -> Any:
+        """Return what `answers` takes of an input."""
+
+    def answers(self, prepared: Sequence[Any], settings: Any) -> Iterable[dict[str, Any]]:
+        """Return the answers to one or more inputs together."""
 
 
 def predictions(

@@ -25,4 +25,5 @@ def with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
 
 
 def sha256(data: bytes) -> str:
+    """Return the hexadecimal SHA-256 digest."""
     return hashlib.sha256(data).hexdigest()

@@ -23,6 +23,9 @@ from common.config import leaves
 from common.disk import prepared
 from common.errors import MembersFailed, Stopped, UserError
 from common.machine import yield_while_waiting
+from common.plain import Plain
+from common.version import missing
+from models import shipped
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 GROWING = ("training.steps", "training.epochs")
 
 
@@ -52,6 +54,10 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(str(stop), 128 + stop.number)
     except MembersFailed as error:
         _leave(f"error: {error}", 1)
+    except ModuleNotFoundError as error:
+        if (lacking := missing(error)) is None:
+            raise
+        _leave(f"error: {lacking}", 2)
 
 
 def _leave(message: str, status: int) -> None:
@@ -166,12 +172,12 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 
     A method without weights needs no run: its config is built afresh. A shipped model becomes a run of its name.
     """
-    run.adopt(PRETRAINED / run.name)
+    run.adopt(shipped.FOLDER / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
         if not fresh.trains:
             return fresh
-    stored = run.config(workload.config, others=pretrained(run.workload))
+    stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
@@ -192,12 +198,6 @@ def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> 
     return fresh_config(argparse.Namespace(**{**vars(args), "words": words}), workload)
 
 
-def pretrained(workload: str) -> list[str]:
-    """Return the names of a workload's shipped models, the smallest first."""
-    names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
-    return sorted(names, key=lambda name: (len(name), name))
-
-
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
     """List the differences, except in how data are loaded, which changes no result."""
     return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
@@ -208,7 +208,7 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
     return workload.expand(config, folder) if workload.expand else {}
 
 
-def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, object]]:
+def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
     """Return the folder and the manifest of the workload's prepared data, making them if missing.
 
     With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError. A `note` in
@@ -231,7 +231,7 @@ def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = Fal
 
 def prepare_first(
     args: argparse.Namespace, workload: Workload, config: BaseConfig, renew: bool = False
-) -> tuple[Path, dict[str, object]]:
+) -> tuple[Path, dict[str, Plain]]:
     """Call `prepare` on the main process. Raises UserError if another process has other data on its disk."""
     folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, renew))
     ranks.agree(lambda: None if ranks.is_main() else prepared.check_same(folder, manifest))
@@ -242,7 +242,7 @@ def trained_models(
     workload: Workload,
     config: BaseConfig,
     folder: Path,
-    manifest: Mapping[str, object],
+    manifest: Mapping[str, Plain],
     run: Run,
     accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
@@ -260,7 +260,7 @@ def trained_models(
     if not known:
         return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
 
-    def outcome(name: str) -> dict[str, object]:
+    def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
             return {"state": "stale", "reason": "its data have changed; continue with pipelines/train.py --resume"}
         return run.member(name).outcome() or {"state": "not trained"}

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +23,15 @@ def export(form, *words, folder=ROOT):
     """Run `python -m exporters` in `folder`; returns the finished process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
     return forked.run(["-m", "exporters", form, *map(str, words)], folder, environment)
+
+
+def copy_checkout(folder):
+    """Copy what git keeps, or would, into `folder`."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
 
 
 def command(script, *words):

@@ -1,73 +1,81 @@
 """The direction of dependencies, and what no file may do, read from the syntax trees of all files."""
 
 import ast
-from collections.abc import Iterator
+import graphlib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.rooms import ROOMS, as_table, room_of
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("common", "examples", "exporters", "models", "pipelines", "tests")
 HEAVY = ("torch_geometric", "peft", "transformers", "pyvrp", "hygese")  # 1 to 13 seconds to import
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 
-# What the rooms of pipelines/ may import from, beside common and themselves.
-ROOMS = {
-    "distributed": (),
-    "run": ("pipelines.engine",),
-    "tracking": ("pipelines.distributed", "pipelines.engine", "pipelines.run"),
-    "engine": ("models.io", "pipelines.distributed", "pipelines.run", "pipelines.tracking"),
-    "members": ("pipelines.distributed", "pipelines.engine", "pipelines.run"),
-    "checks": ("pipelines.engine", "pipelines.run"),
-    "report": ("pipelines.engine", "pipelines.members", "pipelines.run"),
-}
 TRAINS = tuple(f"pipelines.{room}" for room in ("distributed", "tracking", "engine", "members", "checks"))
 
 
-def allowed(module: str) -> tuple[str, ...]:
-    """Which of our packages `module` may import from."""
-    parts = module.split(".")
-    if parts[0] == "common":
-        return ("common",)
-    if parts[0] in ("models", "exporters"):
-        return ("common", "models") if parts[0] == "models" else ("common", "models", "exporters")
-    if parts[0] == "examples":
-        return ("common", "examples", "models", "pipelines")
-    if parts[0] == "pipelines" and len(parts) > 2 and parts[1] in ROOMS:
-        return ("common", *ROOMS[parts[1]], ".".join(parts[:2]))
-    if parts[:2] == ["pipelines", "workloads"]:
-        rooms = ("distributed", "engine", "members", "report", "run")
-        return ("common", "models", *(f"pipelines.{room}" for room in rooms), ".".join(parts[:3]))
-    return ("common", "models.io", "pipelines")  # the entry points
+def may_import(room: str, name: str) -> bool:
+    """Whether files of a room may import this name of ours."""
+    target = room_of(name)
+    if target == room or (target.startswith("common") and not room.startswith("common")):
+        return True
+    return target in ROOMS[room] or within(name, tuple(each for each in ROOMS[room] if each not in ROOMS))
 
 
 def within(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, int, bool]]:
-    """(name, line, whether it runs when the module is imported) of everything imported."""
+def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, int, str]]:
+    """(name, line, when) of everything imported: with the module, in a call, or for types alone."""
 
-    def visit(node: ast.AST, at_import: bool) -> Iterator[tuple[str, int, bool]]:
+    def visit(node: ast.AST, when: str) -> Iterator[tuple[str, int, str]]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
-                yield from ((alias.name, child.lineno, at_import) for alias in child.names)
+                yield from ((alias.name, child.lineno, when) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
                 source = child.module or ""
                 if child.level:
                     package = module.split(".") if is_package else module.split(".")[:-1]
                     source = ".".join([*package[: len(package) - child.level + 1], *([source] if source else [])])
                 # `from models import io` imports models.io
-                yield from ((f"{source}.{alias.name}", child.lineno, at_import) for alias in child.names)
+                yield from ((f"{source}.{alias.name}", child.lineno, when) for alias in child.names)
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                yield from visit(child, False)
+                yield from visit(child, "call")
             elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-                for statement in child.orelse:
-                    yield from visit(statement, at_import)
+                yield from visit(ast.Module(child.body, []), "types")
+                yield from visit(ast.Module(child.orelse, []), when)
             else:
-                yield from visit(child, at_import)
+                yield from visit(child, when)
 
-    yield from visit(tree, True)
+    yield from visit(tree, "import")
+
+
+def circles(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the circles of a graph {node: nodes it points to}, each as a line."""
+    sorter = graphlib.TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        nodes = error.args[1]
+        rest = {node: [each for each in graph[node] if (node, each) != (nodes[1], nodes[0])] for node in graph}
+        return [" <- ".join(nodes), *circles(rest)]
+    return []
+
+
+def file_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return {module: modules it imports, for types or in calls as well} of {path: source}."""
+    modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for module, path in modules.items():
+        for name, _, _ in imports(ast.parse(sources[path]), module, path.endswith("/__init__.py")):
+            while name and name not in modules:
+                name = name.rpartition(".")[0]
+            graph[module] |= {name} - {"", module}
+    return graph
 
 
 def faults(source: str, path: str) -> list[str]:
@@ -75,21 +83,22 @@ def faults(source: str, path: str) -> list[str]:
     is_package = path.endswith("/__init__.py")
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     tree = ast.parse(source)
+    room = "" if module.startswith("tests") else room_of(module)
     found = []
-    for name, line, at_import in imports(tree, module, is_package):
+    for name, line, when in imports(tree, module, is_package):
         top = name.split(".")[0]
         here = f"{path}:{line}:"
         if top in PICKLES:
             found.append(f"{here} imports {top}; files that a user could have been sent are safetensors, JSON or Arrow")
         if module.startswith("tests"):
             continue
-        if top in OURS and not within(name, allowed(module)):
-            found.append(f"{here} imports {name}; {module} may import from {', '.join(allowed(module))}")
-        if top == "accelerate" and not within(module, TRAINS):
+        if top in OURS and (top == "tests" or not may_import(room, name)):
+            found.append(f"{here} imports {name}; {room} may rest on {', '.join(('common', *ROOMS[room]))}")
+        if top == "accelerate" and when != "types" and not within(module, TRAINS):
             found.append(f"{here} imports accelerate; only {', '.join(TRAINS)} may")
-        if top in HEAVY and at_import:
+        if top in HEAVY and when == "import":
             found.append(f"{here} imports {top} when it is imported itself; import it in the function that needs it")
-        if top in HEAVY and not within(module, ("models", "pipelines.workloads")):
+        if top in HEAVY and when != "types" and not within(module, ("models", "pipelines.workloads")):
             found.append(f"{here} imports {top}; only models and workloads may")
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -113,6 +122,42 @@ def test_dependencies_point_one_way_and_nothing_reads_pickle():
     assert not found, "\n" + "\n".join(found)
 
 
+def test_every_room_has_a_row_and_every_row_is_a_room():
+    folders = {tuple(Path(path).parent.parts) for path in files() if not path.startswith("tests/")}
+    deep = {("pipelines", "workloads"): 3, ("examples", "hooks"): 1}
+    rooms = {".".join(parts[: deep.get(parts[:2], 2)]) for parts in folders}
+    assert rooms <= set(ROOMS), f"rows are missing: {sorted(rooms - set(ROOMS))}"
+    modules = file_graph(dict.fromkeys(files(), ""))
+    assert set(ROOMS) <= {*modules, *(".".join(parts) for parts in folders)}
+
+
+def test_no_two_rooms_rest_on_each_other():
+    assert (
+        circles({room: [each for each in map(room_of, below) if each != room] for room, below in ROOMS.items()}) == []
+    )
+
+
+def test_the_architecture_page_has_the_table():
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert as_table() in page, f"docs/architecture.md must have this table:\n\n{as_table()}"
+
+
+def test_no_two_files_import_each_other_not_even_for_types():
+    found = circles(file_graph({path: (ROOT / path).read_text() for path in files() if not path.startswith("tests/")}))
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_circles_are_found_through_types_calls_and_packages():
+    sources = {
+        "a/__init__.py": "from . import b",
+        "a/b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from a import Name",
+        "c.py": "def f():\n  import d",
+        "d.py": "from c import f",
+        "e.py": "import c, d",
+    }
+    assert sorted(circles(file_graph(sources))) == ["a <- a.b <- a", "c <- d <- c"]
+
+
 def test_files_of_every_part_are_read():
     assert {"models/io.py", "exporters/__main__.py", "pipelines/train.py", "tests/conftest.py"} <= set(files())
 
@@ -120,7 +165,7 @@ def test_files_of_every_part_are_read():
 @pytest.mark.parametrize(
     ("path", "source", "fault"),
     [
-        ("models/a.py", "import pipelines.engine.loop", "models.a may import from common, models"),
+        ("models/a.py", "import pipelines.engine.loop", "imports pipelines.engine.loop; models may rest on common"),
         ("models/a.py", "from exporters import manifest", "imports exporters.manifest"),
         ("models/routing/a.py", "from ...pipelines import engine", "imports pipelines.engine"),
         ("models/a.py", "from accelerate import Accelerator", "imports accelerate; only pipelines.distributed"),
@@ -131,7 +176,7 @@ def test_files_of_every_part_are_read():
         ("pipelines/engine/a.py", "from pipelines.workloads import cvrp", "imports pipelines.workloads.cvrp"),
         ("pipelines/engine/a.py", "from models import routing", "imports models.routing"),
         ("pipelines/engine/a.py", "def f():\n  import transformers", "only models and workloads may"),
-        ("pipelines/workloads/x/__init__.py", "from ..y import task", "imports pipelines.workloads.y.task"),
+        ("pipelines/workloads/bep/__init__.py", "from ..cvrp import task", "imports pipelines.workloads.cvrp.task"),
         (
             "pipelines/workloads/x/task.py",
             "def f():\n  import accelerate",
@@ -139,6 +184,10 @@ def test_files_of_every_part_are_read():
         ),
         ("pipelines/train.py", "import accelerate", "imports accelerate; only pipelines.distributed"),
         ("pipelines/train.py", "from models.routing.policy import RoutingPolicy", "imports models.routing.policy"),
+        ("pipelines/train.py", "from pipelines.workloads import cvrp", "imports pipelines.workloads.cvrp"),
+        ("models/io.py", "if TYPE_CHECKING:\n  from models.plans import chains", "imports models.plans.chains"),
+        ("common/config/a.py", "from common.disk import files", "imports common.disk.files"),
+        ("pipelines/run/a.py", "from pipelines.engine import config", "imports pipelines.engine.config"),
         ("tests/a.py", "import pickle", "imports pickle"),
         ("models/a.py", "def f(x):\n  torch.load(x)", "torch.load without weights_only=True"),
         ("models/a.py", "torch.load(x, weights_only=False)", "torch.load without weights_only=True"),
@@ -160,9 +209,9 @@ def test_the_reader_finds(path, source, fault):
         ("models/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  import transformers"),
         ("exporters/a.py", "from exporters import manifest\nfrom models import io"),
         ("pipelines/engine/a.py", "import accelerate\nfrom models import io\nfrom .files import write_json"),
-        ("pipelines/workloads/x/task.py", "from . import data\nfrom pipelines.engine.workload import Loss"),
-        ("pipelines/workloads/x/__init__.py", "from .task import Task\nfrom pipelines.workloads.x.data import f"),
-        ("pipelines/train.py", "from pipelines.engine import loop\nfrom pipelines.workloads import cvrp"),
+        ("pipelines/workloads/bep/task.py", "from . import data\nfrom pipelines.engine.workload import Loss"),
+        ("pipelines/workloads/bep/__init__.py", "from .task import Task\nfrom pipelines.workloads.bep.data import f"),
+        ("pipelines/train.py", "from pipelines.engine import loop\nfrom pipelines import workloads"),
         ("tests/a.py", "import accelerate, pyvrp\nfrom pipelines.engine import loop\nfrom tests import b"),
         ("models/a.py", "torch.load(x, weights_only=True)\nnp.load(x, allow_pickle=False)"),
     ],

@@ -10,11 +10,17 @@ import pytest
 
 from tests import forked
 from tests.guard import sitecustomize as guard
-from tests.stages import PYTHONPATH, ROOT
+from tests.stages import PYTHONPATH, ROOT, copy_checkout
 from tests.test_words import begin
 
 # Tests whose commands look for runs or prepare data, a few of each kind, and those of the folders themselves.
-BESIDE_DECOYS = ("tests/test_words.py", "tests/run", "tests/test_runs.py", "tests/common/disk", "tests/engine")
+BESIDE_DECOYS = (
+    "tests/test_words.py",
+    "tests/run",
+    "tests/test_runs.py",
+    "tests/common/disk",
+    "tests/test_commands.py",
+)
 
 
 @pytest.mark.parametrize("path", ["runs", "data/cvrp/decoy", "runs/../runs/cvrp", b"data"])
@@ -41,15 +47,15 @@ def test_folders_of_similar_names_and_those_of_the_test_are_free(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     os.mkdir("runs")
     assert os.listdir("runs") == []
+    monkeypatch.chdir(ROOT)
+    shutil.rmtree(tmp_path / "runs")
+    (tmp_path / "data/runs").mkdir(parents=True)
+    shutil.rmtree(tmp_path / "data")  # by names in a folder that is open, which are not those of the checkout
 
 
 @pytest.mark.slow
 def test_tests_pass_beside_runs_and_data_that_are_rubbish(tmp_path):
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_file():
-            shutil.copy(ROOT / name, tmp_path / name)
+    copy_checkout(tmp_path)
     for workload in ("bep", "crypto", "cvrp", "lmol", "tinystories", "toy"):
         begin(tmp_path, workload)
         for name in ("config.yaml", "metrics.jsonl", "provenance.json", "outcome.json"):
@@ -59,7 +65,7 @@ def test_tests_pass_beside_runs_and_data_that_are_rubbish(tmp_path):
     before = _contents(tmp_path)
     outer = ("CHECKOUT_GUARD", "PYTHONPATH", *(name for name in os.environ if name.startswith("PYTEST_")))
     environment = {name: value for name, value in os.environ.items() if name not in outer}
-    words = ["-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *BESIDE_DECOYS]
+    words = ["-m", "pytest", "-n", "2", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/tmp", *BESIDE_DECOYS]
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
     assert _contents(tmp_path) == before

@@ -32,7 +32,7 @@ class Choice:
 
     table: Collection[str]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
         return core_schema.literal_schema(list(self.table))
 
 
@@ -44,11 +44,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
-    def __init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
 
     @classmethod
-    def __pydantic_init_subclass__(cls, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: object) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         for name, value in (defaults or {}).items():
             cls.model_fields[name] = copy.copy(cls.model_fields[name])
@@ -71,7 +71,7 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
     return build(cls, tree or {}, words, str(path))
 
 
-def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source: str) -> Config:
+def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str) -> Config:
     """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
     before = copy.deepcopy(tree) if words else {}
     _patch_all(cls, tree, words)
@@ -84,7 +84,7 @@ def build(cls: type[Config], tree: dict[str, Any], words: Sequence[str], source:
 
 def check_words(cls: type[Section], words: Sequence[str]) -> None:
     """Raise UserError for words that are wrong whatever config they patch: unknown keys, values of another type."""
-    tree: dict[str, Any] = {}
+    tree: dict[str, object] = {}
     _patch_all(cls, tree, words)
     try:
         cls.model_validate(tree)
@@ -94,7 +94,7 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
             raise UserError("\n  ".join([OF_WORDS, *_problems(cls, wrong)])) from error
 
 
-def _is_sound(cls: type[Section], tree: dict[str, Any]) -> bool:
+def _is_sound(cls: type[Section], tree: dict[str, object]) -> bool:
     try:
         cls.model_validate(tree)
     except ValidationError:
@@ -102,7 +102,7 @@ def _is_sound(cls: type[Section], tree: dict[str, Any]) -> bool:
     return True
 
 
-def checked(cls: type[Config], tree: Any, what: str, context: Mapping[str, Any] | None = None) -> Config:
+def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:
     """Return plain values from elsewhere as a `cls`; raise UserError, in one line, that begins with `what` they are.
 
     `context` is for the class's own validators.
@@ -140,7 +140,7 @@ def differences(old: Section, new: Section) -> list[str]:
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted keys and values of a nested mapping."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -149,12 +149,12 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def _patch_all(cls: type[Section], tree: dict[str, Any], words: Sequence[str]) -> None:
+def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]) -> None:
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         _patch(tree, word, following if word in _dotted(cls) else "")
 
 
-def _patch(tree: dict[str, Any], word: str, following: str) -> None:
+def _patch(tree: dict[str, object], word: str, following: str) -> None:
     """Set the value that a word gives; `following` may be that of a word which is a key alone."""
     key, equals, text = word.partition("=")
     if not equals or not key:
@@ -166,16 +166,17 @@ def _patch(tree: dict[str, Any], word: str, following: str) -> None:
     *parents, leaf = key.split(".")
     node = tree
     for name in parents:
-        node = node.setdefault(name, {})
-        if not isinstance(node, dict):
+        inner = node.setdefault(name, {})
+        if not isinstance(inner, dict):
             raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
+        node = inner
     try:
         node[leaf] = plain_yaml.parse(os.fsencode(text))
     except ValueError as error:
         raise UserError(f"{key}: {_given(text)} is not a YAML value; put it in quotes ({error})") from error
 
 
-def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str]:
+def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     """Return, for one pydantic error, the dotted key, what is wrong and what to type, and what was given."""
     known = list(_dotted(cls))
     # Pydantic appends the names of union members to the location; they are no keys.
@@ -201,7 +202,7 @@ def _explain(cls: type[Section], item: Mapping[str, Any]) -> tuple[str, str, str
     return f"{key}: ", message, f" (given {_given(given)})"
 
 
-def _told(cls: type[Section], item: Mapping[str, Any], key: str) -> str:
+def _told(cls: type[Section], item: ErrorDetails, key: str) -> str:
     """Return what is wrong, in the words of a config where those of pydantic are Python's."""
     if item["type"] == "tuple_type":
         *sections, leaf = key.split(".")
@@ -216,7 +217,7 @@ def _told(cls: type[Section], item: Mapping[str, Any], key: str) -> str:
     return item["msg"].removeprefix("Value error, ")
 
 
-def _given(value: Any) -> str:
+def _given(value: object) -> str:
     return printable(repr(value), 200)
 
 

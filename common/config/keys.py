@@ -28,7 +28,7 @@ class Key:
 
     name: str  # dotted
     type: str  # with its bounds, or the values to choose from
-    default: Any
+    default: object
     choices: tuple[str, ...]  # empty where anything of the type may be given
     description: str
 
@@ -57,7 +57,7 @@ def groups(cls: type[Section]) -> list[Group]:
 
 def _fields(
     cls: type[Section], default: Section | None = None, section: str = ""
-) -> Iterator[tuple[str, type[Section], str, FieldInfo, Any]]:
+) -> Iterator[tuple[str, type[Section], str, FieldInfo, object]]:
     """Yield (section, its class, name, field, default) of every leaf."""
     for name, field in cls.model_fields.items():
         value = getattr(default, name) if default is not None else field.get_default(call_default_factory=True)
@@ -75,7 +75,7 @@ def _type_of(field: FieldInfo) -> tuple[str, tuple[str, ...]]:
     return _told(typing.Annotated[field.annotation, tables[0]] if tables else field.annotation, bounds)
 
 
-def _told(annotation: Any, bounds: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+def _told(annotation: Any, bounds: Mapping[str, float]) -> tuple[str, tuple[str, ...]]:
     """Return a type in words, with the bounds of its numbers, and the values to choose from."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
@@ -97,11 +97,11 @@ def _told(annotation: Any, bounds: Mapping[str, Any]) -> tuple[str, tuple[str, .
     return name, CHOICES.get(annotation, ())
 
 
-def _bounds(metadata: Sequence[Any]) -> dict[str, Any]:
+def _bounds(metadata: Sequence[object]) -> dict[str, float]:
     return {name: getattr(each, name) for each in metadata for name in BOUNDS if hasattr(each, name)}
 
 
-def _bounded(name: str, bounds: Mapping[str, Any]) -> str:
+def _bounded(name: str, bounds: Mapping[str, float]) -> str:
     """Return `0 < number < 1`, and `integer >= 1` where there is no upper bound."""
     low = next((f"{bounds[each]:.12g} {sign} " for each, sign in (("gt", "<"), ("ge", "<=")) if each in bounds), "")
     high = next((f" {sign} {bounds[each]:.12g}" for each, sign in (("lt", "<"), ("le", "<=")) if each in bounds), "")
@@ -111,7 +111,7 @@ def _bounded(name: str, bounds: Mapping[str, Any]) -> str:
     return f"{low}{name}{high}"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as it is written in a config."""
     if isinstance(value, tuple):
         value = list(value)
@@ -119,12 +119,12 @@ def shown(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...").strip()
 
 
-def as_text(found: Sequence[Group], values: Mapping[str, Any], width: int = WIDTH) -> str:
+def as_text(found: Sequence[Group], values: Mapping[str, object], width: int = WIDTH) -> str:
     """Return the keys as a terminal shows them; `values` are those that hold where nothing is given."""
     return "\n\n".join(_group_text(group, values, width) for group in found)
 
 
-def _group_text(group: Group, values: Mapping[str, Any], width: int) -> str:
+def _group_text(group: Group, values: Mapping[str, object], width: int) -> str:
     lines = textwrap.wrap(f"{group.name}: {group.description}", width) if group.name else []
     for key in group.keys:
         value = values.get(key.name, key.default)

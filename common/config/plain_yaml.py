@@ -14,7 +14,7 @@ from common.foreign_text import printable
 MOST_BYTES, MOST_NODES, DEEPEST = 2**16, 5000, 16
 
 
-def parse(data: bytes) -> Any:
+def parse(data: bytes) -> object:
     """Return the value that `data` stands for; ValueError says what is wrong with it, and on which line."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"it is larger than the {MOST_BYTES} bytes that a config may have")
@@ -29,8 +29,8 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.nodes = self.depth = 0
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             _refuse(event, f"*{event.anchor} refers to another place, which configs cannot; write its value again")
         if getattr(event, "tag", None) is not None:
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
         self.depth -= 1
         return node
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen = set()
         for key, _ in node.value:
             if key.tag != self.DEFAULT_SCALAR_TAG:

@@ -56,7 +56,7 @@ def write_text(path: Path, text: str) -> None:
         write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Replace `path` with `value` as indented JSON. Raises ValueError for NaN and infinity, as JSON has none."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
@@ -159,7 +159,7 @@ def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
     return None
 
 
-def append_json_line(path: Path, entry: Mapping[str, Any]) -> None:
+def append_json_line(path: Path, entry: Mapping[str, object]) -> None:
     """Append one object to a file of JSON lines; NaN and infinity, which JSON does not have, become null."""
     finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in entry.items()}
     with explained(path), path.open("a") as file:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from common.disk.files import explained
 from common.errors import UserError
@@ -20,6 +20,14 @@ if sys.platform != "win32":
 # What a file system answers that has no locks of the operating system's, as some shared ones have not.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 SETTLING = 0.5  # seconds after which, without such locks, a file that was just written is read again
+
+
+class Holder(TypedDict):
+    """What a lock file says of the process that holds it."""
+
+    host: str
+    process: int
+    since: str
 
 
 @contextmanager
@@ -84,7 +92,7 @@ def _attempt(path: Path) -> int | None:
 
 def _taken(path: Path, descriptor: int) -> bool:
     """Lock the open file and write this process into it; return False if another process has it."""
-    mine = {"host": socket.gethostname(), "process": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    mine = Holder(host=socket.gethostname(), process=os.getpid(), since=time.strftime("%Y-%m-%d %H:%M:%S"))
     try:
         if sys.platform == "win32":
             raise OSError(errno.ENOSYS, "no such locks")
@@ -110,18 +118,18 @@ def _taken(path: Path, descriptor: int) -> bool:
     return True
 
 
-def _write(descriptor: int, text: dict[str, Any]) -> None:
+def _write(descriptor: int, text: Holder) -> None:
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, json.dumps(text).encode())
 
 
-def _holder(file: Path | int) -> dict[str, Any] | None:
+def _holder(file: Path | int) -> Holder | None:
     """Return what a lock file says, {"host", "process", "since"}; None if it says nothing."""
     try:
         text = file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0)
         holder = json.loads(text)
-        return {key: holder[key] for key in ("host", "process", "since")}
+        return Holder(host=holder["host"], process=holder["process"], since=holder["since"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -133,21 +141,21 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _is_alive(holder: dict[str, Any] | None) -> bool:
+def _is_alive(holder: Holder | None) -> bool:
     """Whether the process may still run: it does as far as is known if it is another machine's."""
     import psutil
 
     return holder is not None and (holder["host"] != socket.gethostname() or psutil.pid_exists(holder["process"]))
 
 
-def _named(holder: dict[str, Any] | None) -> str:
+def _named(holder: Holder | None) -> str:
     if holder is None:
         return "another process"
     return f"process {holder['process']} on {holder['host']} (since {holder['since']})"
 
 
 def _gone(path: Path) -> str:
-    """Return the way out where a machine was lost together with its process."""
+    """Return a hint for a lock left by a lost machine."""
     holder = _holder(path)
     elsewhere = holder is not None and holder["host"] != socket.gethostname()
     return f"; if that machine was lost, delete {path}" if elsewhere else ""

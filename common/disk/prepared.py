@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from common.disk.files import digests, folder_at_once, sha256, tidy, write_json
 from common.disk.lock import held
 from common.errors import UserError
@@ -19,7 +21,7 @@ ANEW = (
 )
 
 
-def folder_of(name: str, section: Mapping[str, Any], layout: int) -> Path:
+def folder_of(name: str, section: Mapping[str, object], layout: int) -> Path:
     """Return data/<name>/<hash of the values and of the layout in which they are written>."""
     text = json.dumps({**section, "layout": layout}, sort_keys=True)
     return Path("data") / name / hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -30,17 +32,17 @@ def folder_for(name: str, data: Any) -> Path:
     return folder_of(name, section_of(data), data.layout)
 
 
-def section_of(data: Any) -> dict[str, Any]:
+def section_of(data: BaseModel) -> dict[str, Any]:
     """Return the values of a config's section `data` that decide what is prepared."""
-    return data.model_dump(mode="json", exclude={"loader"})
+    return dict(data.model_dump(mode="json", exclude={"loader"}))
 
 
 def prepare(
     folder: Path,
-    section: Mapping[str, Any],
-    write: Callable[[Path], Mapping[str, Any]],
+    section: Mapping[str, object],
+    write: Callable[[Path], Mapping[str, object]],
     inputs: Callable[[], Sequence[Path]],
-    renew: Callable[[Path], Mapping[str, Any]] | None = None,
+    renew: Callable[[Path], Mapping[str, object]] | None = None,
     remedy: str = ANEW,
 ) -> dict[str, Any]:
     """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
@@ -78,7 +80,7 @@ def _changed(manifest: Mapping[str, Any], inputs: Callable[[], Sequence[Path]]) 
 def _manifest(folder: Path) -> dict[str, Any]:
     """The manifest of prepared data. Raises UserError if it lists none of the files, or one that is not there."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
         missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
         if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
             raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
@@ -91,8 +93,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _made(
     folder: Path,
-    section: Mapping[str, Any],
-    write: Callable[[Path], Mapping[str, Any]],
+    section: Mapping[str, object],
+    write: Callable[[Path], Mapping[str, object]],
     inputs: Callable[[], Sequence[Path]],
     again: bool = False,
 ) -> bool:
@@ -109,7 +111,7 @@ def _made(
         return True
 
 
-def check_same(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_same(folder: Path, manifest: Mapping[str, object]) -> None:
     """Raise UserError unless `folder` on this machine holds the data of `manifest`, another machine's."""
     path = folder / MANIFEST
     if not path.is_file() or json.loads(path.read_text()) != manifest:

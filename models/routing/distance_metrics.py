@@ -59,7 +59,8 @@ def local_plane(places: Floats) -> Floats:
     """
     longitude = places[0, 0] + (places[:, 0] - places[0, 0] + 180) % 360 - 180
     east, north = longitude - longitude.mean(), places[:, 1] - places[:, 1].mean()
-    return EARTH * np.radians(np.stack([east * np.cos(np.radians(places[:, 1].mean())), north], -1))
+    plane: Floats = EARTH * np.radians(np.stack([east * np.cos(np.radians(places[:, 1].mean())), north], -1))
+    return plane
 
 
 class Metric(NamedTuple):

@@ -8,6 +8,7 @@ from pipelines.checks.installation import pip
 
 
 def check_torch_build() -> Iterator[Finding]:
+    """Check that torch was built for the GPUs of this machine."""
     import torch
 
     if torch.version.cuda:

@@ -20,6 +20,7 @@ FREE_BYTES = 2 * 10**9  # a data folder, a few checkpoints and a report of the d
 
 
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
+    """Check that this Python is a supported one."""
     text = f"Python {dotted(found)} ({sys.executable})"
     supported = f"{dotted(OLDEST_PYTHON)} to {dotted(NEWEST_PYTHON)} are supported"
     new_environment = "python3.12 -m venv .venv && .venv/bin/python -m pip install -r requirements.txt"
@@ -53,6 +54,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def check_disk() -> Iterator[Finding]:
+    """Check the free space for data and runs."""
     free = shutil.disk_usage(ROOT).free
     text = f"{free / 1e9:.1f} GB free for data/ and runs/ ({ROOT})"
     if free < FREE_BYTES:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, TypeVar
 
-from common.durations import clock
 from common.machine import cores
+from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.workload import MapItems
 from pipelines.members import processes

@@ -24,11 +24,11 @@ from signal import Signals
 from typing import TYPE_CHECKING, TextIO
 
 from common.disk.files import digests, explained, remove, write_json
-from common.durations import clock
 from common.errors import MembersFailed, Stopped, UserError
 from common.machine import cores
 from common.plain import Plain
 from common.stopping import StopRequest
+from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload

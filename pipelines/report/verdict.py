@@ -41,6 +41,7 @@ class Comparison:
 
     @property
     def heading(self) -> str:
+        """Return the verdict in a word or two."""
         return HEADINGS[self.outcome]
 
     def by(self, unit: str, better: str, worse: str) -> str:

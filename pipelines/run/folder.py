@@ -83,7 +83,7 @@ class Run:
         begun = (self.config_file, self.provenance_file, self.lock_file)
         return not self.folder.is_dir() or set(self.folder.iterdir()) <= set(begun)
 
-    def learnt_from(self, content: Any) -> bool:
+    def learnt_from(self, content: object) -> bool:
         """Return whether the run began with this content of the prepared data, as far as that was written down."""
         if not self.provenance_file.is_file():
             return True
@@ -126,7 +126,7 @@ class Run:
             raise UserError(f"{self.unknown(others)} Train it with: {command}")
         return configs.load(self.config_file, cls, words)
 
-    def begin(self, config: Section, world_size: int, data: Mapping[str, Any]) -> None:
+    def begin(self, config: Section, world_size: int, data: Mapping[str, object]) -> None:
         """Write the config and the provenance; how an earlier start ended counts no more."""
         remove(self.outcome_file)
         self.keep_config(config)
@@ -141,7 +141,7 @@ class Run:
         """Write the config: with it the run is begun."""
         write_text(self.config_file, configs.dump(config))
 
-    def record(self, entry: Mapping[str, Any]) -> None:
+    def record(self, entry: Mapping[str, object]) -> None:
         """Append one object to metrics.jsonl."""
         append_json_line(self.metrics_file, entry)
 
@@ -156,5 +156,5 @@ class Run:
         write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
 
 
-def _of_validation(entry: Mapping[str, Any]) -> bool:
+def _of_validation(entry: Mapping[str, object]) -> bool:
     return any(key.startswith("val/") for key in entry)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from common.machine import processor
 
@@ -15,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")
 
 
-def provenance(world_size: int, data: Mapping[str, Any]) -> dict[str, Any]:
+def provenance(world_size: int, data: Mapping[str, object]) -> dict[str, object]:
     """Return what produced a run: command, code, versions, devices, data."""
     import torch
 

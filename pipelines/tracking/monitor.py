@@ -10,8 +10,8 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from common.durations import clock
 from common.gpu import figures, read_gpu
+from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.run.folder import Run
 
@@ -103,6 +103,7 @@ class Monitor:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
+        """Remove the progress bar."""
         if self.bar is not None:
             self.bar.close()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from torch import Tensor
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, object]]
 # The name under which Accelerate knows each tracker, and the package it needs.
 TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 Tables, Arrays = Mapping[str, Rows], Mapping[str, "np.ndarray"]
@@ -85,7 +85,7 @@ def track(
 def _to_tensorboard(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
     for name, rows in tables.items():
         columns, cells = _cells(rows)
-        lines = [columns, ["---"] * len(columns), *cells]
+        lines: list[Sequence[object]] = [columns, ["---"] * len(columns), *cells]
         tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
     for name, picture in pictures.items():
         tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
@@ -118,7 +118,7 @@ def _to_trackio(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arra
         tracker.log({name: trackio.Histogram(numbers)}, step=step)
 
 
-def _cells(rows: Rows) -> tuple[list[str], list[list[Any]]]:
+def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return columns, [[row.get(column, "") for column in columns] for row in rows]
 

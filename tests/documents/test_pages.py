@@ -7,7 +7,9 @@ import pytest
 from common import config
 from pipelines import workloads
 from tests.documents.figures import ROOT, log_entries, unsourced
+from tests.pictures.house import BOXES
 from tests.pictures.make import MOST_BYTES, PICTURES
+from tests.rooms import ROOMS
 
 README = (ROOT / "README.md").read_text()
 MONTHS = sorted((ROOT / "docs/log").glob("20*.md"), reverse=True)
@@ -80,6 +82,19 @@ def test_a_picture_is_small_described_and_shown_somewhere(name):
     assert re.search(r'role="img" aria-label="[^"]{40,}', svg)
     assert "prefers-color-scheme: dark" in svg
     assert any(f"pictures/{name}.svg" in (ROOT / page).read_text() for page in PAGES)
+
+
+def test_the_picture_of_the_rooms_has_them_all_each_on_those_that_it_rests_on():
+    boxes = {room: box for box in BOXES for room in box[6]}
+
+    def box_of(room):
+        return boxes[next(each for each in sorted(boxes, reverse=True) if f"{room}.".startswith(f"{each}."))]
+
+    for room, below in ROOMS.items():
+        assert all(box_of(room)[1] <= box_of(each)[1] for each in below if each in ROOMS), room
+        parts = room.split(".")
+        if parts[0] == "pipelines" and len(parts) == 2:
+            assert any(parts[1] in text for text in (box_of(room)[4], *box_of(room)[5])), room
 
 
 def test_every_picture_comes_from_the_command():

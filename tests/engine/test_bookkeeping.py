@@ -11,6 +11,7 @@ from common import noise
 from models import io
 from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order
+from pipelines.engine.update import NotFiniteError
 from tests.engine import toy
 from tests.engine.test_update import updater_of, weights
 
@@ -141,3 +142,13 @@ def test_an_average_moves_by_what_is_left_of_its_decay():
         weight.fill_(1.0)
     average.update(1000)
     assert average.values[0].item() == 0.25
+
+
+def test_a_loss_found_not_finite_only_when_figures_are_summed_is_named_by_its_step(updater_of):
+    updater = updater_of()
+    batches = updater.batches()
+    for _ in range(3):
+        updater.update(batches)
+    updater.figures[1]["grad_norm"] = updater.figures[1]["loss"] = torch.tensor(math.nan)  # as on a GPU, unread so far
+    with pytest.raises(NotFiniteError, match="not finite at step 2 "):
+        updater.sum_up()

@@ -27,7 +27,7 @@ def watch(collected: str) -> None:
 
 def _check(event, arguments, collected):
     for path in arguments[: EVENTS.get(event, 0)]:
-        if isinstance(path, int) or path is None:
+        if isinstance(path, int) or path is None or _of_open_folder(event, arguments, path):
             continue
         full = os.path.abspath(os.fsdecode(path))
         if any(f"{full}{os.sep}".startswith(f"{folder}{os.sep}") for folder in FORBIDDEN):
@@ -36,6 +36,15 @@ def _check(event, arguments, collected):
             os.write(file, message.encode())
             os.close(file)
             raise Touched(message)
+
+
+def _of_open_folder(event, arguments, path):
+    """Whether a relative path may be one in an open folder, as when rmtree removes it, not in the current folder."""
+    if os.path.isabs(path):
+        return False
+    if event == "open":
+        return arguments[1] is None  # of os.open, whose event has no `dir_fd`
+    return any(isinstance(each, int) and each >= 0 for each in arguments[-EVENTS[event] :]) and event != "os.truncate"
 
 
 if "CHECKOUT_GUARD" in os.environ:

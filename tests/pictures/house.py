@@ -3,15 +3,35 @@
 from tests.pictures.page import document, template
 
 WIDTH, HEIGHT = 1000, 472
-# (x, y, width, height, name, what it holds, a line each); a room imports only what lies below it.
-ROOMS = (
-    (20, 16, 740, 54, "pipelines/*.py", ["prepare · train · evaluate · benchmark · doctor · runs"]),
-    (20, 84, 740, 92, "pipelines/workloads/", ["cvrp, tinystories, crypto,", "bep, lmol, and yours"]),
-    (20, 190, 740, 92, "pipelines/engine/", ["the loop: alone imports", "Accelerate, knows no", "workload"]),
-    (20, 296, 740, 92, "models/", ["one module, one config,", "one device"]),
-    (20, 402, 960, 54, "common/", ["files, random numbers, statistics, errors; imports nothing of ours"]),
-    (780, 16, 200, 266, "runs/<workload>/<name>/", []),
-    (780, 296, 200, 92, "exporters/", ["read the saved model,", "know no pipeline"]),
+# (x, y, width, height, name, what it holds, a line each, its rooms): a room rests only on those beside or below it.
+BOXES: tuple[tuple[int, int, int, int, str, list[str], tuple[str, ...]], ...] = (
+    (
+        *(20, 16, 740, 54, "pipelines/*.py"),
+        ["the commands, which share cli.py, with answers/ · server/ · inventory/ · checks/"],
+        (
+            "examples",
+            "pipelines",
+            *(f"pipelines.{name}" for name in ("answers", "checks", "cli", "inventory", "server")),
+        ),
+    ),
+    (
+        20,
+        84,
+        740,
+        92,
+        "pipelines/workloads/",
+        ["cvrp, tinystories, crypto,", "bep, lmol, and yours"],
+        ("pipelines.workloads",),
+    ),
+    (
+        *(20, 190, 740, 92, "pipelines/engine/"),
+        ["the loop; report/ members/", "tracking/ run/ distributed/"],
+        tuple(f"pipelines.{name}" for name in ("engine", "report", "members", "tracking", "run", "distributed")),
+    ),
+    (20, 296, 740, 92, "models/", ["one module, one config,", "one device"], ("models",)),
+    (20, 402, 960, 54, "common/", ["files, random numbers, statistics, errors; imports nothing of ours"], ("common",)),
+    (780, 16, 200, 266, "runs/<workload>/<name>/", [], ()),
+    (780, 296, 200, 92, "exporters/", ["read the saved model,", "know no pipeline"], ("exporters",)),
 )
 # (x, y, number, what happens, where)
 STEPS = (
@@ -45,5 +65,5 @@ def house() -> str:
     """Draw the rooms and the path of a batch."""
     path = "; ".join(f"{number} {what}, {where}" for *_, number, what, where in STEPS)
     label = f"The rooms of the code, each resting on those below it, and the path of a batch: {path}"
-    body = template("house.svg", rooms=ROOMS, steps=STEPS, step=STEP, arrows=ARROWS)
+    body = template("house.svg", rooms=[box[:6] for box in BOXES], steps=STEPS, step=STEP, arrows=ARROWS)
     return document(WIDTH, HEIGHT, label, body)

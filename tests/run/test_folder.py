@@ -33,3 +33,18 @@ def test_a_run_that_was_never_begun_says_how_to_train_it(tmp_path, monkeypatch):
     assert run.started()
     assert run.config(BaseConfig, ["seed=4"]).seed == 4
     assert run.outcome() is None
+
+
+def test_records_after_a_torn_line_are_kept_and_rewound_like_those_before(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run("toy", "a")
+    run.folder.mkdir(parents=True)
+    run.record({"step": 1, "train/loss": 3.0})
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 2, "train/lo\n')
+    for entry in ({"step": 2, "train/loss": 2.0}, {"step": 2, "val/loss": 2.5}, {"step": 3, "train/loss": 1.0}):
+        run.record(entry)
+    assert [entry["step"] for entry in run.metrics()] == [1, 2, 2, 3]
+    run.rewind(2, 0)
+    assert run.metrics() == [{"step": 1, "train/loss": 3.0}, {"step": 2, "train/loss": 2.0}]
+    assert len(run.metrics_file.read_text().splitlines()) == 2

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from common.durations import clock
+from common.workers import clock
 from pipelines.tracking import monitor
 from pipelines.tracking.monitor import Monitor
 

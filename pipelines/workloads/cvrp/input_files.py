@@ -1,6 +1,5 @@
 """Instances for a trained policy to solve: tables of customers, `.vrp` and `.npz` files in, tours beside them out."""
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.problems import Problem, cost_of
+from models.routing.problems import MOST_CAPACITY, Problem, cost_of
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 def read(paths: Sequence[Path]) -> Iterator[Given]:
     """Yield the problems in instance files and in folders of them."""
     for path in paths:
-        found = each_file([path], ENDINGS, _problems)
+        found = each_file([path], ENDINGS, _inputs)
         yield from (each for each in found if not (path.is_dir() and of_ours(Path(each.source))))
 
 
-def _problems(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     if path.suffix.lower() in TABLES:
         table = read_table(path)
         print(f"{path}: {table.found}", file=sys.stderr)
@@ -64,29 +63,28 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     }
 
 
-def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return an input with demands and capacity in whole numbers; raise UserError if it has no capacity."""
     demands, capacity = given.get("demands"), given.get("capacity")
     if capacity is None and demands:
         raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
-    amounts = [*demands, capacity] if isinstance(demands, list | tuple) else []
-    if not all(type(each) in (int, float) and math.isfinite(each) for each in amounts) or not amounts:
+    given_amounts = [*demands, capacity] if isinstance(demands, list | tuple) else []
+    amounts = [each for each in given_amounts if isinstance(each, int | float) and 0 <= each <= MOST_CAPACITY]
+    if len(amounts) < len(given_amounts) or not amounts or any(isinstance(each, bool) for each in amounts):
         return given  # the fields say what is wrong
     *whole, most = whole_numbers(amounts)
-    if most != capacity and max(whole) > most:
-        who, large = f"customer {whole.index(max(whole)) + 1}", max(demands)
-        raise UserError(f"{who} asks for {large:g}, more than the capacity of {capacity:g}; split the customer")
+    if most != amounts[-1] and max(whole) > most:
+        who, large = f"customer {whole.index(max(whole)) + 1}", max(amounts)
+        raise UserError(f"{who} asks for {large:g}, more than the capacity of {capacity}; split the customer")
     return {**given, "demands": whole, "capacity": most}
 
 
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
-    """Write the routes for a `.vrp` file as NAME.RUN.sol, as NAME.sol is its best known solution; those of a table
-    as `write_routes` does.
-    """
+    """Write the routes for a table, or for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() in TABLES:
-        written = write_routes(path, answer["routes"], run)
-        print(f"tours: {' and '.join(map(str, written))}", file=sys.stderr)
-        return written[0]
+        tours = write_routes(path, answer["routes"], run)
+        print(f"tours: {' and '.join(map(str, tours))}", file=sys.stderr)
+        return tours[0]
     if path.suffix.lower() != ".vrp":
         return None
     written = path.with_suffix(f".{run}.sol")
@@ -118,6 +116,17 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, object]]:
     return found
 
 
+# Customers up to which each shipped policy has, on average, the shortest tours of all by the default settings.
+FITTING = {"cvrp-20": 27, "cvrp-50": 70, "cvrp-100": 120}
+
+
+def shipped(given: Mapping[str, object]) -> str:
+    """Return the name of the shipped policy for as many customers as an input has."""
+    customers = given["customers"]
+    assert isinstance(customers, Sequence)
+    return next((name for name, most in FITTING.items() if len(customers) <= most), "cvrp-mixed")
+
+
 INPUTS = Inputs(
     input=RoutingInput,
     settings=RoutingSettings,
@@ -128,4 +137,5 @@ INPUTS = Inputs(
     served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
     at_once=16,
     rivals=rivals,
+    shipped=shipped,
 )

@@ -1,7 +1,6 @@
 """Files that are replaced as a whole, and errors that say what to do about them."""
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def test_json_without_a_number_for_it_is_refused(tmp_path, value):
 
 def test_json_is_read_back(tmp_path):
     files.write_json(tmp_path / "a.json", {"loss": 0.1, "none": None})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"loss": 0.1, "none": None}
+    assert (tmp_path / "a.json").read_text() == '{\n "loss": 0.1,\n "none": null\n}\n'
 
 
 @pytest.mark.parametrize(
@@ -111,3 +110,53 @@ def test_windows_syncs_files_opened_for_writing_and_no_folders(tmp_path, monkeyp
 def test_a_digest_is_the_published_sha256(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")
     assert files.sha256(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_lines_torn_by_crashes_are_left_out_wherever_they_are(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert files.read_json_lines(path) == []
+    files.append_json_line(path, {"step": 1, "loss": 0.5})
+    with path.open("a") as file:
+        file.write('{"step": 2, "lo\n\x00\x00\n')
+    files.append_json_line(path, {"step": 3, "loss": float("nan")})
+    with path.open("a") as file:
+        file.write('{"step": 4')
+    assert files.read_json_lines(path) == [{"step": 1, "loss": 0.5}, {"step": 3, "loss": None}]
+
+
+def test_a_file_that_cannot_be_replaced_is_no_success(tmp_path, monkeypatch):
+    def fails(source, target):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        files.write_whole(tmp_path / "notes.txt", b"new")
+    assert names(tmp_path) == []
+
+
+def test_folders_above_a_text_are_made(tmp_path):
+    files.write_text(tmp_path / "a/b/c", "text")
+    assert (tmp_path / "a/b/c").read_text() == "text"
+
+
+def test_what_is_removed_is_gone_but_for_what_a_link_points_to(tmp_path):
+    for name in ("kept", "folder"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    for name in ("folder", "file", "link", "absent"):
+        files.remove(tmp_path / name)
+    assert names(tmp_path) == ["kept"]
+    assert names(tmp_path / "kept") == ["file"]
+
+
+def test_what_a_killed_process_left_of_a_folder_is_no_part_of_the_next(tmp_path):
+    (tmp_path / ".step-1.tmp").mkdir()
+    (tmp_path / ".step-1.tmp/stale").touch()
+    with files.folder_at_once(tmp_path / "step-1") as temporary:
+        (temporary / "weights").touch()
+    assert names(tmp_path / "step-1") == ["weights"]
+    with files.folder_at_once(tmp_path / "in/new/folders") as temporary:
+        (temporary / "weights").touch()
+    assert names(tmp_path / "in/new") == ["folders"]

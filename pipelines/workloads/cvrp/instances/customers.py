@@ -242,12 +242,12 @@ def _geojson(table: Customers, routes: Sequence[Sequence[int]]) -> dict[str, obj
             "load": round(sum(table.demands[node] for node in route), 6),
             "km": round(float(great_circle(path[1:], path[:-1]).sum()), 3),
         }
-        features.append((about, "LineString", path.tolist()))
-    of = {node: (number, stop) for number, route in enumerate(routes, 1) for stop, node in enumerate(route, 1)}
+        features.append((dict(about), "LineString", path.tolist()))
+    visits = {node: (number, stop) for number, route in enumerate(routes, 1) for stop, node in enumerate(route, 1)}
     for node, place in enumerate(table.places.tolist()):
-        number, stop = of.get(node, (None, None))
-        about = {"name": table.names[node], "row": table.rows[node], "demand": table.demands[node]}
-        features.append((about | ({"route": number, "stop": stop} if node else {"depot": True}), "Point", place))
+        own = {"name": table.names[node], "row": table.rows[node], "demand": table.demands[node]}
+        visit = dict(zip(("route", "stop"), visits[node], strict=True)) if node else {"depot": True}
+        features.append(({**own, **visit}, "Point", place))
     shapes = [
         {"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}}
         for about, kind, coordinates in features

@@ -24,7 +24,7 @@ def _csv(path: Path) -> Rows:
             text = raw.decode("cp1252", "replace")
     first = next((line for line in text.splitlines() if line.strip()), "")
     divider = max(",;\t|", key=first.count)
-    reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), []
+    reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
     try:
         for number, row in enumerate(reader, 1):
             if any(cell.strip() for cell in row):
