@@ -39,6 +39,7 @@ class Inputs:
     read: Callable[[Sequence[Path]], Iterator[Given]]
     line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
     completed: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchanged  # an input with what users leave out
+    shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
     beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
