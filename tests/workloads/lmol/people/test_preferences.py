@@ -19,6 +19,7 @@ from pipelines.workloads.lmol.people.preferences import (
     TIE_VARIANCE,
     TYPICAL,
     UNKNOWN,
+    Posterior,
     Prior,
     fit,
     likeliest,
@@ -283,6 +284,26 @@ def test_the_gain_of_a_pair_is_the_fall_of_the_summed_variance():
         assert set(best) == set(pair.tolist())
         covariance = falls[best][1]
         answers = np.concatenate([answers, [[*pair, 0]]])
+
+
+def test_every_pair_is_chosen_once():
+    found = Posterior(np.arange(4.0), np.diag([1.0, 1, 1, 100]), 0.0)
+    chosen = next_pairs(found, 10, np.zeros((0, 3), int), 0)
+    assert len(np.unique(np.sort(chosen, axis=1), axis=0)) == len(chosen) == 6
+
+
+def test_a_difference_that_is_itself_uncertain_promises_more():
+    found = Posterior(np.array([0.0, 3, 0, 16]), np.diag([2.0, 2, 50, 50]), 0.0)
+    between = np.array([[first, second, 0] for first in (0, 1) for second in (2, 3)])
+    ((first, second),) = next_pairs(found, 1, between, 0)
+    assert {first, second} == {2, 3}  # of a difference of 16 for certain, the answer would be no news
+
+
+def test_priors_that_mean_the_same_count_once():
+    generator = np.random.default_rng(0)
+    answers = answered(generator.normal(size=12), random_pairs(40, 12, generator), generator)
+    priors, _ = likely_priors(answers, Prior(np.zeros(12), np.ones(12)))  # without features, so no length counts
+    assert len(priors) == len({each.deviation[0] for each in priors}) > 1
 
 
 def test_the_command_begins_ranks_and_asks_on(tmp_path):
