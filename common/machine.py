@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
@@ -63,9 +63,9 @@ def yield_while_waiting() -> None:
 
 
 @functools.cache
-def _libc() -> Any:
-    """The C library of this process, or an object without its functions where that is not Linux's."""
-    return ctypes.CDLL(None) if sys.platform == "linux" else object()
+def _libc() -> ctypes.CDLL | None:
+    """Return the C library of this process; None where it is not Linux's."""
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def keep_freed_memory() -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from common import config as configs
 from common.config import leaves
 from common.disk import prepared
-from common.errors import MembersFailed, Stopped, UserError
+from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
 from pipelines import workloads
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
-GROWING = ("training.steps", "training.epochs")
+GROWING = ("steps", "epochs")  # of training
 
 
 def run_main(main: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(f"error: {error}", 2)
     except Stopped as stop:
         _leave(str(stop), 128 + stop.number)
-    except MembersFailed as error:
+    except MembersFailedError as error:
         _leave(f"error: {error}", 1)
 
 
@@ -146,8 +146,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
         )
     stored = run.config(workload.config)
     asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
-    old, new = dict(leaves(stored.model_dump())), dict(leaves(asked.model_dump()))
-    grown = [key for key in GROWING if old[key] is not None and new[key] is not None and new[key] >= old[key]]
+    lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}
+    grown = [f"training.{key}" for key, (old, new) in lengths.items() if None not in (old, new) and new >= old]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if changed:
         raise UserError(
@@ -215,7 +215,7 @@ def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = Fal
     With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError. A `note` in
     the manifest, such as a warning about the data, is printed.
     """
-    folder = prepared.folder_for(workloads.name_of(name), config.data)
+    folder = prepared.folder_for(workloads.name_of(name), config.data, config.data.layout)
     can_renew = config.data.renews
     manifest = prepared.prepare(
         folder,

@@ -24,7 +24,7 @@ def check_gpus() -> Iterator[Finding]:
         yield from _visible_gpus()
         return
     driver, gpus = read_driver(), read_gpus()
-    if not gpus:
+    if driver is None or not gpus:
         yield from _no_gpu(driver_fault())
         return
 

@@ -56,10 +56,10 @@ def _asked_of_simple_launcher() -> int:
             continue
         arguments = launch_command_parser().parse_args(words)
         if arguments.num_processes is not None:
-            return arguments.num_processes
+            return int(arguments.num_processes)
         if arguments.config_file is None and (arguments.cpu or not os.path.isfile(default_config_file)):
             return 1
-        return load_config_from_file(arguments.config_file).num_processes
+        return int(load_config_from_file(arguments.config_file).num_processes)
     return 1
 
 

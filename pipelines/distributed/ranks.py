@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import Stopped, UserError
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 # Where launchers, those of MPI among them, say how many processes they have started.
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -34,7 +37,7 @@ def join() -> int:
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env
 
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU")).num_processes
+    return int(PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU")).num_processes)
 
 
 def world() -> int:
@@ -45,7 +48,7 @@ def world() -> int:
 
 def rank() -> int:
     """Return the number of this process in the group, from 0."""
-    return 0 if world() == 1 else sys.modules["torch.distributed"].get_rank()
+    return 0 if world() == 1 else int(sys.modules["torch.distributed"].get_rank())
 
 
 def is_main() -> bool:
@@ -57,16 +60,16 @@ def agree(function: Callable[[], T]) -> T:
     """Call `function`, on all ranks, and return what it does; an error on any of them is raised on all."""
     if world() == 1:
         return function()
-    answer: Any = None
+    answers: list[T] = []
     error: Exception | None = None
-    told: UserError | Stopped | str | None = None
+    shared: UserError | Stopped | str | None = None
     try:
-        answer = function()
+        answers.append(function())
     except (UserError, Stopped) as caught:
-        error = told = caught
+        error = shared = caught
     except Exception as caught:
-        error, told = caught, str(caught) or type(caught).__name__
-    others = gather(told)
+        error, shared = caught, str(caught) or type(caught).__name__
+    others = gather(shared)
     if error is not None:
         raise error
     for rank, other in enumerate(others):
@@ -74,7 +77,7 @@ def agree(function: Callable[[], T]) -> T:
             raise other
         if other is not None:
             raise RuntimeError(f"process {rank} failed: {other}")
-    return answer
+    return answers[0]
 
 
 def gather(value: T) -> list[T]:
@@ -83,7 +86,7 @@ def gather(value: T) -> list[T]:
         return [value]
     from torch import distributed
 
-    values: list[Any] = [None] * world()
+    values = [value] * world()
     distributed.all_gather_object(values, value, group=group())
     return values
 
@@ -127,8 +130,9 @@ def copy_of(folder: Path) -> Iterator[Path]:
 
 
 @functools.cache
-def group() -> Any:
+def group() -> ProcessGroup:
     """Return the group of all processes in which hosts talk to each other."""
     from torch import distributed
 
-    return distributed.new_group(backend="gloo", timeout=PATIENCE)
+    made: ProcessGroup = distributed.new_group(backend="gloo", timeout=PATIENCE)
+    return made

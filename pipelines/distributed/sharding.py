@@ -8,10 +8,11 @@ that is not sharded as it is.
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
+from accelerate.optimizer import AcceleratedOptimizer
+from accelerate.utils import FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
@@ -19,7 +20,9 @@ from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 from common.errors import UserError
 
 
-def prepare(accelerator: Accelerator, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Sequence[Any]:
+def prepare(
+    accelerator: Accelerator, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+) -> tuple[nn.Module, list[AcceleratedOptimizer]]:
     """Return the prepared model and optimizers. Raises UserError for settings under which results would differ."""
     if accelerator.distributed_type == DistributedType.FSDP:
         plugin = accelerator.state.fsdp_plugin
@@ -31,10 +34,11 @@ def prepare(accelerator: Accelerator, model: nn.Module, optimizers: Sequence[tor
         plugin.ignored_modules = [nn.ParameterList(p for p in model.parameters() if p.ndim == 0)]
         # The loop changes no output in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    return accelerator.prepare(model, *optimizers)
+    model, *wrapped = accelerator.prepare(model, *optimizers)
+    return model, wrapped
 
 
-def _check(plugin: Any, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.optim.Optimizer]) -> None:
     refused = {
         "fsdp_version: 1": (plugin.fsdp_version != 2, "fsdp_version: 2"),
         # It picks modules by size, and gathers their weights only when they are called as a whole.

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,6 +42,7 @@ from common.disk.files import (
 from common.errors import UserError
 from pipelines.distributed import ranks
 from pipelines.engine.averaging import Average
+from pipelines.engine.update import Progress
 
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"
@@ -86,7 +87,7 @@ def take(
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
     task: Mapping[str, object],
-    progress: Mapping[str, Any],
+    progress: Progress,
 ) -> Snapshot:
     """Copy the state of training. Call it on all ranks; the main process alone gets all of it."""
     device = accelerator.device
@@ -95,15 +96,14 @@ def take(
     if average is not None:
         with average.in_place():
             averaged = weights_of(accelerator, model)
-    if accelerator.scaler is not None:
-        progress = {**progress, "scaler": accelerator.scaler.state_dict()}
+    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
     return Snapshot(
-        progress["step"],
+        progress.step,
         _tensors(weights, device),
         averaged,
         _copied(moments, device),
         _copied(dict(task), torch.device("cpu")),
-        progress,
+        {**asdict(progress), **scaler},
     )
 
 
@@ -180,7 +180,7 @@ def load(
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
-) -> tuple[dict[str, object], dict[str, Any]]:
+) -> tuple[dict[str, object], Progress]:
     """Restore model, optimizers and averaged weights from a verified checkpoint; return (task state, progress)."""
     if average is not None:
         with average.in_place():  # so that what is loaded ends up in the average
@@ -193,8 +193,8 @@ def load(
     if scaler and accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(scaler)
     task = _from_torch_bytes(ranks.read(path / "task.pt"))
-    task = send_to_device(task, accelerator.device)
-    return task, progress
+    # A checkpoint that does not say so, as older ones do not, has its validation behind it.
+    return send_to_device(task, accelerator.device), Progress(**{"validated": progress["step"], **progress})
 
 
 def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:

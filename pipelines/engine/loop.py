@@ -131,10 +131,8 @@ class Loop:
         if path is None:
             self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
         else:
-            state, stored = checkpoints.load(path, *self._trained())
+            state, self.updater.progress = checkpoints.load(path, *self._trained())
             self.task.load_state_dict(state)
-            # A checkpoint that does not say so, as older ones do not, has its validation behind it.
-            self.updater.progress = Progress(**{"validated": stored["step"], **stored})
             self.monitor.say(f"resumed from {path}")
         progress = self.progress
         ranks.on_main(lambda: self.run.rewind(progress.step, progress.validated))
@@ -283,7 +281,7 @@ class Loop:
         """Copy what a checkpoint and model/last hold; they are written while training goes on."""
         self.updater.sum_up()
         self._settle(BACKLOG - 1)
-        snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), asdict(self.progress))
+        snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), self.progress)
         self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
         self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         if self.hooks:

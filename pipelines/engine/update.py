@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator, DistributedType
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
 from common import noise
@@ -79,8 +79,7 @@ class Updater:
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         noise.by_item(task.model)
-        self.model: nn.Module
-        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
+        self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         # Without a scaler and sharded gradients Accelerate's wrappers only cost time: half a millisecond a step.

@@ -91,6 +91,7 @@ class Task(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
+        return
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Evaluation:
     split: str
     summary: Mapping[str, Any]  # numbers with their n, interval and seconds; written to evaluations/<split>.json
     table: Sequence[Mapping[str, Any]] = ()  # rows beside baselines, shown and kept in the summary
-    examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the per-example file
+    examples: Mapping[str, Sequence[object]] = field(default_factory=dict)  # columns of the per-example file
     files: Mapping[str, str] = field(default_factory=dict)  # path below evaluations/ -> text
     member: str | None = None  # of a run of many models, the one in whose folder this is kept; None: the run's own
 

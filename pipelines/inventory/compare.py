@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +80,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -140,5 +139,5 @@ def drawn(runs: Sequence[Found], picture: Path) -> bool:
     return True
 
 
-def _curve(found: Found, name: str) -> list[tuple[int, float]]:
-    return [(entry["step"], entry[name]) for entry in found.records if entry.get(name) is not None]
+def _curve(found: Found, name: str) -> list[tuple[float, float]]:
+    return [(entry["step"], entry[name]) for entry in found.records if name in entry]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -31,9 +30,9 @@ class Found:
 
     run: Run
     members: tuple[Run, ...]
-    config: dict[str, Any]  # {dotted key: value}
+    config: dict[str, object]  # {dotted key: value}
     metric: Metric | None  # None where the workload is not found
-    records: list[dict[str, Any]]
+    records: list[dict[str, float]]
     bytes: int
 
     @property
@@ -44,16 +43,15 @@ class Found:
     @property
     def step(self) -> int | None:
         """The last step that was recorded; None before the first."""
-        return max((entry["step"] for entry in self.records), default=None)
+        return max((int(entry["step"]) for entry in self.records), default=None)
 
     @property
     def best(self) -> float | None:
         """The best value of the validation metric."""
-        best = None
-        for entry in self.records if self.metric else ():
-            value = entry.get(self.metric.name)
-            if value is not None and self.metric.better(value, best):
-                best = value
+        best: float | None = None
+        if self.metric:
+            for value in (entry[self.metric.name] for entry in self.records if self.metric.name in entry):
+                best = value if self.metric.better(value, best) else best
         return best
 
     @property
@@ -67,11 +65,11 @@ class Found:
             return f"{done} of {len(outcomes)}"
         outcome = self.run.outcome()
         if outcome:
-            return outcome["state"]
+            return str(outcome["state"])
         if self.step is None:
             return "no model" if self.run.evaluations.is_dir() else "begun"
         steps = self.config.get("training.steps")
-        return "stopped" if steps is None or self.step < steps else "done"
+        return "done" if isinstance(steps, int) and self.step >= steps else "stopped"
 
     @property
     def verdict(self) -> str:
@@ -89,7 +87,7 @@ class Found:
 def find(names: Sequence[str] = ()) -> list[Found]:
     """Return the runs of these names, WORKLOAD/NAME or their folders, or all runs.
 
-    Raises UserError for a name that there is not, with the nearest that there are.
+    Raises UserError for an unknown name; suggests the nearest.
     """
     known = [run for folder in sorted(ROOT.glob("*")) for run in _runs(folder)]
     if not names:
@@ -140,7 +138,7 @@ def size(path: Path) -> int:
     return sum(os.lstat(Path(folder) / name).st_size for folder, _, names in os.walk(path) for name in names)
 
 
-def told(num: float) -> str:
+def human(num: float) -> str:
     """Return bytes with a unit, in six columns."""
     units = ("B", "kB", "MB", "GB", "TB")
     power = min(int(math.log10(max(num, 1)) // 3), len(units) - 1)
@@ -174,7 +172,7 @@ def _row(found: Found) -> str:
         best,
         _cut(found.verdict, 12),
         when,
-        told(found.bytes),
+        human(found.bytes),
     )
     return ROW.format(*cells).rstrip()
 

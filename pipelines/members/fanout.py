@@ -24,7 +24,7 @@ from signal import Signals
 from typing import TYPE_CHECKING, TextIO
 
 from common.disk.files import digests, explained, remove, write_json
-from common.errors import MembersFailed, Stopped, UserError
+from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import cores
 from common.plain import Plain
 from common.stopping import StopRequest
@@ -69,7 +69,7 @@ class Job:
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     """Train the members in `names`, except those that are done on --resume.
 
-    Raises MembersFailed, after all others are trained, if some could not be, and Stopped after a signal.
+    Raises MembersFailedError, after all others are trained, if some could not be, and Stopped after a signal.
     """
     # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
     # are keeps the weights the same.
@@ -116,7 +116,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     failed = {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}
     if failed:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
-        raise MembersFailed(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
+        raise MembersFailedError(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
 
 
 def _train_here(job: Job, names: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from common.foreign_text import printable
 NO_SPACE = re.compile("[^\\n\\t\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000]+")
 
 
-def fragment(template: str, **values: Any) -> Markup:
+def fragment(template: str, **values: object) -> Markup:
     """Return HTML from a jinja2 template. Text among `values` is escaped, Markup is taken as it is."""
     return Markup(_compiled(template).render(values))
 
@@ -24,7 +23,7 @@ def _compiled(template: str) -> Template:
     return ENVIRONMENT.from_string(template)
 
 
-def document(name: str, **values: Any) -> Markup:
+def document(name: str, **values: object) -> Markup:
     """Return HTML from one of this folder's templates, as `fragment` does."""
     return Markup(ENVIRONMENT.get_template(name).render(values))
 
@@ -34,7 +33,7 @@ def printable_lines(text: str) -> str:
     return NO_SPACE.sub(lambda part: printable(part[0]), text)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a number, interval or word as readable text; "" for None."""
     if value is None:
         return ""
@@ -47,7 +46,7 @@ def shown(value: Any) -> str:
     return printable(str(value))
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> object:
     """Take control characters and the like from text; None shows as nothing."""
     if value is None:
         return ""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from common import config as configs
 from common.config import Section
@@ -15,6 +15,7 @@ from common.disk.files import append_json_line, read_json_lines, remove, tidy, w
 from common.disk.lock import held
 from common.errors import UserError
 from common.packages import RECORD
+from common.plain import Plain
 from pipelines.run.provenance import provenance
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -54,7 +55,7 @@ class Run:
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}", self.package)
 
-    def outcome(self) -> dict[str, Any] | None:
+    def outcome(self) -> dict[str, Plain] | None:
         """Return how training ended, with "state" done, or of a member failed or stopped; None if it has not."""
         return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
 
@@ -145,14 +146,14 @@ class Run:
         """Append one object to metrics.jsonl."""
         append_json_line(self.metrics_file, entry)
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the records of metrics.jsonl."""
-        return read_json_lines(self.metrics_file)
+    def metrics(self) -> list[dict[str, float]]:
+        """Return the records of metrics.jsonl, without what was not finite."""
+        return [{key: v for key, v in entry.items() if v is not None} for entry in read_json_lines(self.metrics_file)]
 
     def rewind(self, step: int, validated: int) -> None:
         """Delete the records after `step`, and of validations after the step `validated`: they are made again."""
         last = {True: validated, False: step}
-        kept = [entry for entry in self.metrics() if entry["step"] <= last[_of_validation(entry)]]
+        kept = [entry for entry in read_json_lines(self.metrics_file) if entry["step"] <= last[_of_validation(entry)]]
         write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
 
 

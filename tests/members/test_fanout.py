@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from common.disk.files import digests
-from common.errors import MembersFailed, Stopped, UserError
+from common.errors import MembersFailedError, Stopped, UserError
 from pipelines import cli
 from pipelines.members import fanout, processes
 from pipelines.run.folder import Run
@@ -237,7 +237,7 @@ def ended(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with pytest.raises(MembersFailed) as error:
+        with pytest.raises(MembersFailedError) as error:
             fanout.train_all(job_of(configs, folder), list(configs), FakeAccelerator())
         outcomes = {name: Run("toy", "many").member(name).outcome() for name in configs}
     return folder, outcomes, str(error.value)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
+from common.plain import Plain
 from models.market.candles import COLUMNS
 from models.market.inputs import CandlesInput, SignalSettings
 from pipelines.workloads.crypto.candles import files
@@ -30,7 +31,7 @@ def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     yield str(path), {"coin": coin, "candles": {column: getattr(newest, column).tolist() for column in COLUMNS}}
 
 
-def about(models: Sequence["SignalModel"]) -> dict[str, object]:
+def about(models: Sequence["SignalModel"]) -> dict[str, Plain]:
     """Return the coins that the models know, and the candles that they need."""
     return {
         "coins": [coin for model in models for coin in model.config.coins],
