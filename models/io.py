@@ -106,7 +106,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     """
     stated = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
     family = module_of(stated["family"])
-    tensors, metadata = _weights(folder / WEIGHTS)
+    tensors, metadata = stored_weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(stated, sort_keys=True)):
         raise ValueError(
@@ -120,7 +120,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
             raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
-    _fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)
+    fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)
     try:
         model.check()
     except ValueError as error:
@@ -131,7 +131,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
 @torch.no_grad()
 def restore(model: Model, folder: str | Path) -> None:
     """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
-    tensors, _ = _weights(Path(folder) / WEIGHTS)
+    tensors, _ = stored_weights(Path(folder) / WEIGHTS)
     own = model.state_dict(keep_vars=True)
     if other := sorted(own.keys() ^ tensors.keys()):
         raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
@@ -253,7 +253,7 @@ def module_of(family: str) -> ModuleType:
     return sys.modules[name]
 
 
-def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """All tensors in a safetensors file, and its metadata."""
     data = _read(path, f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
     try:
@@ -275,7 +275,7 @@ def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
-def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Set the model's parameters and buffers to the stored values and types."""
     own = model.state_dict(keep_vars=True)
     given = {id(own[name]) for name in tensors if name in own}

@@ -150,15 +150,9 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if None not in (old, new) and new >= old]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if changed:
-        raise UserError(
-            "\n  ".join(
-                [
-                    f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
-                    "Leave these words out, or start another run with --name:",
-                    *changed,
-                ]
-            )
-        )
+        head = f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
+        head += "Leave these words out, or start another run with --name:"
+        raise UserError("\n  ".join([head, *changed]))
     return asked
 
 
@@ -176,9 +170,8 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
     asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
-        raise UserError(
-            "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
-        )
+        head = f"{run.folder} is trained; these keys are settled, train another --name for others:"
+        raise UserError("\n  ".join([head, *fixed]))
     return asked
 
 
@@ -259,7 +252,7 @@ def trained_models(
     hardware.apply(config.hardware, device, say)
     known = members(workload, config, folder)
     if not known:
-        return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
+        return {run.name: load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
 
     def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
@@ -273,7 +266,7 @@ def trained_models(
     done = [name for name, found in outcomes.items() if found["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
-    return {name: _load_model(run.member(name).best, config, device) for name in done}
+    return {name: load_model(run.member(name).best, config, device) for name in done}
 
 
 def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
@@ -284,7 +277,7 @@ def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
     return run.last
 
 
-def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
+def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
     """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
     from common import hardware
     from models import io

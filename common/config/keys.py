@@ -47,7 +47,9 @@ def groups(cls: type[Section]) -> list[Group]:
     about = {"": ""}
     for section, owner, name, field, default in _fields(cls):
         about.setdefault(section, " ".join((owner.__doc__ or "").split("\n\n")[0].split()))
-        kind, choices = _type_of(field)
+        tables = [each for each in field.metadata if isinstance(each, Choice)]
+        annotation = typing.Annotated[field.annotation, tables[0]] if tables else field.annotation
+        kind, choices = _in_words(annotation, _bounds(field.metadata))
         dotted = f"{section}.{name}" if section else name
         found.setdefault(section, []).append(Key(dotted, kind, default, choices, field.description or ""))
     order = sorted(found, key=lambda section: FIRST.index(section) if section in FIRST else len(FIRST))
@@ -65,13 +67,6 @@ def _fields(
             yield from _fields(field.annotation, inner, f"{section}.{name}" if section else name)
         else:
             yield section, cls, name, field, value
-
-
-def _type_of(field: FieldInfo) -> tuple[str, tuple[str, ...]]:
-    """Return a field's type in words, and the values to choose from."""
-    bounds = _bounds(field.metadata)
-    tables = [each for each in field.metadata if isinstance(each, Choice)]
-    return _in_words(typing.Annotated[field.annotation, tables[0]] if tables else field.annotation, bounds)
 
 
 def _in_words(annotation: object, bounds: Mapping[str, float]) -> tuple[str, tuple[str, ...]]:

@@ -76,7 +76,7 @@ def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]
 def _manifest(folder: Path) -> dict[str, Plain]:
     """Return the manifest of prepared data. Raises UserError if it lists none of the files, or a missing one."""
     try:
-        manifest = dict(json.loads((folder / MANIFEST).read_bytes()))
+        manifest = json.loads((folder / MANIFEST).read_bytes())
         missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
         if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
             raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
@@ -84,7 +84,7 @@ def _manifest(folder: Path) -> dict[str, Plain]:
         raise UserError(
             f"{folder / MANIFEST} is not the manifest of prepared data ({error}); delete {folder} to prepare it anew"
         ) from error
-    return manifest
+    return dict(manifest)
 
 
 def _made(

@@ -39,28 +39,20 @@ def prepare(
 
 
 def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-    refused = {
-        "fsdp_version: 1": (plugin.fsdp_version != 2, "fsdp_version: 2"),
+    by_size = plugin.auto_wrap_policy is size_based_auto_wrap_policy
+    checkpointing = "false, with hardware.gradient_checkpointing=true on the command line,"
+    for key, given, wrong, instead in (
+        ("fsdp_version", "1", plugin.fsdp_version != 2, "2"),
         # It picks modules by size, and gathers their weights only when they are called as a whole.
-        "fsdp_auto_wrap_policy: SIZE_BASED_WRAP": (
-            plugin.auto_wrap_policy is size_based_auto_wrap_policy,
-            "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
-        ),
-        "fsdp_cpu_ram_efficient_loading: true": (
-            plugin.cpu_ram_efficient_loading,
-            "fsdp_cpu_ram_efficient_loading: false",
-        ),
-        # What it computes again has other noise than it had.
-        "fsdp_activation_checkpointing: true": (
-            plugin.activation_checkpointing,
-            "fsdp_activation_checkpointing: false, with hardware.gradient_checkpointing=true on the command line,",
-        ),
-    }
-    for given, (wrong, instead) in refused.items():
+        ("fsdp_auto_wrap_policy", "SIZE_BASED_WRAP", by_size, "TRANSFORMER_BASED_WRAP"),
+        ("fsdp_cpu_ram_efficient_loading", "true", plugin.cpu_ram_efficient_loading, "false"),
+        # Recomputed activations would have other noise.
+        ("fsdp_activation_checkpointing", "true", plugin.activation_checkpointing, checkpointing),
+    ):
         if wrong:
             raise UserError(
-                f"{given} does not work here: write {instead} into the file that accelerate launch reads, as "
-                "accelerate_configs/fsdp.yaml has it"
+                f"{key}: {given} does not work here: write {key}: {instead} into the file that accelerate launch "
+                "reads, as accelerate_configs/fsdp.yaml has it"
             )
     if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
         raise UserError(

@@ -92,10 +92,7 @@ def find(names: Sequence[str] = ()) -> list[Found]:
     known = [run for folder in sorted(ROOT.glob("*")) for run in _runs(folder)]
     if not names:
         return [_found(run) for run in known]
-    by_name = {f"{run.workload}/{run.name}": run for run in known}
-    by_name |= {
-        f"{run.workload}/{run.name}/{member.name.split('/')[1]}": member for run in known for member in _members(run)
-    }
+    by_name = {f"{run.workload}/{run.name}": run for own in known for run in (own, *_members(own))}
     chosen = []
     for name in (name.strip("/").removeprefix(f"{ROOT}/").replace("/members/", "/") for name in names):
         if name not in by_name:
@@ -151,12 +148,8 @@ def table(runs: Sequence[Found]) -> str:
     for workload in dict.fromkeys(found.run.workload for found in runs):
         rows = [found for found in runs if found.run.workload == workload]
         metric = rows[0].metric
-        lines += [
-            "",
-            workload
-            + (f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""),
-        ]
-        lines.append(ROW.format("run", "state", "step", "best", "verdict", "when", "size"))
+        order = f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""
+        lines += ["", workload + order, ROW.format("run", "state", "step", "best", "verdict", "when", "size")]
         lines += [_row(found) for found in rows]
     return "\n".join(lines).lstrip("\n")
 
@@ -165,16 +158,8 @@ def _row(found: Found) -> str:
     when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
     best = "" if found.best is None else f"{found.best:.5g}"
     step = "" if found.step is None else str(found.step)
-    cells = (
-        _cut(found.run.name, 18),
-        _cut(found.state, 8),
-        step,
-        best,
-        _cut(found.verdict, 12),
-        when,
-        human(found.bytes),
-    )
-    return ROW.format(*cells).rstrip()
+    name, state, verdict = _cut(found.run.name, 18), _cut(found.state, 8), _cut(found.verdict, 12)
+    return ROW.format(name, state, step, best, verdict, when, human(found.bytes)).rstrip()
 
 
 def _cut(text: str, width: int) -> str:

@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from common import browser
@@ -15,12 +15,7 @@ NO_SPACE = re.compile("[^\\n\\t\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u300
 
 def fragment(template: str, **values: object) -> Markup:
     """Return HTML from a jinja2 template. Text among `values` is escaped, Markup is taken as it is."""
-    return Markup(_compiled(template).render(values))
-
-
-@cache
-def _compiled(template: str) -> Template:
-    return ENVIRONMENT.from_string(template)
+    return Markup(COMPILED(template).render(values))
 
 
 def document(name: str, **values: object) -> Markup:
@@ -62,3 +57,4 @@ ENVIRONMENT = Environment(
     finalize=_printable,
 )
 ENVIRONMENT.filters["shown"] = shown
+COMPILED = cache(ENVIRONMENT.from_string)

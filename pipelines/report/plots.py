@@ -96,12 +96,6 @@ def _collect(label: str, picture: np.ndarray) -> None:
         pictures[f"{len(pictures):02} {label}"] = picture
 
 
-def _raster(figure: Figure) -> np.ndarray:
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
     """Return pictures, each alone or with a caption, side by side as far as the page is wide."""
     pairs = [(each, "") if isinstance(each, Markup) else each for each in pictures]
@@ -187,7 +181,9 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
         box = "tight" if trimmed else None
         figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
     if _collected.get() is not None:
-        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], _raster(figure))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], np.asarray(canvas.buffer_rgba())[..., :3].copy())
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])
@@ -257,6 +253,9 @@ def _tidied(text: str, kept: Collection[str]) -> str:
     prefix = f"plot{_name()}-"
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 
+    def hundredths(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
     def own(found: re.Match[str]) -> str:
         return f' id="{prefix}{found[1]}"' if found[1] in used else found[0] if found[1] in kept else ""
 
@@ -265,11 +264,7 @@ def _tidied(text: str, kept: Collection[str]) -> str:
             r"#[0-9a-f]{6}\b", lambda hex: f"var(--{VARIABLES[hex[0]]})" if hex[0] in VARIABLES else hex[0], found[0]
         )
         tag = re.sub(r"font-family: [^;\"]*(; )?| transform=\"rotate\(-0 [^)]*\)\"", "", tag)
-        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _hundredths, places[0]), tag)
+        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", hundredths, places[0]), tag)
         return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", re.sub(r' id="([^"]*)"', own, tag))
 
     return re.sub(r"<[^!>][^>]*>", tidy, text)
-
-
-def _hundredths(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")

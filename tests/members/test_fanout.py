@@ -207,7 +207,7 @@ def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool, of_part
 
 def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_path, monkeypatch, of_parts):
     monkeypatch.setattr(cli, "members", lambda *_: of_parts)
-    monkeypatch.setattr(cli, "_load_model", lambda folder, *_: folder)
+    monkeypatch.setattr(cli, "load_model", lambda folder, *_: folder)
     run, accelerator = Run("toy", "many"), FakeAccelerator()
     found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
     assert found == {name: run.member(name).best for name in "ac"}
