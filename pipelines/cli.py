@@ -41,7 +41,7 @@ GROWING = ("steps", "epochs")  # of training
 
 
 def run_main(main: Callable[[], None]) -> None:
-    """Call `main`; exit with 2 and a message for a mistake the user can fix, with 128 + n after signal n."""
+    """Call `main`; exit with 2 and a message for an error the user can fix, with 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
     atexit.register(gc.freeze)  # saves a second of garbage collection at exit
@@ -99,11 +99,10 @@ def announce(line: str) -> None:
 
 @contextmanager
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
-    """Hold the run's lock within the block, which trains it; yield the config to train with.
+    """Hold the run's lock within the block and yield its `training_config`; UserError if another process holds it.
 
-    The main process does both. It writes a new run's config first of all, so that --resume works whenever it dies; a
-    run refused before it has any results is forgotten. Raises UserError as `training_config` does, and if another
-    process holds the run.
+    A new run's config is written first, so that --resume works whenever the process dies; a run refused before it has
+    results is forgotten.
     """
     with ExitStack() as stack:
 
@@ -124,10 +123,9 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow.
+    """Return a fresh config, also for a run without results, or with --resume the run's, whose length may grow.
 
-    A run without results may be started again with other words. --resume starts no run, unless a launcher restarts a
-    command whose first process may have died early.
+    --resume starts no run, unless a launcher restarts a command whose first process may have died early.
     """
     if args.resume and not run.started() and not args.restarted:
         raise UserError(f"--resume: {run.unknown()} To start it, leave out --resume")
@@ -157,9 +155,9 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 
 
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config of a trained run, patched for a later stage; keys settled by training cannot change.
+    """Return a trained run's config, patched for a later stage; keys settled by training cannot change.
 
-    A method without weights needs no run: its config is built afresh. A shipped model becomes a run of its name.
+    A method without weights needs no run. A shipped model becomes a run of its name.
     """
     run.adopt(PRETRAINED / run.name)
     if not run.started():
@@ -203,10 +201,9 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 
 
 def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
-    """Return the folder and the manifest of the workload's prepared data, making them if missing.
+    """Prepare the workload's data if missing; return their folder and manifest, and print its `note`.
 
-    With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError. A `note` in
-    the manifest, such as a warning about the data, is printed.
+    With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError.
     """
     folder = prepared.folder_for(workloads.name_of(name), config.data, config.data.layout)
     can_renew = config.data.renews

@@ -1,8 +1,7 @@
-"""What the processes of one command decide together: the main one reads and writes the disk, and tells the others.
+"""Agreement between the processes of one command; the main one reads and writes the disk for the others.
 
-They talk over a gloo group of their own. It needs no GPU, a process that has died is noticed at once, and one that
-works for hours is waited for, where a barrier of the usual group gives up after minutes. torch is imported late, so
-that mistakes in a command for one process are reported at once.
+A gloo group of their own needs no GPU, notices a dead process at once, and waits hours for a working one, where the
+usual group's barrier gives up after minutes. torch is imported late, so that mistakes in commands are reported at once.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 
 def join() -> int:
-    """Form the group of the processes that were launched, if there are several; return how many Accelerate sees."""
+    """Form the group of the launched processes, if several; return how many Accelerate sees."""
     if max(int(os.environ.get(name, 1)) for name in SIZES) == 1:
         return 1
     from accelerate import PartialState
@@ -57,7 +56,7 @@ def is_main() -> bool:
 
 
 def agree(function: Callable[[], T]) -> T:
-    """Call `function`, on all ranks, and return what it does; an error on any of them is raised on all."""
+    """Call `function` on all ranks and return its result; an error on any is raised on all."""
     if world() == 1:
         return function()
     answers: list[T] = []
@@ -92,23 +91,23 @@ def gather(value: T) -> list[T]:
 
 
 def on_main(function: Callable[[], T]) -> T:
-    """Call `function` on the main process alone; return on all ranks what it does, or raise its error on all."""
+    """Call `function` on the main process alone; return its result or raise its error on all ranks."""
     if world() == 1:
         return function()
     return gather(agree(lambda: function() if is_main() else None))[0]  # type: ignore[return-value]
 
 
 def read(path: Path) -> bytes:
-    """Return on all ranks the bytes of the main process's file `path`."""
+    """Return the bytes of the main process's file `path` on all ranks."""
     if world() == 1:
         return path.read_bytes()
     import torch
 
     size = on_main(lambda: path.stat().st_size)
-    if is_main() and size:
-        content = torch.from_file(str(path), size=size, dtype=torch.uint8)
-    else:
-        content = torch.empty(size, dtype=torch.uint8)
+    stored = is_main() and size
+    content = (
+        torch.from_file(str(path), size=size, dtype=torch.uint8) if stored else torch.empty(size, dtype=torch.uint8)
+    )
     for chunk in content.split(CHUNK) if size else ():
         torch.distributed.broadcast(chunk, 0, group=group())
     return content.numpy().tobytes()
@@ -131,7 +130,7 @@ def copy_of(folder: Path) -> Iterator[Path]:
 
 @functools.cache
 def group() -> ProcessGroup:
-    """Return the group of all processes in which hosts talk to each other."""
+    """Return the hosts' group of all processes."""
     from torch import distributed
 
     made: ProcessGroup = distributed.new_group(backend="gloo", timeout=PATIENCE)

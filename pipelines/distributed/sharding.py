@@ -1,8 +1,7 @@
 """Sharded training (FSDP2): each process keeps a share of the weights, their gradients and the optimizers' state.
 
-A model needs to know nothing of it. Its weights are gathered together for each pass, or one layer at a time where it
-names the classes of its layers in `_no_split_modules`, as models of transformers do. All functions here leave a model
-that is not sharded as it is.
+Models know nothing of it. Weights are gathered for each pass, or one layer at a time where the model names the classes
+of its layers in `_no_split_modules`, as transformers does. Models that are not sharded stay as they are.
 """
 
 import contextlib
@@ -73,10 +72,7 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
 
 @contextlib.contextmanager
 def whole(accelerator: Accelerator, model: nn.Module) -> Iterator[None]:
-    """Keep all weights gathered within the block, in which any method of the model may be called, by some ranks alone.
-
-    The weights must not change in it.
-    """
+    """Keep all weights gathered within the block: ranks may call any method alone, and must change no weights."""
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for part in parts:
         part.set_reshard_after_forward(False, recurse=False)

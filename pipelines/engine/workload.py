@@ -73,7 +73,7 @@ class Task(Protocol):
         """Fit what is not learnt by gradients, kept in buffers, to the present weights; return figures to log.
 
         Called on all ranks before each validation and its save, in evaluation mode with averaged weights, if any. It
-        must be deterministic and equal on all ranks. If it takes minutes it calls `stop_if_asked`, which saves training.
+        must be deterministic and equal on all ranks; if it takes minutes it calls `stop_if_asked`, which saves.
         """
         return {}
 
