@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from common.config import Section
 from common.errors import UserError
 from common.foreign_text import printable
+from common.plain import Plain
 
 
 class Given(NamedTuple):
@@ -46,14 +47,12 @@ class Inputs:
     served: Mapping[str, float] = field(default_factory=dict)
     # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    about: Callable[[Sequence[object]], Mapping[str, object]] | None = (
-        None  # models -> facts that a page of theirs needs
-    )
-    rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
+    about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
+    rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
 
-    def together(self, settings: Any) -> int:
+    def together(self, settings: object) -> int:
         """Return how many inputs a server answers together by some settings."""
         return self.at_once if isinstance(self.at_once, int) else self.at_once(settings)
 

@@ -40,7 +40,7 @@ def main() -> None:
         if "_ARGCOMPLETE" in os.environ:
             import argcomplete
 
-            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)
+            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)  # type: ignore[arg-type] # any function will do
         args = known.parse_args()
         for word in args.family:
             add_family(word)
