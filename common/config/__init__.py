@@ -156,7 +156,7 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
     typed = {word.partition("=")[0] for word in words}
     for name, section in cls.model_fields.items():
         given = [key for key in getattr(section.annotation, "one_of", ()) if f"{name}.{key}" in typed]
-        values = tree[name]
+        values = tree.get(name)
         if len(given) == 1 and isinstance(values, dict) and values[given[0]] is not None:
             values.update((key, None) for key in getattr(section.annotation, "one_of", ()) if key not in given)
 

@@ -99,7 +99,7 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a return "
+        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood: a return "
         f"by itself is no evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
     )
     heading = counted

@@ -99,7 +99,7 @@ def test_accuracy_is_shown_beside_the_majority(run, shown):
     coins = " ".join(shown[1][1].split())
     for row in summary["table"][:2]:
         accuracy, majority = (markup.shown(row[name]) for name in ("accuracy", "majority"))
-        assert f"accuracy {accuracy}, always the majority class {majority}" in coins
+        assert f"accuracy\n{accuracy}, of the majority class {majority}" in coins
 
 
 def test_the_reason_why_a_member_was_not_trained_is_shown(shown):
