@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from common.disk.files import write_whole
 from common.foreign_text import printable
+from common.version import missing
 from models import hub, limits, safetensors_bytes
 from models.model import Model as Model
 
@@ -105,7 +106,10 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
     stated = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
-    family = module_of(stated["family"])
+    try:
+        family = module_of(stated["family"])
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{folder}: {missing(error) or error}") from error
     tensors, metadata = stored_weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(stated, sort_keys=True)):
@@ -118,6 +122,8 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
             with limits.Limit(list(tensors.values())):
                 model: Model = family.build(stated["config"])
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
+            if isinstance(error, ModuleNotFoundError) and (lacking := missing(error)):
+                raise ValueError(f"{folder}: {lacking}") from error
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
             raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
     fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)

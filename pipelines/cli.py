@@ -24,6 +24,8 @@ from common.disk import prepared
 from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
+from common.version import missing
+from models import shipped
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
 GROWING = ("steps", "epochs")  # of training
 
 
@@ -53,6 +54,10 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(str(stop), 128 + stop.number)
     except MembersFailedError as error:
         _leave(f"error: {error}", 1)
+    except ModuleNotFoundError as error:
+        if (lacking := missing(error)) is None:
+            raise
+        _leave(f"error: {lacking}", 2)
 
 
 def _leave(message: str, status: int) -> None:
@@ -145,7 +150,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     stored = run.config(workload.config)
     asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
     lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}
-    grown = [f"training.{key}" for key, (old, new) in lengths.items() if None not in (old, new) and new >= old]
+    # The loop compares what is asked for in the other unit with the updates done.
+    grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if changed:
         head = f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
@@ -159,12 +165,12 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 
     A method without weights needs no run. A shipped model becomes a run of its name.
     """
-    run.adopt(PRETRAINED / run.name)
+    run.adopt(shipped.FOLDER / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
         if not fresh.trains:
             return fresh
-    stored = run.config(workload.config, others=pretrained(run.workload))
+    stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
@@ -182,12 +188,6 @@ def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> 
         return run.config(workload.config)
     words = [word for word in args.words if re.split("[.=]", word)[0] != "evaluation"]
     return fresh_config(argparse.Namespace(**{**vars(args), "words": words}), workload)
-
-
-def pretrained(workload: str) -> list[str]:
-    """Return the names of a workload's shipped models, the smallest first."""
-    names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
-    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.version import version
+
 # The checks import torch and Accelerate late, so that a machine on which they are broken gets an answer too.
 from pipelines.checks.accelerate_config import check_accelerate
 from pipelines.checks.builds import check_torch_build
@@ -25,6 +27,9 @@ from pipelines.checks.installation import check_disk, check_packages, check_pyth
 
 def main() -> int:
     """Print the findings; return the exit status."""
+    if sys.argv[1:] == ["--version"]:
+        print(version())
+        return 0
     if len(sys.argv) > 1:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from common.errors import UserError
 from common.foreign_text import printable
+from common.version import version
 
 
 class Parser(argparse.ArgumentParser):
@@ -19,6 +20,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, keys: Callable[[], Iterable[str]] = tuple, **settings: Any):
         self.keys = keys
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+        self.add_argument("--version", action="version", version=version(), help="print the version and exit")
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError, for an unknown option with the nearest known one."""
