@@ -22,10 +22,10 @@ FOLDER = Path(__file__).parent
 
 
 def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Write the evaluations; return those of the run itself, and those of other splits that it has from before.
+    """Write the evaluations; return the run's own and its earlier ones of other splits, the test set first.
 
-    Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own; one that is about a
-    member goes into the member's folder. The test set comes first, the others by name.
+    Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own, a member's in the
+    member's folder.
     """
     own: dict[str, Evaluation] = {}
     for evaluation in evaluations:
@@ -52,7 +52,7 @@ def _write(evaluation: Evaluation, folder: Path) -> None:
 
 
 def kept(folder: Path) -> list[Evaluation]:
-    """The evaluations in a folder, without their rows per example; any other JSON is passed over."""
+    """Return the evaluations in a folder, without their rows per example; skip other JSON."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -72,7 +72,7 @@ def kept(folder: Path) -> list[Evaluation]:
 
 
 def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[str, str]]) -> None:
-    """Write report.html: the workload's first (heading, HTML) section, which is its verdict, above everything else.
+    """Write report.html, the workload's first (heading, HTML) section on top as its verdict.
 
     The tables of the evaluations follow, the workload's other sections, the curves, and how the run was made.
     """
