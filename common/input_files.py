@@ -50,6 +50,7 @@ class Inputs:
         None  # models -> facts that a page of theirs needs
     )
     rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
+    example: Sequence[str] = ()  # words of a first call of predict, such as a file that ships
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
 

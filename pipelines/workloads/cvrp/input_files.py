@@ -127,6 +127,8 @@ def shipped(given: Mapping[str, object]) -> str:
     return next((name for name, most in FITTING.items() if len(customers) <= most), "cvrp-mixed")
 
 
+EXAMPLE = Path(__file__).with_name("customers.csv")
+
 INPUTS = Inputs(
     input=RoutingInput,
     settings=RoutingSettings,
@@ -137,5 +139,6 @@ INPUTS = Inputs(
     served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
     at_once=16,
     rivals=rivals,
+    example=(str(EXAMPLE), "capacity=40"),
     shipped=shipped,
 )
