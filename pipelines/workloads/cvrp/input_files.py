@@ -117,7 +117,7 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, object]]:
 
 
 # Customers up to which each shipped policy has, on average, the shortest tours of all by the default settings.
-FITTING = {"cvrp-20": 27, "cvrp-50": 70, "cvrp-100": 120}
+FITTING = {"cvrp-20": 27, "cvrp-50": 62, "cvrp-100": 140}
 
 
 def shipped(given: Mapping[str, object]) -> str:
