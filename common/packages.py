@@ -47,6 +47,8 @@ def neighbour(module: str, name: str) -> ModuleType | None:
     if not file.is_file():
         return None
     package = module.rpartition(".")[0]
+    if not package and file.with_name("__init__.py").is_file():
+        package = import_folder(file.resolve().parent).__name__
     if package:
         return importlib.import_module(f"{package}.{name}")
     spec = importlib.util.spec_from_file_location(f"{module}_{name}", file)

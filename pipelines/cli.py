@@ -152,7 +152,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     stored = run.config(workload.config)
     asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
     old, new = dict(leaves(stored.model_dump())), dict(leaves(asked.model_dump()))
-    grown = [key for key in GROWING if old[key] is not None and new[key] is not None and new[key] >= old[key]]
+    # The loop compares what is asked for in the other unit with the updates done.
+    grown = [key for key in GROWING if old[key] is None or new[key] is None or new[key] >= old[key]]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if changed:
         raise UserError(

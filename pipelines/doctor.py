@@ -13,12 +13,16 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.version import version
 from pipelines.checks.diagnosis import diagnose
 from pipelines.checks.findings import Finding
 
 
 def main() -> int:
     """Print the findings; return the exit status."""
+    if sys.argv[1:] == ["--version"]:
+        print(version())
+        return 0
     if len(sys.argv) > 1:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2

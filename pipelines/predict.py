@@ -7,7 +7,9 @@
     python pipelines/predict.py --workload lmol folder/ --csv ranking.csv
 
 Without --name, the workload's newest run answers, else the model that ships
-with the project; a line says which. An INPUT is a file in one of the workload's formats, a folder of such files, or
+with the project; a line says which.
+
+An INPUT is a file in one of the workload's formats, a folder of such files, or
 a file of JSON lines (.jsonl). Without any, inputs are read from the pipe, one a
 line: a JSON object, else a prompt for text models, a file name for others.
 Words key=value are settings, or the fields of one input. An unusable input gets

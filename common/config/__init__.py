@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -43,6 +43,7 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
 
     def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
@@ -152,6 +153,11 @@ def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
 def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]) -> None:
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         _patch(tree, word, following if word in _dotted(cls) else "")
+    typed = {word.partition("=")[0] for word in words}
+    for name, section in cls.model_fields.items():
+        given = [key for key in getattr(section.annotation, "one_of", ()) if f"{name}.{key}" in typed]
+        if len(given) == 1 and tree[name][given[0]] is not None:
+            tree[name] |= dict.fromkeys({*section.annotation.one_of} - {*given})  # type: ignore[union-attr]
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:

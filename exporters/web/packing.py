@@ -19,6 +19,7 @@ from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
+from models.market.signal_model import facts
 from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
@@ -108,11 +109,18 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         expected.append(_asked("predict", {"prompt": prompt.decode()}, asked, output=answer))
     return Packed(
         heading="Tell a story",
-        said="By the integer code of the RP2040's firmware, compiled to WebAssembly: the tokens are those of the chip.",
+        said="A network small enough for a microcontroller tells a new story at each click, by the integer code of the "
+        "RP2040's firmware: the tokens are those of the chip.",
         panel="text",
         kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
-        config={"settings": given, "longest_prompt": 4000},
-        about={"settings": given, "unit": "tokens", "prompt": chosen.prompt or prompt.decode(), "longest_prompt": 1000},
+        config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
+        about={
+            "stories": True,
+            "settings": given,
+            "unit": "tokens",
+            "prompt": chosen.prompt or prompt.decode(),
+            "longest_prompt": 1000,
+        },
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),
@@ -229,7 +237,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     columns = ("time", "open", "high", "low", "close", "volume")
     asked = {"coin": config.coins[0], "candles": {name: getattr(candles, name).tolist() for name in columns}}
     answer = next(model.predict([asked], now="newest"))
-    about = {"coins": config.coins, "timeframe_ms": config.timeframe_ms, "candles_needed": model.candles_needed}
+    about = facts([model])
     return Packed(
         heading="Judge candles",
         said="Three experts look at the last candles of a coin; SHORT, NO_TRADE and LONG are what they expect next. "
@@ -237,7 +245,8 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         panel="signals",
         kernels=["tensors.js", "candle_features.js", "pooled_experts.js"],
         config={
-            **about,
+            **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
+            "warning": config.warning,
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,

@@ -125,8 +125,8 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     if not folder and not name:
         name = usual(word)
         run = Run(workloads.name_of(word), name)
-        ships = ", ".join(shipped.names(run.workload)) if name == ALL else name
-        why = f"{run.folder}, the newest run" if run.started() else f"{ships}, which ships: there is no run yet"
+        ships = f"{', '.join(shipped.names(run.workload))}, which ship" if name == ALL else f"{name}, which ships"
+        why = f"{run.folder}, the newest run" if run.started() else f"{ships}: there is no run yet"
         cli.announce(f"answers from {why}; --name takes another")
     import torch
 
