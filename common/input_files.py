@@ -47,6 +47,7 @@ class Inputs:
     served: Mapping[str, float] = field(default_factory=dict)
     # Inputs that a server answers together, perhaps by their settings: few, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
+    example: Sequence[str] = ()  # words of a first call of predict, such as a file that ships
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs

@@ -1,6 +1,6 @@
-"""Verdict on a model: whether it beats the strongest alternative in the evaluation's own table."""
+"""Verdict on a model: whether it beats the alternatives in its table, at equal cost where that is known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ Row = Mapping[str, Any]
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
 DIGITS = 9  # of differences, so that those of rounding alone are none
+EQUAL_COST = 1.25  # times the model's own cost, up to which an alternative counts as no dearer
 ANSWER = """
 <div class="answer {{ outcome }}">{% for sentence in sentences %}<p>{{ sentence }}</p>{% endfor %}</div>
 """
@@ -57,6 +58,60 @@ class Comparison:
         """Return the gain as a percentage of a figure."""
         interval = self.interval and [100 * end / of for end in self.interval]
         return replace(self, gain=100 * self.gain / of, interval=interval)
+
+
+@dataclass(frozen=True)
+class AtCost:
+    """A model among the alternatives that cost as much or less, and the first of the dearer ones that is better."""
+
+    own: Row
+    cost: str  # column of the table
+    found: Comparison | None  # with the strongest of those at that cost; None: all are dearer
+    place: int  # of the model, 1 for the best
+    of: int
+    dearer: int
+    better: Comparison | None  # with the cheapest of the dearer ones that are clearly better
+
+    @property
+    def outcome(self) -> str:
+        """That of the comparison at equal cost; EVEN without any."""
+        return self.found.outcome if self.found else EVEN
+
+    def heading(self, unit: str) -> str:
+        """Return the verdict in a line, which names costs in a unit such as "core-ms"."""
+        name = next(iter(self.own))
+        said = f"Within {self.own[self.cost]:.3g} {unit}: "
+        if self.found is None:
+            said += "nothing to compare with"
+        else:
+            said += f"{_ordinal(self.place)} of {self.of}"
+            if self.found.outcome == EVEN:
+                said += f", no clear difference from {self.found.rival[name]}"
+            elif self.place > 1:
+                said += f", behind {self.found.rival[name]}"
+        if self.better is not None:
+            rival = self.better.rival
+            return f"{said}; from {rival[self.cost]:.3g} {unit} on, {rival[name]} is better"
+        return f"{said}; nothing dearer is clearly better" if self.dearer else said
+
+
+def at_cost(own: Row, others: Sequence[Row], cost: str, against: Callable[[Row], Comparison]) -> AtCost:
+    """Compare a row with those of the others that cost at most EQUAL_COST times as much by the column `cost`.
+
+    `against` compares it with one of them, as `compare(own, [rival], ...)` does. Rows without a cost are left out.
+    """
+    known = sorted((row for row in others if row.get(cost) is not None), key=lambda row: row[cost])
+    near = [against(row) for row in known if row[cost] <= EQUAL_COST * own[cost]]
+    dearer = known[len(near) :]
+    better = next((found for found in map(against, dearer) if found.outcome == WORSE), None)
+    strongest = min(near, key=lambda found: found.gain, default=None)
+    place = 1 + sum(found.gain < 0 for found in near)
+    return AtCost(own, cost, strongest, place, 1 + len(near), len(dearer), better)
+
+
+def _ordinal(number: int) -> str:
+    words = {1: "first", 2: "second", 3: "third"}
+    return words.get(number) or f"{number}th"
 
 
 def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], list[Row]]:

@@ -23,11 +23,21 @@ const within = (page, selector) => page.locator(`#panel ${selector}`);
 
 const PLAYED = {
   async cvrp(page) {
+    const ways = within(page, "g[data-solver]"), shown = () => page.evaluate(() => document.querySelector("#panel path.route:not(.faint)").parentNode.dataset.solver);
+    await ways.first().waitFor({ state: "attached" });
+    const opened = await within(page, "[role=status]").textContent(), width = (await within(page, "svg.map").boundingBox()).width;
+    await tabTo(page, "input[type=file]");
+    await within(page, "input[type=file]").setInputFiles({ name: "mine.csv", mimeType: "text/csv", buffer: Buffer.from("name,lat,lng,demand\nYard,52.52,13.405,\nA,52.53,13.2,4\nB,52.39,13.06,7\nC,52.68,13.59,2.5\n") });
+    await page.waitForFunction(() => /\skm/.test(document.querySelector("#panel [role=status]").textContent));
+    const csv = await within(page, "[role=status]").textContent();
     await tabTo(page, "svg.map");
     for (const key of ["ArrowRight", "Enter", "ArrowUp", "ArrowUp", "Enter", "ArrowLeft", "ArrowLeft", "Enter", "Enter", "Backspace"]) await page.keyboard.press(key);
-    await within(page, "figure").first().waitFor();
+    await page.waitForFunction(() => /^Tours through 6 customers/.test(document.querySelector("#panel caption")?.textContent));
+    await tabTo(page, "input[type=radio]");
+    const first = await shown();
+    await page.keyboard.press("ArrowUp");
     const told = await within(page, "[role=status]").textContent();
-    return { told, customers: await within(page, "svg.map[role=application] circle").count(), tours: await within(page, "figure svg").count() };
+    return { told, opened, csv, width, first, then: await shown(), customers: await within(page, "circle").count(), tours: await ways.count(), rows: await within(page, "tbody tr").count() };
   },
   async tinystories(page) {
     const written = () => within(page, "output").textContent(), seed = within(page, "label:has-text('seed') input");
@@ -109,6 +119,7 @@ for (const word of wanted) {
     await page.locator("#panel > *").first().waitFor();
     await chosen(page, run);
     result.played = await PLAYED[name](page);
+    (result.maps ??= {})[view] = result.played.width;
     result.alert = (await within(page, "[role=alert]").allTextContents()).join("");
     if (await page.locator("#proof").count()) {
       await page.locator("#proof[data-difference]").waitFor();
