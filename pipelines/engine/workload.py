@@ -91,6 +91,7 @@ class Task(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
+        return
 
 
 @dataclass(frozen=True)
