@@ -101,8 +101,8 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     simulated = " The candles are simulated." if summary["simulated"] else ""
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a return "
-        f"by itself is no evidence.{simulated}"
+        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a "
+        f"return by itself is no evidence.{simulated}"
     )
     heading = counted
     if leaks:
@@ -117,7 +117,8 @@ def _counted(pages: Sequence[Page], kind: str) -> str:
     grades = [page["grades"] for page in pages if page["verdict"] != LEAK]
     pay = sum(each[PAYS] for each in grades)
     known = sum(each[PREDICTIVE] and not each[PAYS] for each in grades)
-    said = f"{pay} of {len(pages)} {kind}{'s' * (len(pages) > 1)} {'pays its' if 1 in (pay, len(pages)) else 'pay their'} costs"
+    verb = "pays its" if 1 in (pay, len(pages)) else "pay their"
+    said = f"{pay} of {len(pages)} {kind}{'s' * (len(pages) > 1)} {verb} costs"
     return f"{said}; {known} {NOT_TRADABLE}" if known else said
 
 
