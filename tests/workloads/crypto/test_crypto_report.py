@@ -99,7 +99,7 @@ def test_accuracy_is_shown_beside_the_majority(run, shown):
     coins = " ".join(shown[1][1].split())
     for row in summary["table"][:2]:
         accuracy, majority = (markup.shown(row[name]) for name in ("accuracy", "majority"))
-        assert f"accuracy\n{accuracy}, of the majority class {majority}" in coins
+        assert f"accuracy {accuracy}, always the majority class {majority}" in coins
 
 
 def test_the_reason_why_a_member_was_not_trained_is_shown(shown):
@@ -173,7 +173,7 @@ def test_the_margins_of_a_coins_pictures_hold_all_their_text(run, end):
 @pytest.mark.slow
 def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(examination, "pool", None)
+    monkeypatch.setattr(examination, "_pool", None)
     config = prepared(tmp_path / "data", symbols=("AAAUSDT", "BBBUSDT", "CCCUSDT"), simulated_candles=1500)
     models, run = fitted(config, tmp_path / "data"), Run("crypto", "default")
     run.begin(config, 1, {})
