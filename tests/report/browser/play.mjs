@@ -77,21 +77,43 @@ const PLAYED = {
   },
 };
 
-async function continued(page, name = "Continue") {
+const isContinued = page => page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
+
+// Takes suggestions by the key Tab, and closes their list.
+async function suggested(page) {
+  const option = within(page, "[role=option][aria-selected=true]"), value = () => within(page, "textarea").inputValue();
+  await option.waitFor();
+  const [text, source] = [await option.locator("span").textContent(), await option.locator("small").textContent()];
+  await page.keyboard.press("Tab");
+  const taken = await value();
+  await option.waitFor();
+  const marked = await within(page, "textarea").getAttribute("aria-activedescendant");
+  await page.keyboard.press("ArrowDown");
+  const next = await within(page, "textarea").getAttribute("aria-activedescendant");
+  await page.keyboard.press("Escape");
+  return { text, source, taken, marked, next, open: await option.count() };
+}
+
+async function continued(page) {
+  await isContinued(page);
+  const opened = await within(page, "output").textContent(), seed = within(page, "input[type=number]").last();
   await tabTo(page, "textarea");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("The cat");
-  await tabTo(page, "button", name);
+  const suggestion = await within(page, "[role=listbox]").count() ? await suggested(page) : null;
+  await tabTo(page, "button.main");
+  const seeds = [await seed.inputValue()];
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
+  await isContinued(page);
+  seeds.push(await seed.inputValue());
   const told = await within(page, "output").textContent();
-  if (!await within(page, "details").count()) return { told };
+  if (!await within(page, "details").count()) return { opened, told, suggestion, seeds };
   await tabTo(page, "summary");
   await page.keyboard.press("Enter");
   await tabTo(page, "button", "Boot");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector("#panel pre").textContent.endsWith("\n> "));
-  return { told, chip: await within(page, "pre").textContent() };
+  return { opened, told, seeds, chip: await within(page, "pre").textContent() };
 }
 
 async function chosen(page, run) {
