@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from common.config import Section
 from common.errors import UserError
 from common.foreign_text import printable
+from common.plain import Plain
 
 
 class Given(NamedTuple):
@@ -39,20 +40,19 @@ class Inputs:
     read: Callable[[Sequence[Path]], Iterator[Given]]
     line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
     completed: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchanged  # an input with what users leave out
+    shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
     beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
     # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    about: Callable[[Sequence[object]], Mapping[str, object]] | None = (
-        None  # models -> facts that a page of theirs needs
-    )
-    rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
+    about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
+    rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
 
-    def together(self, settings: Any) -> int:
+    def together(self, settings: object) -> int:
         """Return how many inputs a server answers together by some settings."""
         return self.at_once if isinstance(self.at_once, int) else self.at_once(settings)
 

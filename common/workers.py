@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from multiprocessing.context import ForkServerContext, SpawnContext
+from typing import TypeVar
 
 from common.errors import UserError
 from common.machine import cores
@@ -70,7 +71,7 @@ def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes
         pool.shutdown(cancel_futures=True)
 
 
-def _context(function: Callable[..., Any]) -> Any:
+def _context(function: Callable[..., object]) -> ForkServerContext | SpawnContext:
     """Return the way to start processes: from a server that has imported what they need; on Windows, each anew.
 
     A plain fork would copy locks that threads of this process hold.

@@ -5,13 +5,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from models import hub, io
 
 if TYPE_CHECKING:
-    from huggingface_hub import ModelCardData
+    from huggingface_hub import ModelCard, ModelCardData
 
+CARD = "README.md"
 LONGEST_LIST = 10
 LICENSE = "apache-2.0"  # of this project, and of weights that learnt only from data that come with it
 # Figures by which an evaluation's table is judged, and whether more is better; a table is judged by the first it has.
@@ -38,7 +39,12 @@ def identity(format: str, run: Path, model_folder: Path, model: io.Model) -> dic
 
 
 def measured_of(run: Path) -> dict[str, dict[str, object]]:
-    """{split: figures} of the run's evaluations."""
+    """{split: figures} of the run's evaluations; those of the card for a folder that is a model itself."""
+    if (own := shipped(run)) is not None:
+        found: dict[str, dict[str, object]] = {}
+        for each in _data(own).eval_results or ():
+            found.setdefault(str(each.dataset_split), {})[str(each.metric_name)] = each.metric_value
+        return found
     evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
     return {
         name: {key: value for key, value in content.items() if key != "files"}
@@ -58,10 +64,18 @@ def card(
     """The model card, in Markdown with the hub's metadata: use, measured figures, provenance, configuration.
 
     What the family of the model says of itself (`Model.card`) stands before the figures. `license` is the identifier of
-    the weights' license. Raises ValueError for metadata that the hub's library refuses.
+    the weights' license. The card that a model's own folder brings is kept. Raises ValueError for metadata that the
+    hub's library refuses.
     """
     from huggingface_hub import ModelCard
 
+    if (own := shipped(run)) is not None:
+        data = _data(own)
+        if license:
+            data.license, data.license_name = license, None
+        data.library_name, data.pipeline_tag = "pytorch", model.pipeline_tag
+        data.tags = [model.family, "safetensors"]
+        return str(own)
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
     about = "".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items())
     config_file = run / "config.yaml"
@@ -98,6 +112,21 @@ def card(
     if ModelCard(text).data.to_dict() != data.to_dict():
         raise ValueError(f"the metadata of {run} do not survive in a card; rename what has unusual characters")
     return text
+
+
+def shipped(folder: Path) -> "ModelCard | None":
+    """Return the card in a folder that is a model itself; None without one that states a license."""
+    from huggingface_hub import ModelCard
+
+    file = folder / CARD
+    if not (folder / io.CONFIG).is_file() or not file.is_file() or not file.read_text().startswith("---\n"):
+        return None
+    card = ModelCard(file.read_text())
+    return card if _data(card).license else None
+
+
+def _data(card: "ModelCard") -> "ModelCardData":
+    return cast("ModelCardData", card.data)
 
 
 def metadata(

@@ -1,7 +1,7 @@
 """Export a model's tensor programs to ONNX, with what their use takes beside them and an example that does it.
 
-`exporters/programs` says which programs a family of models has. Each is compared in onnxruntime with the model on fresh
-inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
+`exporters/onnx` describes the programs of each family of models. Each program is compared in onnxruntime with the model
+on fresh inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
 """
 
 import logging

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from common.disk.files import write_whole
 from exporters import cards, manifest
-from exporters.cards import identity, source_of, title
+from exporters.cards import CARD, identity, source_of, title
 from models import hub, io
 
-CARD, FIGURES = "README.md", "evaluation.json"
+FIGURES = "evaluation.json"
 
 
 def export(

@@ -99,7 +99,8 @@ def test_an_unknown_run_is_answered_with_the_nearest(runs, name):
 
 
 def test_clean_shows_what_would_go_and_removes_it_when_told_to(runs):
-    used = prepared.folder_for("cvrp", configs.build(Config, {}, [], "of the test").data)
+    data = configs.build(Config, {}, [], "of the test").data
+    used = prepared.folder_for("cvrp", data, data.layout)
     for folder in (used, used.with_name("unused")):
         folder.mkdir(parents=True)
         (folder / "data.arrow").write_bytes(bytes(5000))

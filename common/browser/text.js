@@ -2,7 +2,8 @@
 
 const FIELD_NAMES = { length: "length", temperature: "temperature", top_k: "top k (0: all)", seed: "seed" };
 
-// `about`: settings with their defaults, `unit` of lengths, the initial `prompt`, `fields` of a form with their beginnings.
+// `about`: settings with their defaults, `unit` of lengths, the initial `prompt`, `fields` of a form with their beginnings;
+// `stories` are told as the panel opens, another one with each click, and aloud.
 function textPanel(place, backend, about) {
   const report = reporting(), written = element("output", { class: "written", "aria-label": "continued text", "aria-live": "off" });
   const prompt = Object.assign(element("textarea", { rows: 3, maxlength: about.longest_prompt }), { value: about.prompt });
@@ -13,11 +14,16 @@ function textPanel(place, backend, about) {
   const fields = Object.entries(about.fields ?? {});
   const field = element("select", { change: () => { prompt.value = about.fields[field.value]; } },
     ...fields.map(([name]) => element("option", {}, name)));
-  const go = element("button", { class: "main" }, "Continue"), stop = button("Stop", () => { running = null; }, { disabled: true });
-  let running = null;
+  const go = element("button", { class: "main" }, about.stories ? "Tell another" : "Continue"), stop = button("Stop", () => { running = null; }, { disabled: true });
+  const aloud = about.stories && window.speechSynthesis && reader(() => written.textContent);
+  let running = null, seedOfLast = null;
 
   async function run(event) {
-    event.preventDefault();
+    event?.preventDefault();
+    aloud?.silence();
+    // A seed that was typed counts once; the next story has a new one.
+    if (about.stories && inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint16Array(1))[0];
+    seedOfLast = inputs.seed.value;
     const settings = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, Number(input.value)]));
     const input = { ...(fields.length ? { field: field.value } : {}), prompt: prompt.value }, began = performance.now();
     const mine = running = {};
@@ -32,6 +38,7 @@ function textPanel(place, backend, about) {
         // Lets the page be drawn and keys be handled.
         if (++pieces % 8 == 1) await new Promise(resolve => setTimeout(resolve));
       }
+      if (running && running != mine) return;  // the next story has begun
       const seconds = (performance.now() - began) / 1000;
       report.say(`complete: ${pieces} pieces in ${shortNumber(seconds)} s`);
     });
@@ -43,6 +50,27 @@ function textPanel(place, backend, about) {
     element("form", { submit: run },
       ...(fields.length ? [labelled("field", field)] : []),
       labelled("prompt", prompt, { class: "whole" }),
-      ...controls, go, stop),
+      ...controls, go, stop, ...(aloud ? [aloud.button] : [])),
     written, ...report.parts);
+  if (about.stories) setTimeout(run);  // after what else opens the page
+}
+
+// A button that reads a text aloud by the browser's speech synthesis, sentence by sentence; hidden where there are no voices.
+function reader(text) {
+  const speech = window.speechSynthesis;
+  const toggle = button("Read aloud", () => speech.speaking ? silence() : read(), { hidden: true });
+  const silence = () => { speech.cancel(); toggle.textContent = "Read aloud"; };
+
+  function read() {
+    const sentences = (text().match(/[^.!?]+[.!?]*["”]?/g) ?? []).map(each => new SpeechSynthesisUtterance(each));
+    for (const each of sentences) speech.speak(Object.assign(each, { lang: "en" }));
+    if (sentences.length) Object.assign(sentences.at(-1), { onend: silence, onerror: silence });
+    toggle.textContent = sentences.length ? "Stop reading" : "Read aloud";
+  }
+
+  const show = () => { toggle.hidden = !speech.getVoices().length; };
+  speech.addEventListener?.("voiceschanged", show);
+  addEventListener("pagehide", silence);
+  show();
+  return { button: toggle, silence };
 }

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import ClassVar, TypeVar, Unpack
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -43,8 +43,9 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
 
-    def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Unpack[ConfigDict]) -> None:
         super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
 
     @classmethod
@@ -121,7 +122,7 @@ def _problems(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]:
     for item in errors[:MOST_ERRORS]:
         key, message, given = _explain(cls, item)
         if item["type"] in ("too_short", "tuple_type") and key in problems:
-            continue  # what is wrong with an item makes pydantic think that there is none; a single value has been told
+            continue  # pydantic reports a wrong item as missing, too; a single value was reported before
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
     lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
     more = len(errors) - MOST_ERRORS
@@ -140,7 +141,7 @@ def differences(old: Section, new: Section) -> list[str]:
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 
-def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted keys and values of a nested mapping."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -152,6 +153,12 @@ def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
 def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]) -> None:
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         _patch(tree, word, following if word in _dotted(cls) else "")
+    typed = {word.partition("=")[0] for word in words}
+    for name, section in cls.model_fields.items():
+        given = [key for key in getattr(section.annotation, "one_of", ()) if f"{name}.{key}" in typed]
+        values = tree[name]
+        if len(given) == 1 and isinstance(values, dict) and values[given[0]] is not None:
+            values.update((key, None) for key in getattr(section.annotation, "one_of", ()) if key not in given)
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:
@@ -194,7 +201,7 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     while parts and key not in known:
         parts.pop()
         key = ".".join(parts)
-    message = _told(cls, item, key)
+    message = _message(cls, item, key)
     if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
         return "", message, ""
     if isinstance(given, bool):
@@ -202,7 +209,7 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     return f"{key}: ", message, f" (given {_given(given)})"
 
 
-def _told(cls: type[Section], item: ErrorDetails, key: str) -> str:
+def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
     """Return what is wrong, in the words of a config where those of pydantic are Python's."""
     if item["type"] == "tuple_type":
         *sections, leaf = key.split(".")

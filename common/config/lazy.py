@@ -13,7 +13,7 @@ def lazily(path: str) -> Callable[..., Any]:
     """
     module, _, name = path.partition(":")
 
-    def call(*args: object, **kwargs: object) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         return getattr(importlib.import_module(module), name)(*args, **kwargs)
 
     call.__module__ = module

@@ -21,17 +21,17 @@ from models.market.candles import Candles
 from models.plans import chains
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession  # at run time in `program`, as importing it starts threads
+    import onnxruntime  # at run time in `program`, as importing it starts threads
 
 FOLDER = Path(__file__).parent
 
 
 @cache
-def program(name: str) -> "InferenceSession":
+def program(name: str) -> "onnxruntime.InferenceSession":
     """Return a program of the export."""
-    from onnxruntime import InferenceSession
+    import onnxruntime
 
-    return InferenceSession(FOLDER / f"{name}.onnx")
+    return onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
 
 
 @cache
@@ -257,6 +257,7 @@ INSTALLED = {
     "candle_features": "import candle_features",
     "chains": "import chains",
     "np": "import numpy as np",
+    "onnxruntime": "import onnxruntime",
     "Image": "from PIL import Image, ImageOps",
     "Candles": "from candles import Candles",
 }
@@ -266,7 +267,7 @@ def script(family: str) -> bytes:
     """Return the example of a family as a file."""
     about, words, packages, parts, main = EXAMPLES[family]
     sources = [part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in (program, *parts, main)]
-    body = "\n\n\n".join(sources)
+    body = "\n\n\n".join(sources).replace("    import onnxruntime\n\n", "")  # at the top of a script
     standard, installed = (
         "\n".join(line for name, line in lines.items() if re.search(rf"\b{name}\b", body))
         for lines in (STANDARD, INSTALLED)

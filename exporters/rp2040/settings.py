@@ -46,9 +46,10 @@ class Settings:
 
 
 def of_run(run: Path) -> Settings:
-    """The settings that a run's config.yaml has; the defaults of this file where there is none."""
-    path, default = run / "config.yaml", Settings()
-    if not path.is_file():
+    """The settings that a run's config.yaml has, or a shipped model's run.yaml; else the defaults of this file."""
+    default = Settings()
+    path = next((run / name for name in ("config.yaml", "run.yaml") if (run / name).is_file()), None)
+    if path is None:
         return default
     try:
         found = (plain_yaml.parse(path.read_bytes()) or {}).get("evaluation") or {}

@@ -109,11 +109,18 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         expected.append(_asked("predict", {"prompt": prompt.decode()}, asked, output=answer))
     return Packed(
         heading="Tell a story",
-        said="By the integer code of the RP2040's firmware, compiled to WebAssembly: the tokens are those of the chip.",
+        said="A network small enough for a microcontroller tells a new story at each click, by the integer code of the "
+        "RP2040's firmware: the tokens are those of the chip.",
         panel="text",
         kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
-        config={"settings": given, "longest_prompt": 4000},
-        about={"settings": given, "unit": "tokens", "prompt": chosen.prompt or prompt.decode(), "longest_prompt": 1000},
+        config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
+        about={
+            "stories": True,
+            "settings": given,
+            "unit": "tokens",
+            "prompt": chosen.prompt or prompt.decode(),
+            "longest_prompt": 1000,
+        },
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),

@@ -25,7 +25,7 @@ async function openModel(config, files) {
   let newest = 0;  // number of the story that the runtime is at; it holds one at a time
 
   function begin({ prompt }, { seed, temperature }) {
-    const encoded = new TextEncoder().encode(prompt);
+    const encoded = new TextEncoder().encode(config.lower_case ? prompt.toLowerCase() : prompt);
     if (temperature != 0 && !(0.05 <= temperature && temperature <= 10))
       throw new Unusable(`the temperature is ${temperature}; it must be 0 or 0.05 to 10`);
     if (encoded.length > config.longest_prompt)

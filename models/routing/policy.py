@@ -212,10 +212,15 @@ class RoutingPolicy(io.Model):
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
     ) -> list[dict[str, object]]:
-        """Return the routes of each problem, customers numbered from 1, and their cost."""
+        """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km."""
         found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
         return [
-            {**({"name": given.name} if given.name is not None else {}), "routes": routes, "cost": cost}
+            {
+                **({"name": given.name} if given.name is not None else {}),
+                "routes": routes,
+                "cost": cost,
+                **({"unit": "km"} if given.degrees else {}),
+            }
             for (given, _), (routes, cost) in zip(prepared, found, strict=True)
         ]
 

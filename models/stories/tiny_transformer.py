@@ -4,6 +4,7 @@ It tells them by its trained weights, or in integers as a chip does (`integer_tr
 """
 
 import itertools
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ from torch import Tensor
 from common.plain import Plain
 from models import sampling
 from models.io import config_from
-from models.prediction import asked
+from models.model import asked
 from models.stories.config import END, TinyTransformerConfig
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
 from models.stories.network import Network, Past
+from models.stories.packing import unpacked
 from models.stories.quantization import quantize
 
 if TYPE_CHECKING:
@@ -32,10 +34,24 @@ class TinyTransformer(Network):
     pipeline_tag = "text-generation"
     input_type, settings_type = StoryInput, StorySettings
 
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Unpack the tensors of a model that ships."""
+        return unpacked(tensors)
+
     @cached_property
     def tokenizer(self) -> "Tokenizer":
         """The config's tokenizer; it reads the name of a special token as plain text."""
         return make_tokenizer(self.config.tokenizer)
+
+    @cached_property
+    def lower_case(self) -> bool:
+        """Whether the training text had no capital letters, so that prompts are read in lower case."""
+        return not any(self.tokenizer.token_to_id(letter) for letter in string.ascii_uppercase)
+
+    def encoded(self, prompt: str) -> list[int]:
+        """Return the tokens of a prompt."""
+        ids: list[int] = self.tokenizer.encode(prompt.lower() if self.lower_case else prompt).ids
+        return ids
 
     def complete(
         self,
@@ -50,14 +66,14 @@ class TinyTransformer(Network):
 
         Temperature 0 is greedy. A text is a pure function of (prompt, its place in the list, settings).
         """
-        known = [self.tokenizer.encode(prompt).ids for prompt in prompts]
+        known = [self.encoded(prompt) for prompt in prompts]
         choose = partial(sampling.choose, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         continued = _gathered(known, self._steps(known, max_tokens, choose))
         return [self.tokenizer.decode([*ids, *more]) for ids, more in zip(known, continued, strict=True)]
 
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Plain]]:
         """Return what follows each prompt; see `sampling.answer`."""
-        known = [self.tokenizer.encode(given.prompt).ids for given in prepared]
+        known = [self.encoded(given.prompt) for given in prepared]
         continued = _gathered(known, self._steps_by(known, [given.item for given in prepared], settings))
         found = []
         for given, more in zip(prepared, continued, strict=True):
@@ -71,8 +87,8 @@ class TinyTransformer(Network):
 
         Raises ValueError for an input or settings that cannot be used, when called.
         """
-        story, chosen = asked(self, given, settings)
-        steps = self._steps_by([self.tokenizer.encode(story.prompt).ids], [story.item], chosen)
+        story, chosen = asked(StoryInput, StorySettings, given, settings)
+        steps = self._steps_by([self.encoded(story.prompt)], [story.item], chosen)
         pieces = _pieces(self.tokenizer, (tokens[0] for tokens in steps))
         return sampling.until(pieces, chosen.stop) if chosen.stop else pieces
 

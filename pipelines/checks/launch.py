@@ -26,7 +26,7 @@ def check_world(accelerator_num_processes: int) -> None:
             f"{asked} processes were asked for and started, but each sees only {formed}: they would train separately "
             f"and write to the same run folder.\n{_remedy(asked)}"
         )
-    asked = _asked_of_simple_launcher()
+    asked = asked_of_simple_launcher()
     if formed < asked:
         raise UserError(
             f"accelerate launch was asked for {asked} processes, but started {formed}: it starts more only with "
@@ -34,7 +34,7 @@ def check_world(accelerator_num_processes: int) -> None:
         )
 
 
-def _asked_of_simple_launcher() -> int:
+def asked_of_simple_launcher() -> int:
     """Return the number of processes that `accelerate launch` was asked for when it took the path that starts one.
 
     Return 1 if something else started this process.
@@ -49,21 +49,21 @@ def _asked_of_simple_launcher() -> int:
 
     for ancestor in psutil.Process().parents():
         try:
-            words = _launch_words(ancestor.cmdline())
+            words = launch_words(ancestor.cmdline())
         except psutil.Error:  # another user's process, or one that has ended
             continue
         if words is None:
             continue
         arguments = launch_command_parser().parse_args(words)
         if arguments.num_processes is not None:
-            return arguments.num_processes
+            return int(arguments.num_processes)
         if arguments.config_file is None and (arguments.cpu or not os.path.isfile(default_config_file)):
             return 1
-        return load_config_from_file(arguments.config_file).num_processes
+        return int(load_config_from_file(arguments.config_file).num_processes)
     return 1
 
 
-def _launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
+def launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
     """Return the words after `accelerate launch` on a command line, or None if it starts another program."""
     for i, word in enumerate(command_line):
         name = os.path.basename(word).removesuffix(".exe")

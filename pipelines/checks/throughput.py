@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -51,11 +52,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
     # On a CPU, the process's own peak comes nearest to the peak of allocations.
     peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
     median = statistics.median(timings.step_seconds)
-    quartiles = (
-        statistics.quantiles(timings.step_seconds, n=4, method="inclusive")
-        if len(timings.step_seconds) > 1
-        else [median] * 3
-    )
+    quartiles = [float(share) for share in np.quantile(timings.step_seconds, (0.25, 0.75))]
     product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
     targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
@@ -72,7 +69,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
         "examples_per_s": training.batch_size / median,
         "targets_per_s": targets / median,  # what the loss is a mean over: examples, tokens, characters
         "step_s": median,
-        "step_s_quartiles": [quartiles[0], quartiles[2]],
+        "step_s_quartiles": quartiles,
         "peak_memory_gib": peak / GIB,
         "data_wait": timings.waited / timings.elapsed,
         "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
@@ -124,7 +121,8 @@ def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) ->
         return None
     again = getattr(model, "gradient_checkpointing", False)
     if again:
-        model.gradient_checkpointing, size = False, 1  # one example's activations fit
+        size = 1  # one example's activations fit
+        setattr(model, "gradient_checkpointing", False)  # noqa: B010 (modules have no such attribute by their type)
     try:
         ((_, batch),) = stream(task.train, iter([updater.order.items(0)[:size]]), accelerator.device)
         with torch.compiler.set_stance("force_eager"), counted() as counter:
@@ -133,7 +131,7 @@ def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) ->
             loss.backward()
     finally:
         if again:
-            model.gradient_checkpointing = True
+            setattr(model, "gradient_checkpointing", True)  # noqa: B010
         model.zero_grad()
     return counter.get_total_flops() / size
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Training(Section):
     """Settings of the training loop."""
 
+    one_of: ClassVar[tuple[str, ...]] = ("steps", "epochs")
+
     steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def _summaries(runs: Sequence[Found]) -> Iterator[str]:
         summaries = [each.get(split, {}) for each in found]
         if sum(map(bool, summaries)) < 2:
             continue
-        names = dict.fromkeys(name for each in summaries for name, value in each.items() if _is_number(value))
+        names = dict.fromkeys(name for each in summaries for name, value in each.items() if type(value) in (int, float))
         differing = [name for name in names if len({shown(each.get(name)) for each in summaries}) > 1]
         rows = [[f"{split}, all examples", *(one.run.name for one in runs)]]
         rows += [[name, *(shown(each.get(name)) for each in summaries)] for name in differing]
@@ -81,10 +81,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _columns(path: Path) -> Columns | None:
     """Return the columns of a file of examples; None if it is not there, or empty."""
     if not path.is_file():
@@ -114,16 +110,11 @@ def _settings(runs: Sequence[Found]) -> str:
 
 def drawn(runs: Sequence[Found], picture: Path) -> bool:
     """Draw val/<metric> and train/loss over steps; return whether any of the runs has curves."""
-    import io
-
     from matplotlib.figure import Figure
 
     metric = runs[0].metric
-    names = [
-        name
-        for name in ("train/loss", metric.name if metric else "val/loss")
-        if any(_curve(found, name) for found in runs)
-    ]
+    names = ["train/loss", metric.name if metric else "val/loss"]
+    names = [name for name in names if any(_curve(found, name) for found in runs)]
     if not names:
         return False
     figure = Figure(figsize=(5 * len(names), 3.5), layout="constrained")
@@ -140,5 +131,5 @@ def drawn(runs: Sequence[Found], picture: Path) -> bool:
     return True
 
 
-def _curve(found: Found, name: str) -> list[tuple[int, float]]:
-    return [(entry["step"], entry[name]) for entry in found.records if entry.get(name) is not None]
+def _curve(found: Found, name: str) -> list[tuple[float, float]]:
+    return [(entry["step"], entry[name]) for entry in found.records if name in entry]

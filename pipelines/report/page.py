@@ -76,7 +76,8 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
 
     The tables of the evaluations follow, the workload's other sections, the curves, and how the run was made.
     """
-    verdict, *others = [(heading, Markup(html)) for heading, html in sections] or [None]
+    parts = [(heading, Markup(html)) for heading, html in sections]
+    verdict = parts[0] if parts else None
     metrics = run.metrics()
     script = (FOLDER / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -93,7 +94,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
             }
             for evaluation in evaluations
         ],
-        sections=others,
+        sections=parts[1:],
         curves=curves(metrics) if metrics else None,
         made=_made(json.loads((run.folder / "provenance.json").read_text())),
         config=run.config_file.read_text(),
@@ -105,7 +106,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
         write_text(run.verdict_file, f"{verdict[0]}\n")
 
 
-def _made(provenance: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _made(provenance: Mapping[str, Any]) -> list[tuple[str, object]]:
     changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
     return [
         ("command", " ".join(provenance["command"])),

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import matplotlib
 import numpy as np
@@ -50,9 +50,8 @@ FIGURES = """
 # Pictures of the page as arrays, where `collected` asks for them.
 _collected: ContextVar[dict[str, np.ndarray] | None] = ContextVar("_collected", default=None)
 _numbers = itertools.count()  # ids of all figures of a page must differ
-_part: ContextVar[Iterator[str] | None] = ContextVar(
-    "_part", default=None
-)  # names of the figures of what `drawn` draws
+# Names of the figures of what `drawn` draws.
+_part: ContextVar[Iterator[str] | None] = ContextVar("_part", default=None)
 
 
 @contextmanager
@@ -97,19 +96,13 @@ def _collect(label: str, picture: np.ndarray) -> None:
         pictures[f"{len(pictures):02} {label}"] = picture
 
 
-def _raster(figure: Figure) -> np.ndarray:
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
     """Return pictures, each alone or with a caption, side by side as far as the page is wide."""
     pairs = [(each, "") if isinstance(each, Markup) else each for each in pictures]
     return fragment(FIGURES, pictures=pairs)
 
 
-def curves(metrics: Sequence[Mapping[str, Any]]) -> Markup:
+def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:
     """Plot train/<name> and val/<name> over steps, with one panel for each name that was logged in training."""
     names = dict.fromkeys(
         key.partition("/")[2] for entry in metrics for key in entry if key.startswith(("train/", "val/"))
@@ -117,7 +110,7 @@ def curves(metrics: Sequence[Mapping[str, Any]]) -> Markup:
     return panels([_curve(name, metrics) for name in (*names, "learning_rate", "examples_per_s")])
 
 
-def _curve(name: str, metrics: Sequence[Mapping[str, Any]]) -> Markup:
+def _curve(name: str, metrics: Sequence[Mapping[str, float]]) -> Markup:
     figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
     for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
@@ -179,14 +172,18 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     _take_text_as_it_is(figure)
     label = label or _description(figure)
     buffer = io.StringIO()
-    settings = {"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"}  # ids by what they are of
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
+    settings = matplotlib.rc_context(
+        {"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"}  # ids by what they are of
+    )
+    with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
         box = "tight" if trimmed else None
         figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
     if _collected.get() is not None:
-        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], _raster(figure))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], np.asarray(canvas.buffer_rgba())[..., :3].copy())
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])
@@ -226,23 +223,25 @@ def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
 
 def _labelled_lines(figure: Figure) -> list[tuple[str, Line2D]]:
     """Name the labelled lines in the SVG to come, in which each will have all its points."""
-    named = []
+    named: list[tuple[str, Line2D]] = []
     for line in (line for axes in figure.axes for line in _with_label(axes.lines) if line.get_linestyle() != "None"):
-        line.set_gid(f"values-{len(named)}")
+        named.append((f"values-{len(named)}", line))
+        line.set_gid(named[-1][0])
         line.recache(always=True)
-        named.append((line.get_gid(), line))
     return named
 
 
 def _with_values(line: Line2D) -> Markup:
     """Return the tag of a line's group, with its values as text for the page's script."""
-    points = zip(line.get_xdata(orig=True), line.get_xydata(), strict=True)
-    drawn = [(x, y) for x, (place, y) in points if np.isfinite([place, y]).all()]
+    places = np.asarray(line.get_xydata())
+    drawn = np.isfinite(places).all(1)
+    xs, ys = np.asarray(line.get_xdata(orig=True))[drawn], places[drawn, 1]
+    xs = xs.astype("datetime64[m]") if np.issubdtype(xs.dtype, np.datetime64) else xs
     return fragment(
         '<g data-name="{{ name }}" data-x="{{ xs }}" data-y="{{ ys }}">',
         name=line.get_label(),
-        xs="\n".join(shown(x.astype("datetime64[m]") if isinstance(x, np.datetime64) else x) for x, _ in drawn),
-        ys="\n".join(shown(float(y)) for _, y in drawn),
+        xs="\n".join(map(shown, xs)),
+        ys="\n".join(map(shown, ys)),
     )
 
 
@@ -254,19 +253,18 @@ def _tidied(text: str, kept: Collection[str]) -> str:
     prefix = f"plot{_name()}-"
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 
-    def own(found: re.Match) -> str:
+    def hundredths(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+    def own(found: re.Match[str]) -> str:
         return f' id="{prefix}{found[1]}"' if found[1] in used else found[0] if found[1] in kept else ""
 
-    def tidy(found: re.Match) -> str:
+    def tidy(found: re.Match[str]) -> str:
         tag = re.sub(
             r"#[0-9a-f]{6}\b", lambda hex: f"var(--{VARIABLES[hex[0]]})" if hex[0] in VARIABLES else hex[0], found[0]
         )
         tag = re.sub(r"font-family: [^;\"]*(; )?| transform=\"rotate\(-0 [^)]*\)\"", "", tag)
-        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _hundredths, places[0]), tag)
+        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", hundredths, places[0]), tag)
         return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", re.sub(r' id="([^"]*)"', own, tag))
 
     return re.sub(r"<[^!>][^>]*>", tidy, text)
-
-
-def _hundredths(number: re.Match) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")

@@ -1,11 +1,15 @@
 """Configs: what is given is checked, and a mistake is named with its remedy."""
 
+import argparse
 import time
 
 import pytest
 
 from common import config as configs
+from common.disk.files import write_text
 from common.errors import UserError
+from pipelines import cli, workloads
+from pipelines.run.folder import Run
 from pipelines.workloads.cvrp import WORKLOAD
 
 Config = WORKLOAD.config
@@ -50,7 +54,7 @@ def test_the_resolved_config_reads_back_the_same(tmp_path):
         ("", ["training.batch_size=-1"], "greater than or equal to 1 (given -1)"),
         ("", ["training.learning_rate=.nan"], "finite number (given nan)"),
         ("", ["training.schedule=no"], "quote it (given False)"),
-        ("", ["training.epochs=2"], "make the other null (given steps: 2000, epochs: 2.0)"),
+        ("", ["training.steps=2000", "training.epochs=2"], "make the other null (given steps: 2000, epochs: 2.0)"),
         ("", ["training.micro_batch_size=0"], "training.micro_batch_size must be 1 or more"),
         ("", ["training.micro_batch_size=most"], "training.micro_batch_size"),
         ("", ["training.steps"], "'training.steps' is not of the form key.path=value"),
@@ -139,6 +143,29 @@ def test_words_are_read_as_the_file_is(tmp_path):
     for word in ("data=[*a]", "seed=!!int 3", "data={a: 1, a: 2}"):
         with pytest.raises(UserError, match="is not a YAML value; put it in quotes"):
             load(tmp_path, "", word)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in cli.CONFIGS.glob("*.yaml")))
+def test_a_length_in_one_unit_needs_no_word_for_the_other(name):
+    path, cls = cli.CONFIGS / f"{name}.yaml", workloads.find(name.partition("_")[0]).config
+    steps = configs.load(path, cls, ["training.steps=7"]).training
+    assert (steps.steps, steps.epochs) == (7, None)
+    epochs = configs.load(path, cls, ["training.epochs=3"]).training
+    assert (epochs.steps, epochs.epochs) == (None, 3)
+    for words in (["training.steps=7", "training.epochs=3"], ["training.steps=null", "training.epochs=null"]):
+        with pytest.raises(UserError, match=r"give one of training\.steps and training\.epochs"):
+            configs.load(path, cls, words)
+
+
+@pytest.mark.parametrize("length", ["steps", "epochs"])
+def test_a_resumed_run_may_be_given_its_length_in_the_other_unit(tmp_path, monkeypatch, length):
+    monkeypatch.chdir(tmp_path)
+    run, other = Run("cvrp", "mine"), {"steps": "epochs", "epochs": "steps"}[length]
+    run.keep_config(load(tmp_path, "", f"training.{length}=5"))
+    write_text(run.metrics_file, "")
+    args = argparse.Namespace(resume=True, restarted=False, config=None, words=[f"training.{other}=9"])
+    training = cli.training_config(args, WORKLOAD, run).training
+    assert (getattr(training, length), getattr(training, other)) == (None, 9)
 
 
 def test_differences_name_dotted_keys_and_both_values(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from exporters import __main__ as exporters
 from models import io
@@ -86,3 +87,29 @@ def test_a_manifest_of_something_else_is_left_alone(run, tmp_path, capsys, monke
     error = refusal(capsys, monkeypatch, "safetensors", run, "--out", tmp_path)
     assert "is not the manifest of an export; give another --out" in error
     assert (tmp_path / "manifest.json").read_text() == text
+
+
+@pytest.mark.parametrize("folder", sorted(SHIPPED.parent.iterdir()), ids=lambda folder: folder.name)
+def test_the_card_of_a_model_that_comes_with_the_project_has_no_gap(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert {path.name for path in folder.iterdir()} == {"README.md", "config.json", "model.safetensors", "run.yaml"}
+    exporters.export("safetensors", folder, "best", None)
+    out = tmp_path / "exports" / folder.name / "safetensors"
+    card = ModelCard.load(out / "README.md")
+    assert card.data.license not in (None, "other")
+    assert card.data.datasets
+    assert card.data.library_name == "pytorch"
+    for gap in ("not-stated", "Nothing: ", "Not recorded"):
+        assert gap not in (out / "README.md").read_text()
+    figures = card.data.eval_results
+    assert len(figures) >= 2, "the model's and an alternative's"
+    for each in figures:
+        assert str(each.metric_value) in card.text, f"{each.metric_name}: what the metadata say stands in the text"
+    measured = json.loads((out / "evaluation.json").read_text())
+    assert {name: value for part in measured.values() for name, value in part.items()} == {
+        each.metric_name: each.metric_value for each in figures
+    }
+    exporters.export("safetensors", out, "best", tmp_path / "again")
+    assert (tmp_path / "again/README.md").read_text() == (out / "README.md").read_text()
+    exporters.export("safetensors", folder, "best", None, license="cc-by-4.0")
+    assert ModelCard.load(out / "README.md").data.license == "cc-by-4.0"

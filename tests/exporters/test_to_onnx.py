@@ -11,7 +11,7 @@ import torch
 
 from exporters import __main__ as exporters
 from exporters import onnx, portable, to_onnx
-from exporters.onnx import char_lstm, cnn_lstm, comparator, routing, tiny_transformer
+from exporters.onnx import char_lstm, cnn_lstm, comparator, examples, routing, tiny_transformer
 from models import io
 from models.market.candle_features import SETS
 from tests.exporters.commands import refusal
@@ -104,8 +104,8 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
 def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, monkeypatch):
     run = tmp_path / "w" / "waves"
     hostile.folder_of("waves", run / "model/best")
-    alone = shutil.copy(hostile.waves.__file__, tmp_path / "waves.py")
-    monkeypatch.setitem(io.FAMILIES, "waves", str(alone))
+    module = shutil.copy(hostile.waves.__file__, tmp_path)  # away from its own description
+    monkeypatch.setitem(io.FAMILIES, "waves", str(module))
     error = refusal(capsys, monkeypatch, "onnx", run)
     assert "nobody has described the family 'waves' as tensor programs" in error
     assert "with describe(model) beside the model's module, or export safetensors" in error
@@ -119,6 +119,14 @@ def test_a_sparse_policy_is_refused(tmp_path):
     object.__setattr__(model.config, "neighbors", 5)
     with pytest.raises(ValueError, match=r"sparse graphs \(neighbors=5\).*give a policy with model.neighbors=0"):
         onnx.describe(model)
+
+
+@pytest.mark.parametrize("family", examples.EXAMPLES)
+def test_every_name_in_an_example_is_defined(family, tmp_path):
+    (tmp_path / "example.py").write_bytes(examples.script(family))
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F,E9", tmp_path / "example.py"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_copies_import_nothing_of_the_project():

@@ -4,7 +4,7 @@ const WORKLOADS = {
   cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
   tinystories: { heading: "Tell a story", panel: textPanel, about: ({ chip }) => ({
     ...(chip ? { said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" } } : {}),
-    unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
+    stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
     fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
     settings: { length: 200, temperature: 0.5, seed: 0 } }) },

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
+from common.plain import Plain
 from models.market.candles import COLUMNS
 from models.market.inputs import CandlesInput, SignalSettings
 from pipelines.workloads.crypto.candles import files
@@ -45,7 +46,7 @@ def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     yield str(path), {"coin": name.coin, "candles": {column: getattr(newest, column).tolist() for column in COLUMNS}}
 
 
-def about(models: Sequence["SignalModel"]) -> dict[str, object]:
+def about(models: Sequence["SignalModel"]) -> dict[str, Plain]:
     """Return what a page of the models has to know."""
     from models.market.signal_model import facts
 

@@ -11,6 +11,8 @@ from models.stories import rp2040
 from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
+PARQUET = ".parquet"
+
 
 class Data(DataSection):
     """The stories, and how they are split and tokenized."""
@@ -19,7 +21,8 @@ class Data(DataSection):
 
     source: str | None = Field(
         None,
-        description="a text file, a folder of .txt files, or a Hugging Face dataset id; null: the embedded generator",
+        description="a file or folder of .txt or .parquet, a saved dataset, or a Hugging Face dataset id; null: the "
+        "embedded generator",
     )
     percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
     vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
@@ -33,12 +36,18 @@ class Data(DataSection):
 
 
 def source_files(source: str) -> list[Path]:
-    """Return the files behind `source`: itself, the .txt files directly in it, or a saved dataset's Arrow files."""
+    """Return the files behind `source`: itself, a saved dataset's Arrow files, or those of a folder.
+
+    Of a folder they are the .txt files directly in it and the Parquet files anywhere below, of which only those named
+    train count if there are such.
+    """
     path = Path(source)
     if is_dataset(path):
         return sorted(path.rglob("*.arrow"))
     if path.is_dir():
-        return sorted(file for file in path.glob("*.txt") if file.is_file())
+        tables = [file for file in path.rglob(f"*{PARQUET}") if file.is_file()]
+        tables = [file for file in tables if file.name.startswith("train")] or tables
+        return sorted(file for file in path.glob("*.txt") if file.is_file()) + sorted(tables)
     return [path] if path.is_file() else []
 
 

@@ -19,7 +19,7 @@ from common.workers import in_order, progress
 from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks
 from pipelines.workloads.tinystories.config import Config
-from pipelines.workloads.tinystories.sources import WAYS, text_files
+from pipelines.workloads.tinystories.sources import WAYS, left_out, text_files
 from pipelines.workloads.tinystories.splitting import split
 from pipelines.workloads.tinystories.tokenization import SCHEMA, alphabet_size, train_tokenizer, write_encoded
 
@@ -52,6 +52,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     return {
         "source": source,
         "files": [path.name for path in config.data.inputs()],
+        "note": "\n".join(left_out(config.data.source)),
         "split": how,
         "duplicates_removed": duplicates,
         "nul_characters_removed": num_nuls,

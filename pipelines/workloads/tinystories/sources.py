@@ -5,18 +5,21 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import datasets
+import pyarrow
+from pyarrow import parquet
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks, stories
-from pipelines.workloads.tinystories.config import Data, is_dataset, source_files
+from pipelines.workloads.tinystories.config import PARQUET, Data, is_dataset, source_files
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
 WAYS = (
-    "give a text file, a folder of .txt files or the id of a Hugging Face dataset (owner/name), "
+    "give a text file, a folder of .txt or .parquet files or the id of a Hugging Face dataset (owner/name), "
     "or leave data.source out for the embedded stories"
 )
 ROWS_AT_ONCE = 1000
@@ -37,19 +40,61 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path]]:
         saved = datasets.load_from_disk(path)
         saved = saved if isinstance(saved, datasets.Dataset) else saved.get("train", saved)
         return f"dataset {path}", [blocks.write(written, _texts(saved, data.source))]
+    tables = [file for file in files if file.suffix == PARQUET]
+    texts = [file for file in files if file.suffix != PARQUET]
+    read = [*texts, *([blocks.write(written, _table_texts(tables, data.source))] if tables else [])]
     if path.is_dir():
         if not files:
+            there = "".join(f"\n  {line}" for line in left_out(data.source))
             raise UserError(
-                f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read); "
-                "give the folder that holds them"
+                f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read), and no "
+                f"{PARQUET} files; give the folder that holds them{there}"
             )
-        return f"folder {path}, .txt files: {len(files)}", files
+        counts = [f"{suffix} files: {len(of)}" for suffix, of in ((".txt", texts), (PARQUET, tables)) if of]
+        return f"folder {path}, {', '.join(counts)}", read
     if path.exists():
-        return f"file {path}", [path]
+        return f"file {path}", read
     if DATASET_ID.fullmatch(data.source):
-        texts = _texts(_download(data.source), data.source)
-        return f"Hugging Face dataset {data.source}, split train", [blocks.write(written, texts)]
+        downloaded = _texts(_download(data.source), data.source)
+        return f"Hugging Face dataset {data.source}, split train", [blocks.write(written, downloaded)]
     raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
+
+
+def left_out(source: str | None) -> list[str]:
+    """Return, for each kind of file in the folder `source` that is not read, a line that says how many and why."""
+    if source is None or not Path(source).is_dir() or is_dataset(Path(source)):
+        return []
+    read, passed = set(source_files(source)), Counter[str]()
+    for path in Path(source).rglob("*"):
+        if path.is_file() and path not in read and not path.name.startswith("."):
+            passed[path.suffix.lower()] += 1
+    why = {
+        PARQUET: "the files named train are read alone",
+        ".txt": "text files in subfolders are not read; move them, or give their folder",
+    }
+    other = f"stories are read from .txt and {PARQUET} files; save it as one of them"
+    return [
+        f"left out of {source}: {count} {kind or 'without an ending'} ({why.get(kind, other)})"
+        for kind, count in sorted(passed.items())
+    ]
+
+
+def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
+    """Return the column `text` of Parquet files, some rows at a time; raises UserError at once if one has none."""
+    for path in files:
+        try:
+            schema = parquet.read_schema(path)
+        except (pyarrow.ArrowInvalid, OSError) as error:
+            raise UserError(f"data.source={source}: {path} is no Parquet file ({str(error)[:100]})") from error
+        if "text" not in schema.names or schema.field("text").type not in (pyarrow.string(), pyarrow.large_string()):
+            raise UserError(
+                f"data.source={source}: {path} needs a column `text` of strings; it has {', '.join(schema.names)}; "
+                "rename one, or give another file"
+            )
+    batches = (
+        batch for path in files for batch in parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["text"])
+    )
+    return (text for batch in batches for text in batch["text"].to_pylist() if text is not None)
 
 
 def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str]:

@@ -41,5 +41,12 @@ def test_a_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
     assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
 
 
+def test_the_page_of_stories_opens_with_one_tells_a_new_one_at_each_click_and_reads_it_aloud(found):
+    played = found["tinystories"]["played"]
+    assert len(played["stories"]) == len(set(played["seeds"])) == 3
+    assert played["told"].startswith("The cat")
+    assert played["aloud"] == {"reading": "Stop reading", "spoken": played["told"], "afterwards": "Read aloud"}
+
+
 def test_the_firmware_itself_boots_in_the_page_of_stories(found):
     assert "Tiny transformer: vocabulary 32" in found["tinystories"]["played"]["chip"]

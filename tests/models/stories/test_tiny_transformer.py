@@ -62,6 +62,12 @@ def test_saved_with_its_tokenizer_it_tells_the_same_story(tmp_path):
     assert model.complete(["The cat"], 5, seed=4) != model.complete(["The cat"], 5, seed=5)
 
 
+def test_prompts_keep_their_capitals_where_the_stories_had_some():
+    model = make(tokenizer=trained_tokenizer(32))
+    assert not model.lower_case
+    assert model.encoded("The") != model.encoded("the")
+
+
 def test_a_model_without_a_tokenizer_says_so():
     with pytest.raises(ValueError, match="saved without its tokenizer"):
         make().complete([""])

@@ -29,8 +29,24 @@ const PLAYED = {
     const told = await within(page, "[role=status]").textContent();
     return { told, customers: await within(page, "svg.map[role=application] circle").count(), tours: await within(page, "figure svg").count() };
   },
-  tinystories: continued,
-  bep: continued,
+  async tinystories(page) {
+    const written = () => within(page, "output").textContent(), seed = within(page, "label:has-text('seed') input");
+    await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent));
+    const stories = [await written()], seeds = [await seed.inputValue()];
+    for (let count = 0; count < 2; count++) {
+      await within(page, "button.main").first().click();
+      await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent));
+      stories.push(await written());
+      seeds.push(await seed.inputValue());
+    }
+    const told = await continued(page, "Tell another"), aloud = page.getByRole("button", { name: /Read aloud|Stop reading/ });
+    if (!await aloud.isVisible()) return { ...told, stories, seeds, aloud: null };
+    await aloud.click();
+    const reading = await aloud.textContent(), spoken = await page.evaluate(() => window.spoken.join(""));
+    await aloud.click();
+    return { ...told, stories, seeds, aloud: { reading, spoken, afterwards: await aloud.textContent() } };
+  },
+  bep: page => continued(page),
   async crypto(page) {
     const shown = await within(page, "textarea").inputValue();  // the example
     await tabTo(page, "button", "Simulate candles");
@@ -51,11 +67,11 @@ const PLAYED = {
   },
 };
 
-async function continued(page) {
+async function continued(page, name = "Continue") {
   await tabTo(page, "textarea");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("The cat");
-  await tabTo(page, "button", "Continue");
+  await tabTo(page, "button", name);
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
   const told = await within(page, "output").textContent();
@@ -74,11 +90,19 @@ async function chosen(page, run) {
   await page.keyboard.press("Enter");
 }
 
+// A browser with a voice, which Chromium without a screen lacks.
+function voiced() {
+  const speech = { speaking: false, getVoices: () => [{ name: "a voice" }], speak: said => { window.spoken.push(said.text); speech.speaking = true; }, cancel: () => { speech.speaking = false; } };
+  window.spoken = [];
+  Object.defineProperty(window, "speechSynthesis", { value: speech });
+}
+
 const browser = await launched(executablePath), found = {};
 for (const word of wanted) {
   const [name, ...address] = word.split("="), [place, run] = address.join("=").split("#"), result = found[name] = { unexpected: [], faults: {}, widths: {} };
   for (const [view, options] of Object.entries(VIEWS)) {
     const context = await browser.newContext({ ...options, bypassCSP: view != "light", offline: place.startsWith("file:") });
+    if (view == "telephone") await context.addInitScript(voiced);  // the last one, whose results stay
     const page = await context.newPage();
     watch(page, place.startsWith("file:") ? /^(file|data):/ : new RegExp(`^(data:|${place})`), result.unexpected);
     await page.goto(place);

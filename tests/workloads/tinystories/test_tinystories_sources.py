@@ -56,6 +56,40 @@ def test_a_saved_dataset_is_a_source(tmp_path, whole):
     assert all(path.is_file() for path in config(tmp_path / "saved").data.inputs())
 
 
+def test_parquet_files_are_a_source_and_what_else_lies_there_is_named(tmp_path):
+    folder = tmp_path / "cloned"
+    (folder / "data").mkdir(parents=True)
+    for name, texts in (("train-00000", STORIES[:20]), ("train-00001", [*STORIES[20:], None]), ("validation", ["No."])):
+        datasets.Dataset.from_dict({"id": list(range(len(texts))), "text": texts}).to_parquet(
+            folder / "data" / f"{name}.parquet"
+        )
+    for name in ("README.md", "a.odt", "b.odt", "data/below.txt", ".gitattributes"):
+        (folder / name).write_text("Not this.")
+    facts = data.prepare(config(folder), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
+    assert facts["source"] == f"folder {folder}, .parquet files: 2"
+    assert facts["files"] == ["train-00000.parquet", "train-00001.parquet"]
+    other = "stories are read from .txt and .parquet files; save it as one of them"
+    assert facts["note"].splitlines() == [
+        f"left out of {folder}: 1 .md ({other})",
+        f"left out of {folder}: 2 .odt ({other})",
+        f"left out of {folder}: 1 .parquet (the files named train are read alone)",
+        f"left out of {folder}: 1 .txt (text files in subfolders are not read; move them, or give their folder)",
+    ]
+    data.prepare(config(folder / "data" / "train-00000.parquet"), tmp_path / "one")
+    assert set(both(tmp_path / "one")) == set(STORIES[:20])
+
+
+def test_a_parquet_file_without_stories_is_refused(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 no table")
+    with pytest.raises(UserError, match=r"a\.parquet is no Parquet file"):
+        data.prepare(config(tmp_path), tmp_path / "out")
+    datasets.Dataset.from_dict({"story": ["a"]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet needs a column `text` of strings; it has story; rename one"):
+        data.prepare(config(tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out/scratch").exists()
+
+
 def test_a_dataset_id_is_asked_for_its_training_split(tmp_path, monkeypatch):
     asked = []
 
@@ -105,7 +139,10 @@ def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp
     [
         (b"", r"file .*s\.txt: there is no text in it \(it is empty"),
         (b" \r\n\t\n", r"file .*s\.txt: there is no text in it"),
-        (b"<|endoftext|>\n<|endoftext|>", r"there is no text in it .*; give a text file, a folder of \.txt files"),
+        (
+            b"<|endoftext|>\n<|endoftext|>",
+            r"there is no text in it .*; give a text file, a folder of \.txt or \.par",
+        ),
         (b"Once a m\xe4rchen.", r"s\.txt is not UTF-8: byte 8 is 0xe4; it may be Windows-1252, .*: iconv -f cp1252 -t"),
         (
             b"\xff\xfeO\0n\0c\0e\0",
@@ -136,8 +173,10 @@ def test_a_path_that_does_not_exist_is_refused_without_asking_the_network(tmp_pa
 def test_a_folder_without_text_files_is_refused(tmp_path):
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "a.txt").write_text("Text.")
-    with pytest.raises(UserError, match=r"no \.txt files in this folder \(subfolders are not read\)"):
+    (tmp_path / "b.docx").write_text("Text.")
+    with pytest.raises(UserError, match=r"no \.txt files in this folder \(subfolders are not read\)") as error:
         data.prepare(config(tmp_path), tmp_path / "out")
+    assert "1 .docx (stories are read from .txt and .parquet" in str(error.value)
 
 
 @pytest.mark.parametrize(
