@@ -130,8 +130,8 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
             raise ValueError(f"{name} takes the folder to write and no options")
         return str(module.export_shipped(run))
     if not run.is_dir():
-        folders = [path for around in (shipped.FOLDER, run.parent) for path in around.glob("*") if path.is_dir()]
-        known = {path.name: path for path in folders}
+        others = [path for around in (shipped.FOLDER, run.parent) for path in around.glob("*") if path.is_dir()]
+        known = {path.name: path for path in others}
         near = nearest(run.name, known)
         hint = "give a run's folder, as in runs/cvrp/default"
         hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint

@@ -51,6 +51,7 @@ ELSEWHERE = {
     "accelerate launch pipelines/train.py --workload crypto --name own": "tests/workloads/crypto/test_crypto.py",
     "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
     "python -m exporters web": "tests/exporters/web/test_web_pages.py",
+    "python -m exporters site": "tests/exporters/web/test_to_site.py",
     "python -m exporters freqtrade": "tests/exporters/test_to_freqtrade.py",
     "python -m exporters safetensors runs/cvrp/default --push": "tests/exporters/test_hub.py",
     "python -m exporters safetensors runs/cvrp/default": "tests/exporters/test_to_safetensors.py",

@@ -15,7 +15,7 @@ const WORKLOADS = {
 
 // What the panel shows, in a sentence.
 const SAID = {
-  cvrp: "The model and other solvers plan tours through the same customers for vehicles of limited room; the shortest wins.",
+  cvrp: "The model and other solvers plan tours through the same customers for vehicles of limited capacity; the shortest wins.",
   tinystories: "The model goes on with a story, a piece of a word at a time.",
   bep: "The model goes on with a field of a plan for building information management, character by character.",
   crypto: "The model says after each candle whether the next move is up, down or too small to trade. This is an exercise, and no advice.",
