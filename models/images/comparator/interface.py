@@ -248,7 +248,7 @@ class Comparator(io.Model):
         return [DESCRIPTION]
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
-        """Return the input with its images. Raises ValueError if one of two to compare, or all to rank, are unusable."""
+        """Return the input with its images. Raises ValueError if one of two, or all to rank, are unusable."""
         images = given.images or (given.first, given.second)
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
         wrong = [each.error for each in pictures if each.pixels is None]
