@@ -35,7 +35,8 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
         assert panel["rows"] == 24
         assert panel["told"].startswith("after the newest candle: ")
     elif workload == "lmol":
-        assert panel["rows"] == 3
+        assert (panel["drawn"], panel["rows"], panel["head"]) == (8, 3, "score")
+        assert panel["scores"] == sorted(panel["scores"])
         assert "ranks higher than" in panel["answer"]
     else:
         assert panel["told"].startswith("The cat")

@@ -65,15 +65,23 @@ const PLAYED = {
     await within(page, "svg.plot").waitFor();
     return { told: await within(page, "[role=status]").textContent(), rows: await within(page, "tbody tr").count() };
   },
-  async lmol(page) {
+  async lmol(page) {  // a model of digits
+    await within(page, "tbody tr").nth(7).waitFor();  // an example is there from the beginning
     await tabTo(page, "button", "Draw digits");
     await page.keyboard.press("Enter");
-    await within(page, "li").nth(2).waitFor();
+    await page.waitForFunction(() => / images, /.test(document.querySelector("#panel [role=status]").textContent));
+    const drawn = await within(page, "tbody tr").count(), files = [];
+    for (const place of ["drop", "row", "note"]) files.push({ name: `${place}.png`, mimeType: "image/png", buffer: await within(page, `.${place}`).first().screenshot() });
+    await within(page, "input[type=file]").setInputFiles(files);
+    await page.waitForFunction(() => document.querySelectorAll("#panel tbody tr").length == 3);
+    await tabTo(page, "thead button", "score");
+    await page.keyboard.press("Enter");
+    const scores = await within(page, "tbody tr td:nth-child(3)").allTextContents(), head = await within(page, "thead [aria-sort]").textContent();
     await tabTo(page, "button", "Draw digits").catch(() => {});  // from the end of the page to its beginning
     await tabTo(page, "button", "Compare");
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.querySelector("#panel p:not([role]):not(.note)").textContent);
-    return { told: await within(page, "[role=status]").textContent(), rows: await within(page, "li").count(), answer: await within(page, "> p:not([role]):not(.note)").textContent() };
+    return { told: await within(page, "[role=status]").textContent(), drawn, rows: scores.length, scores: scores.map(Number), head, answer: await within(page, "> p:not([role]):not(.note)").textContent() };
   },
 };
 
