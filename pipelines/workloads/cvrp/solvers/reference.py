@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from models.routing.environment import Routes
 
 
-ROUNDS = 200  # of ruin and recreate in place of an iteration of HGS: as short tours in as long a time
+ROUNDS = 200  # of ruin and recreate in place of an iteration of HGS, for tours about as short
 
 
 class Solver(NamedTuple):
