@@ -148,10 +148,10 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
         _patch(tree, word, following if word in _dotted(cls) else "")
     typed = {word.partition("=")[0] for word in words}
     for name, section in cls.model_fields.items():
-        given = [key for key in getattr(section.annotation, "one_of", ()) if f"{name}.{key}" in typed]
-        values = tree.get(name)
-        if len(given) == 1 and isinstance(values, dict) and values[given[0]] is not None:
-            values.update((key, None) for key in getattr(section.annotation, "one_of", ()) if key not in given)
+        keys: tuple[str, ...] = getattr(section.annotation, "one_of", ())
+        given, values = [key for key in keys if f"{name}.{key}" in typed], tree.get(name)
+        if len(given) == 1 and isinstance(values, dict) and values.get(given[0]) is not None:
+            values.update(dict.fromkeys(key for key in keys if key not in given))
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:
