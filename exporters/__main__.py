@@ -151,13 +151,12 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    folders = {member: member / "model" / which for member in trained}
+    saved = {member: member / "model" / which for member in trained}
     if hasattr(module, "export_together"):
-        lines = [module.export_together(run, folders, out)]
+        lines = [module.export_together(run, saved, out)]
     else:
         lines = [
-            exporter(member, folder, out / member.name, **_of_member(member, extra))
-            for member, folder in folders.items()
+            exporter(member, folder, out / member.name, **_of_member(member, extra)) for member, folder in saved.items()
         ]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)

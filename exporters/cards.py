@@ -42,7 +42,7 @@ def measured_of(run: Path) -> dict[str, dict[str, object]]:
     """{split: figures} of the run's evaluations; those of the card for a folder that is a model itself."""
     if (own := shipped(run)) is not None:
         found: dict[str, dict[str, object]] = {}
-        for each in own.data.eval_results or ():
+        for each in _data(own).eval_results or ():
             found.setdefault(str(each.dataset_split), {})[str(each.metric_name)] = each.metric_value
         return found
     evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
@@ -70,12 +70,9 @@ def card(
     from huggingface_hub import ModelCard
 
     if (own := shipped(run)) is not None:
-        own.data.license, own.data.license_name = (
-            license or own.data.license,
-            None if license else own.data.license_name,
-        )
-        own.data.library_name, own.data.pipeline_tag = "pytorch", model.pipeline_tag
-        own.data.tags = [model.family, "safetensors"]
+        data = _data(own)
+        data.license, data.license_name = license or data.license, None if license else data.license_name
+        data.library_name, data.pipeline_tag, data.tags = "pytorch", model.pipeline_tag, [model.family, "safetensors"]
         return str(own)
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
     about = "".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items())
@@ -123,7 +120,14 @@ def shipped(folder: Path) -> "ModelCard | None":
     if not (folder / io.CONFIG).is_file() or not file.is_file() or not file.read_text().startswith("---\n"):
         return None
     card = ModelCard(file.read_text())
-    return card if card.data.license else None
+    return card if _data(card).license else None
+
+
+def _data(card: "ModelCard") -> "ModelCardData":
+    from huggingface_hub import ModelCardData
+
+    assert isinstance(card.data, ModelCardData), "a model's card has a model's data"
+    return card.data
 
 
 def metadata(

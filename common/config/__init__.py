@@ -148,9 +148,10 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
         _patch(tree, word, following if word in _dotted(cls) else "")
     typed = {word.partition("=")[0] for word in words}
     for name, section in cls.model_fields.items():
-        given = [key for key in getattr(section.annotation, "one_of", ()) if f"{name}.{key}" in typed]
-        if len(given) == 1 and tree[name][given[0]] is not None:
-            tree[name] |= dict.fromkeys({*section.annotation.one_of} - {*given})  # type: ignore[union-attr]
+        one_of, inner = getattr(section.annotation, "one_of", ()), tree.get(name)
+        given = [key for key in one_of if f"{name}.{key}" in typed]
+        if len(given) == 1 and isinstance(inner, dict) and inner[given[0]] is not None:
+            inner |= dict.fromkeys({*one_of} - {*given})
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:

@@ -37,7 +37,8 @@ PRIOR = "prior"
 COIN = """
 <details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; account
 {{ (100 * page.backtest.net_return) | shown }} % after costs, {{ page.backtest.num_trades }} trades;
-accuracy {{ page.figures.accuracy | shown }}, always the majority class {{ page.figures.majority_accuracy | shown }}</summary>
+accuracy {{ page.figures.accuracy | shown }}, always the majority class
+{{ page.figures.majority_accuracy | shown }}</summary>
 <ul>{% for reason in page.reasons %}<li>{{ reason }}</li>{% endfor %}</ul>
 {{ pictures }}{{ tables }}
 </details>
@@ -99,8 +100,8 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a return by "
-        f"itself is no evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
+        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a "
+        f"by itself is no evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
     )
     heading = counted
     if leaks:
