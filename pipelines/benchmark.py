@@ -59,16 +59,14 @@ def main() -> None:
             hardware.apply_to(task.model, config.hardware)
             return task
 
-        def measured(config: BaseConfig) -> dict[str, Any]:
-            return throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
-
         if args.profile:
             print(profile.traced(prepared_task(config), config, accelerator, run, args.profile))
             print(f"trace: {args.profile}, to be opened in https://ui.perfetto.dev", flush=True)
             return
-        result = measured(config)
+        result = throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
         if args.compare:
-            other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))
+            changed = build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare)
+            other = throughput.measure(prepared_task(changed), changed, accelerator, run, args.steps)
             result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
     if not accelerator.is_main_process:
         return

@@ -3,9 +3,8 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -78,7 +77,16 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     """
     parts = [(heading, Markup(html)) for heading, html in sections]
     verdict = parts[0] if parts else None
-    metrics = run.metrics()
+    metrics, provenance = run.metrics(), json.loads(run.provenance_file.read_text())
+    changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
+    made = [
+        ("command", " ".join(provenance["command"])),
+        ("started", provenance["started"]),
+        ("code", f"{provenance['commit']}{changes}"),
+        ("devices", ", ".join(provenance["devices"])),
+        ("processes", provenance["world_size"]),
+        ("versions", ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())),
+    ]
     script = (FOLDER / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = document(
@@ -96,7 +104,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
         ],
         sections=parts[1:],
         curves=curves(metrics) if metrics else None,
-        made=_made(json.loads((run.folder / "provenance.json").read_text())),
+        made=made,
         config=run.config_file.read_text(),
         script=Markup(script),
         script_hash=f"sha256-{digest}",  # by which a browser knows this script from any other
@@ -104,15 +112,3 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     write_text(run.report, page)
     if verdict:
         write_text(run.verdict_file, f"{verdict[0]}\n")
-
-
-def _made(provenance: Mapping[str, Any]) -> list[tuple[str, object]]:
-    changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
-    return [
-        ("command", " ".join(provenance["command"])),
-        ("started", provenance["started"]),
-        ("code", f"{provenance['commit']}{changes}"),
-        ("devices", ", ".join(provenance["devices"])),
-        ("processes", provenance["world_size"]),
-        ("versions", ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())),
-    ]
