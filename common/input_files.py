@@ -92,7 +92,8 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
         what = f"; it holds {passed_over}" if passed_over else ""
         raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}{what}")
     if passed_over:
-        print(f"{path}: passed over {passed_over}; files that end in {' or '.join(endings)} are read", file=sys.stderr)
+        read = ", ".join(endings[:4]) + (" and the like" if len(endings) > 4 else "")
+        print(f"{path}: passed over {passed_over}; what is read: {read}", file=sys.stderr)
     return found
 
 
