@@ -43,10 +43,14 @@ def _stated() -> tuple[str, dict[str, set[str]]]:
         extras = {"": stated["dependencies"], **stated["optional-dependencies"]}
         return stated["version"], {extra: {_canonical(each) for each in packages} for extra, packages in extras.items()}
     packages: dict[str, set[str]] = {}
-    for line in metadata.requires(NAME) or ():
+    try:
+        number, lines = metadata.version(NAME), metadata.requires(NAME) or ()
+    except metadata.PackageNotFoundError:  # a copy of the code alone
+        return "unknown", packages
+    for line in lines:
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         packages.setdefault(extra[1] if extra else "", set()).add(_canonical(line))
-    return metadata.version(NAME), packages
+    return number, packages
 
 
 def _canonical(requirement: str) -> str:
