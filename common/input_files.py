@@ -1,4 +1,4 @@
-"""What a workload says about the inputs that its trained models answer, and how they are read from files.
+"""The inputs that a workload's trained models answer, and how they are read from files.
 
 torch is not imported here: a command's words are read, and refused, before it.
 """
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from common.config import Section
 from common.errors import UserError
 from common.foreign_text import printable
+from common.plain import Plain
 
 
 class Given(NamedTuple):
@@ -44,17 +45,15 @@ class Inputs:
     beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
-    # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
+    # Inputs that a server answers together, perhaps by their settings: few, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    about: Callable[[Sequence[object]], Mapping[str, object]] | None = (
-        None  # models -> facts that a page of theirs needs
-    )
-    rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
     example: Sequence[str] = ()  # words of a first call of predict, such as a file that ships
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
+    about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
+    rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
 
-    def together(self, settings: Any) -> int:
+    def together(self, settings: object) -> int:
         """Return how many inputs a server answers together by some settings."""
         return self.at_once if isinstance(self.at_once, int) else self.at_once(settings)
 
@@ -62,10 +61,7 @@ class Inputs:
 def each_file(
     paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, object]]]]
 ) -> Iterator[Given]:
-    """Yield what `read` finds in each file, (source, input), and one error for a file that it refuses.
-
-    Of a folder, the files with one of the `endings` are read.
-    """
+    """Yield what `read` finds in each file or folder's files with these `endings`, or one error for a refused file."""
     for path in paths:
         try:
             files = files_in(path, endings)
@@ -80,9 +76,9 @@ def each_file(
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
-    """Return `path` itself, or the files of a folder with one of the `endings`, in order.
+    """Return `path` itself, or a folder's files with one of the `endings`, in order; UserError if there are none.
 
-    A line on stderr counts what else the folder holds, hidden files apart. Raises UserError where there is neither.
+    A line on stderr counts what else the folder holds, hidden files apart.
     """
     if not path.is_dir():
         if not path.is_file():
@@ -96,7 +92,8 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
         what = f"; it holds {passed_over}" if passed_over else ""
         raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}{what}")
     if passed_over:
-        print(f"{path}: passed over {passed_over}; files that end in {' or '.join(endings)} are read", file=sys.stderr)
+        read = ", ".join(endings[:4]) + (" and the like" if len(endings) > 4 else "")
+        print(f"{path}: passed over {passed_over}; what is read: {read}", file=sys.stderr)
     return found
 
 

@@ -40,7 +40,7 @@ def main() -> None:
         if "_ARGCOMPLETE" in os.environ:
             import argcomplete
 
-            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)
+            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)  # type: ignore[arg-type] # any function will do
         args = known.parse_args()
         for word in args.family:
             add_family(word)
@@ -130,8 +130,8 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
             raise ValueError(f"{name} takes the folder to write and no options")
         return str(module.export_shipped(run))
     if not run.is_dir():
-        folders = [path for around in (shipped.FOLDER, run.parent) for path in around.glob("*") if path.is_dir()]
-        known = {path.name: path for path in folders}
+        others = [path for around in (shipped.FOLDER, run.parent) for path in around.glob("*") if path.is_dir()]
+        known = {path.name: path for path in others}
         near = nearest(run.name, known)
         hint = "give a run's folder, as in runs/cvrp/default"
         hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
@@ -151,13 +151,13 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    folders = {member: member / "model" / which for member in trained}
+    models = {member: member / "model" / which for member in trained}
     if hasattr(module, "export_together"):
-        lines = [module.export_together(run, folders, out)]
+        lines = [module.export_together(run, models, out)]
     else:
         lines = [
             exporter(member, folder, out / member.name, **_of_member(member, extra))
-            for member, folder in folders.items()
+            for member, folder in models.items()
         ]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)

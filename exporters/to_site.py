@@ -15,7 +15,7 @@ from models import io, shipped
 
 MOST_BYTES = 8_000_000
 SAID = {
-    "cvrp": "Place customers on a map: a network plans the tours of vehicles with limited room.",
+    "cvrp": "Place customers on a map: a network plans the tours of vehicles of limited capacity.",
     "tinystories": "Begin a story: a language model that fits a microcontroller goes on with it.",
     "crypto": "Look at candles of a simulated market: three experts say what they expect next.",
     "bep": "Write a plan for building information management: a model that has read such plans suggests the words.",

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from common.plain import Plain
 from models import io
 from models.market import candle_features, candle_tables
 from models.market.candles import COLUMNS, Candles
@@ -193,7 +194,7 @@ class SignalModel(io.Model):
         return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
 
 
-def facts(models: Sequence[SignalModel]) -> dict[str, object]:
+def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
     """Return what a page has to know of the models of a run, and the rules by which it reads tables of candles."""
     config = models[0].config
     label = config.about.get("label", {})

@@ -46,13 +46,13 @@ class Comparison:
         return HEADINGS[self.outcome]
 
     def by(self, unit: str, better: str, worse: str) -> str:
-        """Say by how much the model is better or worse, in such words, with the interval of that if it has a width."""
+        """Say by how much the model is better or worse, in these words, with the interval if it has a width."""
         sign, word = (1, better) if self.gain >= 0 else (-1, worse)
-        told = f"{abs(self.gain):.3g} {unit} {word}"
+        text = f"{abs(self.gain):.3g} {unit} {word}"
         if self.interval is None:
-            return f"{told} (too few examples for an interval)"
+            return f"{text} (too few examples for an interval)"
         low, high = sorted(sign * end for end in self.interval)
-        return told if low == high else f"{told} [{low:.3g}, {high:.3g}]"
+        return text if low == high else f"{text} [{low:.3g}, {high:.3g}]"
 
     def in_percent(self, of: float) -> "Comparison":
         """Return the gain as a percentage of a figure."""
@@ -115,9 +115,9 @@ def _ordinal(number: int) -> str:
 
 
 def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], list[Row]]:
-    """Divide a table into the model's rows, and those of the alternatives.
+    """Divide a table into the model's rows and the alternatives, by the first column up to a comma.
 
-    The first column names rows. Those of the model begin, up to a comma, as the name `own` does, else as the first one.
+    The model's rows begin as `own` does, else as the first row.
     """
     column = next(iter(table[0]))
     kind = (own or table[0][column]).partition(", ")[0]
@@ -126,11 +126,10 @@ def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], lis
 
 
 def compare(own: Row, others: Sequence[Row], figure: str, spread: str, maximise: bool = False) -> Comparison:
-    """Compare a row with the best of the others by the column `figure`.
+    """Compare a row with the best of the others by the column `figure`; ValueError if no other row has it.
 
-    The column `spread` holds intervals, or half their widths. The gain's interval is made of those of both rows as if
-    they came from different examples, which is too wide rather than too narrow; a rival without one has no width, and
-    if the own row has none, neither has the gain. Raises ValueError if no other row has the figure.
+    The column `spread` holds intervals, or half their widths. The gain's interval treats both rows as independent, too
+    wide rather than too narrow; a rival without an interval has no width, an own row without one gives the gain none.
     """
     sign = 1 if maximise else -1
     rival = max((row for row in others if row.get(figure) is not None), key=lambda row: sign * row[figure])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
+from common.plain import Plain
 from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.problems import MOST_CAPACITY, Problem, cost_of
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
@@ -92,7 +93,7 @@ def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     return written
 
 
-def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, object]]:
+def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     """Return the routes of savings and of solvers, within `seconds` of CPU time each, with their costs and times.
 
     Without native code there is no ruin and recreate.
@@ -101,7 +102,7 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, object]]:
     from models.routing.solve import problem_of
 
     problem = problem_of(given)
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, dict[str, Plain]] = {}
     ways: dict[str, Callable[[Problem], Routes]] = {
         "savings": savings,
         "PyVRP": lambda problem: pyvrp(problem, seconds, 0),

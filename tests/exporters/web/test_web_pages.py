@@ -62,3 +62,17 @@ def test_the_page_of_stories_opens_with_one_tells_a_new_one_at_each_click_and_re
 
 def test_the_firmware_itself_boots_in_the_page_of_stories(found):
     assert "Tiny transformer: vocabulary 32" in found["tinystories"]["played"]["chip"]
+
+
+def test_suggestions_are_taken_by_tab_and_closed_by_escape(found):
+    suggestion = found["bep"]["played"]["suggestion"]
+    assert suggestion["taken"] == f"The cat{suggestion['text']}"
+    assert suggestion["source"] == "written by the model" or ", line " in suggestion["source"]
+    assert [suggestion[each] for each in ("marked", "next", "open")] == ["proposal-0", "proposal-1", 0]
+
+
+@pytest.mark.parametrize("workload", ["bep", "tinystories"])
+def test_a_text_is_there_when_the_page_opens_and_the_next_one_has_another_seed(found, workload):
+    played = found[workload]["played"]
+    assert len(played["opened"]) > len("The cat")
+    assert len(set(played["seeds"])) == 2
