@@ -1,4 +1,4 @@
-"""How a stage may end other than well: each kind has an exit status of its own."""
+"""How a stage may fail or stop; each kind has its own exit status."""
 
 import signal
 
@@ -10,16 +10,16 @@ class UserError(ValueError):
     """
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 (it is no error)
     """A signal asked training to stop, and everything is saved. Entry points exit with 128 + the signal's number."""
 
     def __init__(self, number: int, where: str = ""):
-        super().__init__(number, where)  # with which it is made again on other processes
+        super().__init__(number, where)  # pickle rebuilds it from these on other processes
         self.number, self.where = number, where
 
     def __str__(self) -> str:
         return f"stopped by {signal.Signals(self.number).name}{self.where}; go on with --resume"
 
 
-class MembersFailed(Exception):
+class MembersFailedError(Exception):
     """Some models of a run of many could not be trained; all others were. Entry points exit with status 1."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 try:
     import pynvml
@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # torch takes seconds to import, and `doctor` reads the drive
     import torch
 
 GIB = 2**30
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def driver_fault() -> str | None:
 
 
 @cache
-def _handles() -> tuple[Any, ...]:
+def _handles() -> tuple[object, ...]:
     if driver_fault() is not None:
         return ()
     count = _supported(pynvml.nvmlDeviceGetCount) or 0
@@ -105,11 +107,10 @@ def _handles() -> tuple[Any, ...]:
 
 
 @cache
-def _handle(index: int) -> Any | None:
-    """Return NVML's handle of torch's device `index`.
+def _handle(index: int) -> object | None:
+    """Return NVML's handle of torch's device `index`, by its UUID.
 
-    CUDA numbers the GPUs that CUDA_VISIBLE_DEVICES leaves, fastest first; NVML numbers all of them by bus. Only the
-    UUID means the same to them.
+    CUDA numbers the visible GPUs, fastest first; NVML numbers all of them by bus.
     """
     if driver_fault() is not None:
         return None
@@ -117,13 +118,13 @@ def _handle(index: int) -> Any | None:
 
     uuid = torch.cuda.get_device_properties(index).uuid
     for kind in ("GPU", "MIG"):  # a slice of a GPU has a UUID of its own
-        handle = _supported(pynvml.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")
+        handle: object = _supported(pynvml.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")
         if handle is not None:
             return handle
     return None
 
 
-def _read(handle: Any) -> GPU:
+def _read(handle: object) -> GPU:
     utilisation = _supported(pynvml.nvmlDeviceGetUtilizationRates, handle)
     memory = _supported(pynvml.nvmlDeviceGetMemoryInfo, handle)
     milliwatts = _supported(pynvml.nvmlDeviceGetPowerUsage, handle)
@@ -137,7 +138,7 @@ def _read(handle: Any) -> GPU:
     )
 
 
-def _supported(function: Callable[..., Any], *arguments: Any) -> Any | None:
+def _supported(function: Callable[..., T], *arguments: object) -> T | None:
     """Return the driver's answer, or None if it does not support the question."""
     try:
         return function(*arguments)

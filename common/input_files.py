@@ -1,10 +1,12 @@
-"""What a workload says about the inputs that its trained models answer, and how they are read from files.
+"""The inputs that a workload's trained models answer, and how they are read from files.
 
 torch is not imported here: a command's words are read, and refused, before it.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any, NamedTuple
 
 from common.config import Section
 from common.errors import UserError
+from common.foreign_text import printable
+from common.plain import Plain
 
 
 class Given(NamedTuple):
@@ -36,18 +40,20 @@ class Inputs:
     read: Callable[[Sequence[Path]], Iterator[Given]]
     line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
     completed: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchanged  # an input with what users leave out
+    shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
     beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
-    # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
+    # Inputs that a server answers together, perhaps by their settings: few, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    about: Callable[[Sequence[object]], Mapping[str, object]] | None = (
-        None  # models -> facts that a page of theirs needs
-    )
-    rivals: Callable[[Any, float], Mapping[str, object]] | None = None  # (input, seconds) -> {method: its answer}
+    example: Sequence[str] = ()  # words of a first call of predict, such as a file that ships
+    # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
+    shipped: Callable[[Mapping[str, object]], str] | None = None
+    about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
+    rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
 
-    def together(self, settings: Any) -> int:
+    def together(self, settings: object) -> int:
         """Return how many inputs a server answers together by some settings."""
         return self.at_once if isinstance(self.at_once, int) else self.at_once(settings)
 
@@ -55,10 +61,7 @@ class Inputs:
 def each_file(
     paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, object]]]]
 ) -> Iterator[Given]:
-    """Yield what `read` finds in each file, (source, input), and one error for a file that it refuses.
-
-    Of a folder, the files with one of the `endings` are read.
-    """
+    """Yield what `read` finds in each file or folder's files with these `endings`, or one error for a refused file."""
     for path in paths:
         try:
             files = files_in(path, endings)
@@ -73,19 +76,30 @@ def each_file(
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
-    """Return `path` itself, or the files of a folder with one of the `endings`, in order.
+    """Return `path` itself, or a folder's files with one of the `endings`, in order; UserError if there are none.
 
-    Raises UserError where there is neither.
+    A line on stderr counts what else the folder holds, hidden files apart.
     """
     if not path.is_dir():
         if not path.is_file():
             raise UserError(f"{path}: there is no such file or folder")
         return [path]
-    found = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(tuple(endings)) and each.is_file()]
-    found = [each for each in found if not each.name.startswith(".")]
+    there = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+    found = [each for each in there if each.name.lower().endswith(tuple(endings)) and each.is_file()]
+    others = Counter(_kind(each) for each in there if each not in found)
+    passed_over = ", ".join(f"{kind} ({number})" for kind, number in sorted(others.items()))
     if not found:
-        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}")
+        what = f"; it holds {passed_over}" if passed_over else ""
+        raise UserError(f"{path}: this folder holds no file that ends in {' or '.join(endings)}{what}")
+    if passed_over:
+        print(f"{path}: passed over {passed_over}; files that end in {' or '.join(endings)} are read", file=sys.stderr)
     return found
+
+
+def _kind(path: Path) -> str:
+    """Return the kind by which what is passed over is counted."""
+    ending = printable(path.suffix.lower(), 20)
+    return "folder" if path.is_dir() else ending or "without an ending"
 
 
 def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:

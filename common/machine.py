@@ -9,22 +9,21 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0  # bytes
-_needed = 0  # resident bytes after a batch before which all freed memory had been returned
-_returned = True  # whether it was, before the present batch
+_needed = 0  # largest resident bytes after a batch that began with all freed memory returned
+_returned = True  # whether the present batch did
 
 
 def cores() -> int:
-    """Return how many CPU cores this process should use: its share of the cores it may run on, at least 1.
+    """Return this process's share of the CPU cores among those launched here (LOCAL_WORLD_SIZE), at least 1.
 
-    The processes that a launcher started on this machine (LOCAL_WORLD_SIZE) share the cores equally. Two hardware
-    threads of one core count as two.
+    Two hardware threads of one core count as two.
     """
     return max(1, _available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
@@ -44,18 +43,14 @@ def _available_cores() -> int:
 
 
 def launched_on_one_thread() -> bool:
-    """Return whether `accelerate launch` may have set OMP_NUM_THREADS=1, as it does without a GPU unless it is set.
-
-    All cores but one would idle, so the stages take them all.
-    """
+    """Return whether `accelerate launch` may have set OMP_NUM_THREADS=1, its default without a GPU."""
     return "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
 
 
 def yield_while_waiting() -> None:
-    """On a machine with more work than cores, let threads that wait for one another sleep. Call it before torch loads.
+    """Let OpenMP's waiting threads sleep on a busy machine, where spinning makes a step many times slower.
 
-    OpenMP's threads spin while they wait. On a busy machine each spins through the time that the others need, and a
-    step takes many times as long; on an idle one sleeping costs some speed. No result depends on it.
+    On an idle one sleeping costs some speed. No result depends on it. Call it before torch loads.
     """
     busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.25 * _available_cores()
     if busy and "GOMP_SPINCOUNT" not in os.environ:
@@ -63,17 +58,17 @@ def yield_while_waiting() -> None:
 
 
 @functools.cache
-def _libc() -> Any:
-    """The C library of this process, or an object without its functions where that is not Linux's."""
-    return ctypes.CDLL(None) if sys.platform == "linux" else object()
+def _libc() -> ctypes.CDLL | None:
+    """Return the C library of this process; None where it is not Linux's."""
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees for what it allocates next; without glibc nothing changes.
+    """Let this process reuse the memory that it frees; without glibc nothing changes.
 
-    The blocks of large tensors otherwise go back to the system at once, which clears every page of the next one: half
-    of the time of a training step of a policy for 50 customers. The price is fragmentation, which has no bound where
-    sizes vary: call `return_freed_memory` after each batch.
+    Otherwise large tensors return to the system at once, and clearing the next one's pages takes half of a training
+    step for 50 customers. Fragmentation is unbounded where sizes vary: call `return_freed_memory` after
+    each batch.
     """
     if mallopt := getattr(_libc(), "mallopt", None):
         mallopt(M_MMAP_MAX, 0)
@@ -81,15 +76,14 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory(most: int = 4 * 2**30) -> None:
-    """Give the memory that this process has freed and kept back to the system, where it is too much.
+    """Return kept memory to the system once it exceeds 1.5 times what the process needs by `most` bytes.
 
-    That is `most` bytes more than one and a half times what the process needs, which is the largest resident memory
-    that a single batch has led to, from one call to the next, with nothing kept from before. A call takes microseconds.
+    The need is the largest resident memory after a single batch with nothing kept from before. Takes microseconds.
     """
     global _needed, _returned
     if not (trim := getattr(_libc(), "malloc_trim", None)):
         return
-    resident = _resident_bytes()
+    resident = resident_bytes()
     if _returned:
         _needed, _returned = max(_needed, resident), False
     elif resident > 1.5 * _needed + most:
@@ -97,13 +91,14 @@ def return_freed_memory(most: int = 4 * 2**30) -> None:
         _returned = True
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return the memory of this process that is not swapped out (Linux)."""
     with open("/proc/self/statm", "rb", buffering=0) as file:  # a third of the time that a Path takes
         return int(file.read().split()[1]) * PAGE
 
 
 def mkl_is_slow() -> bool:
-    """Return whether this CPU has AVX-512 and no AMX, and MKL does without it: it does so on AMD's processors."""
+    """Return whether this CPU has AVX-512 that MKL leaves unused, as on AMD's processors, and no AMX."""
     try:
         facts = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
     except OSError:
@@ -112,7 +107,7 @@ def mkl_is_slow() -> bool:
 
 
 def processor() -> str:
-    """Return the name of the CPU, with the number of its cores where the system tells it (Linux)."""
+    """Return the CPU's name, on Linux with its number of cores."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -122,7 +117,7 @@ def processor() -> str:
 
 
 def peak_memory_bytes() -> int:
-    """Return the largest resident memory that this process has had so far."""
+    """Return the peak resident memory of this process."""
     if sys.platform == "win32":  # which has no module `resource`
         import psutil
 
@@ -134,15 +129,12 @@ def peak_memory_bytes() -> int:
 
 
 def free_memory_bytes(device: "torch.device") -> int:
-    """Return how much memory is free for tensors on a device; on a GPU, what torch holds without using it counts."""
+    """Return the memory free for tensors on a device, on a GPU with what torch holds unused."""
     if device.type == "cuda":
         import torch
 
-        return (
-            torch.cuda.mem_get_info(device)[0]
-            + torch.cuda.memory_reserved(device)
-            - torch.cuda.memory_allocated(device)
-        )
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
     import psutil
 
     return psutil.virtual_memory().available

@@ -8,12 +8,15 @@
     python -m exporters freqtrade runs/crypto/default
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
     python -m exporters web models/pretrained/cvrp-20
+    python -m exporters site public
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
 of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
 with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
 `export(run, model_folder, out) -> str`, which returns a line that says what was written. Of a run with many models
 each goes to a folder of its own, unless the format has `export_together(run, {member: model_folder}, out)`.
+
+`site` takes the folder to write in place of RUN: an index and a page for each workload, of the models that ship.
 """
 
 import importlib
@@ -26,8 +29,8 @@ from pathlib import Path
 
 from common.config.arguments import Parser, nearest
 from common.packages import import_folder, recorded_folder
-
-PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
+from common.version import missing
+from models import shipped
 
 
 def main() -> None:
@@ -37,7 +40,7 @@ def main() -> None:
         if "_ARGCOMPLETE" in os.environ:
             import argcomplete
 
-            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)
+            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)  # type: ignore[arg-type] # any function will do
         args = known.parse_args()
         for word in args.family:
             add_family(word)
@@ -46,8 +49,11 @@ def main() -> None:
         extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
         given = {name: value for name, value in extra.items() if value is not None}
         print(export(args.format, args.run, args.which, args.out, **given))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        message = missing(error) if isinstance(error, ModuleNotFoundError) else str(error)
+        if message is None:
+            raise
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -118,13 +124,18 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
         near = nearest(name, formats())
         hint = f"did you mean {near[0]}? " if near else ""
         raise ValueError(f"unknown format {name!r}; {hint}known formats: {', '.join(formats())}")
+    module = importlib.import_module(f"exporters.to_{name}")
+    if hasattr(module, "export_shipped"):
+        if out or extra or which != "best":
+            raise ValueError(f"{name} takes the folder to write and no options")
+        return str(module.export_shipped(run))
     if not run.is_dir():
-        known = {path.name: path for folder in (PRETRAINED, run.parent) for path in folder.glob("*") if path.is_dir()}
+        others = [path for around in (shipped.FOLDER, run.parent) for path in around.glob("*") if path.is_dir()]
+        known = {path.name: path for path in others}
         near = nearest(run.name, known)
         hint = "give a run's folder, as in runs/cvrp/default"
         hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
         raise ValueError(f"no run at {run}; {hint}")
-    module = importlib.import_module(f"exporters.to_{name}")
     exporter: Callable[..., str] = module.export
     for option in extra:
         if option not in inspect.signature(exporter).parameters:
@@ -140,13 +151,13 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
-    folders = {member: member / "model" / which for member in trained}
+    models = {member: member / "model" / which for member in trained}
     if hasattr(module, "export_together"):
-        lines = [module.export_together(run, folders, out)]
+        lines = [module.export_together(run, models, out)]
     else:
         lines = [
             exporter(member, folder, out / member.name, **_of_member(member, extra))
-            for member, folder in folders.items()
+            for member, folder in models.items()
         ]
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)

@@ -23,6 +23,7 @@ from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, dilations
+from models.market.signal_model import ANY
 
 FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
@@ -37,9 +38,10 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
 
 def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
     """Write a strategy with the coins of all models, by the folder of each member; then prove them equal."""
-    coins, arrays, models, rules = {}, {}, {}, {}
+    coins, arrays, models, rules, warning = {}, {}, {}, {}, dict[str, str]()
     for member, model_folder in members.items():
         model = _model(model_folder)
+        warning |= model.config.warning
         settings = _rules(member)
         rules[str(member)] = {name: settings[name] for name in ("horizon", "stop", "timeframe")}
         for number, coin in enumerate(model.config.coins):
@@ -55,7 +57,8 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         "signals/__init__.py": b"",
         "signals/classifier.py": (FOLDER / "classifier.py").read_bytes(),
         "signals/settings.json": json.dumps(
-            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins}, indent=1
+            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning},
+            indent=1,
         ).encode(),
         **{
             f"signals/{name}": data
@@ -80,10 +83,11 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         },
     )
     idle = [coin for coin, each in coins.items() if each["threshold"] is None]
+    said = f". {warning['note']}" if warning else ""
     never = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""
     return (
         f"{out}: {STRATEGY} with {len(coins)} coins, {size:,} bytes, probabilities at most {max(worst.values()):.2g} "
-        f"from the models'{never}; freqtrade backtesting --strategy SignalStrategy --strategy-path {out}"
+        f"from the models'{never}{said}; freqtrade backtesting --strategy SignalStrategy --strategy-path {out}"
     )
 
 
@@ -95,6 +99,11 @@ def _model(folder: Path) -> PooledExperts:
             "alone: train with model.kind=pooled_experts, the default of crypto"
         )
     model = model.float()
+    if model.config.coins == ANY:
+        raise ValueError(
+            f"{folder} holds a model of any coin, for trying out; train one on your own candles for a strategy: "
+            "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
+        )
     missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
     if missing or not model.config.timeframe_ms:
         raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")

@@ -20,7 +20,7 @@ from common.disk.files import write_whole
 from exporters import manifest
 from exporters.cards import identity, title
 from exporters.to_safetensors import require_finite
-from exporters.web.packing import pack
+from exporters.web.packing import Packed, pack
 from models import io
 
 FOLDER = Path(__file__).parent / "web"
@@ -32,19 +32,26 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the page and the manifest; show the link in the run's report, if there is one."""
     model = io.load(model_folder)
     require_finite(model, model_folder)
-    packed = pack(model, run)
+    line = write(pack(model, run), model, run, model_folder, out)
+    _link(run, out)
+    return line
+
+
+def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: Path, back: str = "") -> str:
+    """Write the page, with a link `back` to others if there are any, and the manifest; return what was written."""
     files = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in packed.files.items()}
     about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels) if name]}
     carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
     scripts = [browser.FOLDER / f"{name}.js" for name in ("elements", packed.panel) if name]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
     script = "\n".join(path.read_text() for path in scripts)
-    page = _filled(
-        (FOLDER / "page.html").read_text(),
+    page = filled(
+        "page.html",
         title=escape(title(run)),
         heading=escape(packed.heading),
         said=escape(packed.said),
-        style=_style(),
+        style=style(),
+        back=Markup('<nav><a href="{}">all models</a></nav>').format(back) if back else "",
         script=Markup(script),
         script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         # No text in it can end the element that holds it.
@@ -55,7 +62,6 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     facts = identity("web", run, model_folder, model)
     sizes = {name: len(content) for name, content in packed.files.items()}
     size = manifest.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})
-    _link(run, out)
     return f"{out / PAGE}: {facts['num_parameters']:,} parameters, {size:,} bytes; open it in a browser"
 
 
@@ -63,10 +69,10 @@ def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
     """Write a page for each member of a run, {member: model folder}, and one of links to them."""
     lines = [export(member, model_folder, out / member.name) for member, model_folder in folders.items()]
     link = Markup('<li><a href="{}/index.html">{}</a></li>')
-    page = _filled(
-        (FOLDER / "links.html").read_text(),
+    page = filled(
+        "links.html",
         title=escape(title(run)),
-        style=_style(),
+        style=style(),
         links=Markup("\n").join(link.format(quote(member.name), member.name) for member in folders),
     )
     write_whole(out / PAGE, page.encode())
@@ -74,7 +80,8 @@ def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
     return "\n".join([*lines, f"{out / PAGE}: links to {len(folders)} pages"])
 
 
-def _style() -> Markup:
+def style() -> Markup:
+    """Return the style sheets of a page."""
     return Markup("".join((browser.FOLDER / name).read_text() for name in ("base.css", "panels.css")))
 
 
@@ -85,5 +92,6 @@ def _link(run: Path, out: Path) -> None:
         write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))
 
 
-def _filled(template: str, **values: str) -> str:
-    return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], template)
+def filled(template: str, **values: str) -> str:
+    """Return a file of exporters/web with the values in the places that it names."""
+    return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], (FOLDER / template).read_text())

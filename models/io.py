@@ -22,22 +22,21 @@ import sys
 import types
 import typing
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from common.config import Section
 from common.disk.files import write_whole
 from common.foreign_text import printable
+from common.version import missing
 from models import hub, limits, safetensors_bytes
-from models.inputs import Input
-from models.prediction import AT_ONCE, predictions
+from models.model import Model as Model
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -64,54 +63,11 @@ SHOWN = 400  # characters of what a file says in an error
 Config = TypeVar("Config", bound="DataclassInstance")
 
 
-class Model(nn.Module):
-    """A model of one of the families, as far as saving and exporting it needs to know it."""
+class Described(TypedDict):
+    """A parsed config.json."""
 
-    family: str  # a key of FAMILIES
-    pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
-    card: ClassVar[
-        Mapping[str, str]
-    ] = {}  # sections of the model card that hold for the whole family: heading -> Markdown
-    config: Any  # a dataclass with all that the family's `build` needs
-    # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
-    # layer at a time, when it is called, and all other weights together.
-    _no_split_modules: Sequence[str] = ()
-    input_type: type[Input]  # what `predict` answers, and its settings; a family without them has no predictions
-    settings_type: type[Section]
-
-    def predict(
-        self, inputs: Iterable[Mapping[str, Any] | Input], at_once: int = AT_ONCE, **settings: Any
-    ) -> Iterator[dict[str, Any]]:
-        """Yield an answer to each input, in their order; both can be written as JSON.
-
-        An input that cannot be used has {"error": what is wrong} in the place of its answer. Up to `at_once` inputs are
-        read before the first of their answers is given; that changes answers by rounding only. Inputs are described by
-        `input_type`, settings by `settings_type`. Raises ValueError for settings that are unknown or out of range.
-        """
-        return predictions(self, inputs, at_once, settings)
-
-    def takes(self, given: Any) -> bool:
-        """Return whether an input, an `input_type`, is for this one of several models of a run."""
-        return True
-
-    def prepared(self, given: Any, settings: Any) -> Any:
-        """Return what `answers` takes of an input. Raises ValueError for one that cannot be used."""
-        return given
-
-    def answers(self, prepared: Sequence[Any], settings: Any) -> Iterable[dict[str, Any]]:
-        """Return the answers to one or more inputs together."""
-        raise NotImplementedError
-
-    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return stored tensors as the model has them now, if an older version of it stored them."""
-        return tensors
-
-    def check(self) -> None:
-        """Raise ValueError if stored values are such that no model of the family can have them."""
-
-    def example(self) -> dict[str, Any]:
-        """Keyword arguments for a deterministic forward pass, by which an export is compared with its original."""
-        raise NotImplementedError
+    family: str
+    config: dict[str, object]
 
 
 def save(
@@ -149,11 +105,14 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
-    told = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
-    family = module_of(told["family"])
-    tensors, metadata = _weights(folder / WEIGHTS)
+    stated = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
+    try:
+        family = module_of(stated["family"])
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{folder}: {missing(error) or error}") from error
+    tensors, metadata = stored_weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
-    if saved_with not in (None, json.dumps(told, sort_keys=True)):
+    if saved_with not in (None, json.dumps(stated, sort_keys=True)):
         raise ValueError(
             f"{folder / WEIGHTS} was saved with another config than the {CONFIG} in its folder "
             f"({printable(saved_with, SHOWN)}); copy both files again, or save the model again"
@@ -161,11 +120,13 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards
         try:
             with limits.Limit(list(tensors.values())):
-                model = family.build(told["config"])
+                model: Model = family.build(stated["config"])
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
+            if isinstance(error, ModuleNotFoundError) and (lacking := missing(error)):
+                raise ValueError(f"{folder}: {lacking}") from error
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
             raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
-    _fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)
+    fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)
     try:
         model.check()
     except ValueError as error:
@@ -176,7 +137,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
 @torch.no_grad()
 def restore(model: Model, folder: str | Path) -> None:
     """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
-    tensors, _ = _weights(Path(folder) / WEIGHTS)
+    tensors, _ = stored_weights(Path(folder) / WEIGHTS)
     own = model.state_dict(keep_vars=True)
     if other := sorted(own.keys() ^ tensors.keys()):
         raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
@@ -184,7 +145,7 @@ def restore(model: Model, folder: str | Path) -> None:
         own[name].copy_(tensor)
 
 
-def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:
+def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
     """The config dataclass `cls` from parsed JSON; ValueError names an unknown key or a value of the wrong type."""
     known = typing.get_type_hints(cls)
     for key, value in values.items():
@@ -201,7 +162,7 @@ def config_from(cls: type[Config], values: Mapping[str, Any]) -> Config:
     return cls(**values)
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+def _fits(value: object, wanted: object) -> bool:
     """Whether parsed JSON is of a type: of a plain one, or a list, a tuple, a dict or a union of such; others pass."""
     parts, origin = typing.get_args(wanted), typing.get_origin(wanted)
     if wanted in PLAIN:
@@ -217,8 +178,8 @@ def _fits(value: Any, wanted: Any) -> bool:
     return wanted is not types.NoneType or value is None
 
 
-def described(folder: Path) -> dict[str, Any]:
-    """The parsed config.json: {"family": str, "config": dict}. Raises ValueError for one that is missing or wrong."""
+def described(folder: Path) -> Described:
+    """Return the parsed config.json. Raises ValueError if it is missing or wrong."""
     path = folder / CONFIG
     absent = f"no model in {folder}: there is no {CONFIG}; a trained run keeps its model in RUN/model/best"
     data = _read(path, absent, MOST_CONFIG + 1)
@@ -238,7 +199,7 @@ def described(folder: Path) -> dict[str, Any]:
             f"its module: --family {name}=PATH/TO/model.py to an exporter, io.FAMILIES[{name!r}] = 'PATH/TO/model.py' "
             "in Python"
         )
-    return found
+    return Described(family=name, config=found["config"])
 
 
 def _read(path: Path, absent: str, most: int = -1) -> bytes:
@@ -252,7 +213,7 @@ def _read(path: Path, absent: str, most: int = -1) -> bytes:
     raise ValueError(absent)
 
 
-def _json(data: bytes) -> Any:
+def _json(data: bytes) -> object:
     """Parse JSON as a config has it: finite numbers, whole ones of 64 bits, and a size and depth within reason."""
 
     def number(text: str) -> float:
@@ -267,7 +228,7 @@ def _json(data: bytes) -> Any:
 
     if len(data) > MOST_CONFIG:
         raise ValueError(f"it has more than {MOST_CONFIG} bytes")
-    parsed = json.loads(data, parse_float=number, parse_int=whole, parse_constant=number)
+    parsed: object = json.loads(data, parse_float=number, parse_int=whole, parse_constant=number)
     level = [parsed]
     for _ in range(DEEPEST):
         parts = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
@@ -298,7 +259,7 @@ def module_of(family: str) -> ModuleType:
     return sys.modules[name]
 
 
-def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """All tensors in a safetensors file, and its metadata."""
     data = _read(path, f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
     try:
@@ -307,7 +268,8 @@ def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except Exception as error:  # beside the library's own: KeyError for a number type that torch lacks, sizes too large
         said = printable(str(error), SHOWN)
         raise ValueError(f"{path} is damaged ({said}); copy it again from where it was saved") from error
-    metadata = header.get("__metadata__") or {}  # null is allowed
+    metadata = header.get("__metadata__")
+    metadata = metadata if isinstance(metadata, dict) else {}  # null is allowed
     if metadata.get("sha256", digest := safetensors_bytes.sha256(body)) != digest:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
     for name, tensor in tensors.items():
@@ -319,7 +281,7 @@ def _weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
-def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Set the model's parameters and buffers to the stored values and types."""
     own = model.state_dict(keep_vars=True)
     given = {id(own[name]) for name in tensors if name in own}
@@ -344,9 +306,9 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None
             if name in own and tensor.dtype != converted.get(own[name].dtype, own[name].dtype)
         ],
     }
-    told = [f"{what} {', '.join(names[:3])}{', ...' * (len(names) > 3)}" for what, names in problems.items() if names]
-    if told:
-        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: it {printable('; it '.join(told), SHOWN)}")
+    lines = [f"{what} {', '.join(names[:3])}{', ...' * (len(names) > 3)}" for what, names in problems.items() if names]
+    if lines:
+        raise ValueError(f"{folder / WEIGHTS} does not fit {CONFIG}: it {printable('; it '.join(lines), SHOWN)}")
     for name, tensor in tensors.items():
         # Through .data, as the type may change and every name of a tied parameter must see the value. Cloned, as torch
         # aligns its own memory, and the last bits of a matrix product can depend on alignment.

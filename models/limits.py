@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -30,7 +31,7 @@ class Limit(TorchDispatchMode):
     """Raises ValueError before more tensors are made than a model whose `stored` tensors these are can need."""
 
     def __init__(self, stored: Sequence[Tensor], times: int = TIMES, free_bytes: int = FREE_BYTES):
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.stored, self.paused = stored, False
         self.bytes_left = free_bytes + times * sum(tensor.nbytes for tensor in stored)
         self.calls_left = FREE_CALLS + CALLS * len(stored)
@@ -41,15 +42,20 @@ class Limit(TorchDispatchMode):
 
     def __enter__(self) -> "Limit":
         self._before = _active.set(self)
-        return super().__enter__()
+        TorchDispatchMode.__enter__(self)
+        return self
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        TorchDispatchMode.__exit__(self, *error)
         _active.reset(self._before)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if not self.paused:
             self.calls_left -= 1
@@ -80,10 +86,11 @@ def for_built_base() -> Iterator[None]:
         yield
 
 
-def _new_bytes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """The bytes that a call allocates for its results; 0 where they share the memory of its arguments."""
+def _new_bytes(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> int:
+    """Return the bytes that a call allocates for its results; 0 where they share the memory of its arguments."""
     schema = func._schema
-    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | dict(kwargs)
+    names = (argument.name for argument in schema.arguments)
+    given: dict[str, Any] = {**dict(zip(names, args, strict=False)), **kwargs}
     if all(result.alias_info is not None for result in schema.returns) or given.get("device") == META:
         return 0
     tensors = [value for value in tree_leaves(given) if isinstance(value, Tensor)]
@@ -94,27 +101,27 @@ def _new_bytes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int
     return count * max(dtype.itemsize for dtype in types)
 
 
-def _count(func: Any, given: Mapping[str, Any], tensors: Sequence[Tensor]) -> int | None:
-    """The numbers in the result of a common call; None for any other. Asking the meta device can import for seconds."""
+def _count(func: OpOverload, given: Mapping[str, Any], tensors: Sequence[Tensor]) -> int | None:
+    """Count the numbers in a common call's result; None for others. The meta device can take seconds to import."""
     name = func._schema.name.removeprefix("aten::")
     if "size" in given:
-        return math.prod(given["size"])
+        return int(math.prod(given["size"]))
     if torch.Tag.pointwise in func.tags and tensors:
         sides = itertools.zip_longest(*(reversed(tensor.shape) for tensor in tensors), fillvalue=1)  # broadcast
         return math.prod(max(side) for side in sides)
     if name in ("stack", "cat") or name.endswith("_like"):
         return sum(tensor.numel() for tensor in tensors)
     if name in ("linspace", "logspace"):
-        return given["steps"]
+        return int(given["steps"])
     if name == "arange":
-        return math.ceil((given["end"] - given.get("start", 0)) / given.get("step", 1))
+        return math.ceil(float((given["end"] - given.get("start", 0)) / given.get("step", 1)))
     return None
 
 
-def _on_meta(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """The bytes of a call's results by torch's meta device, which has shapes and no memory."""
+def _on_meta(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> int:
+    """Return the bytes of a call's results by torch's meta device, which has shapes and no memory."""
 
-    def moved(value: Any) -> Any:
+    def moved(value: object) -> object:
         if not isinstance(value, Tensor) or value.layout != torch.strided:
             return value
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)

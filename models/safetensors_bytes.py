@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 
-def split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """(header, tensor bytes) of a safetensors file: 8 bytes with the header's length, the header, the tensors."""
+def split(data: bytes) -> tuple[dict[str, object], bytes]:
+    """Return (header, tensor bytes) of a safetensors file, whose first 8 bytes are the header's length."""
     start = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:start]), data[start:]
 

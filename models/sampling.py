@@ -1,11 +1,11 @@
 """Choosing the next token of a language model, and ending a text."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from common.plain import Plain
 from common.random import derive_key, first_uniform, uniform
 
 
@@ -93,7 +93,7 @@ def until(pieces: Iterable[str], stop: str) -> Iterator[str]:
     yield certain.held
 
 
-def answer(prompt: str, text: str, count: int, length: int) -> dict[str, Any]:
+def answer(prompt: str, text: str, count: int, length: int) -> dict[str, Plain]:
     """Return the answer of a model of text: what follows the prompt, and whether it ended by itself or by its length.
 
     `count` is the size of the text in the unit of the setting `length`.

@@ -70,10 +70,9 @@ def end_quietly() -> None:
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:
     """Return the parser of an entry point; see `parse`."""
-    program = f"python pipelines/{Path(sys.argv[0]).name}"
     made = Parser(
         _known_keys,
-        prog=program,
+        prog=f"python pipelines/{Path(sys.argv[0]).name}",
         description=description,
         add_help=False,
         usage="%(prog)s --workload W [options] [key=value ...]",
@@ -94,12 +93,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
         add("--steps", type=int, default=steps, help=f"steps to time; {steps}")
         add("--cpu-seconds", type=float, default=600, metavar="S", help="for the same steps on the CPU; 600, 0: none")
         add("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
-        add(
-            "--profile",
-            metavar="FILE",
-            type=Path,
-            help="instead write a trace of a few steps, and say where time and memory go",
-        )
+        add("--profile", metavar="FILE", type=Path, help="instead trace a few steps: where time and memory go")
     return made
 
 
@@ -120,34 +114,25 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
         return f"{options}\n\nkeys of a config: {known.prog} --workload {workloads.names()[0]} --help"
     workload = workloads.find(args.workload)
     args.words = []
-    values = _leaves(cli.fresh_config(args, workload))
-    groups = _selected(keys.groups(workload.config), args.keys or "")
-    shown = keys.as_text(groups, values)
+    values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
+    shown = keys.as_text(_selected(keys.groups(workload.config), args.keys or ""), values)
     if args.keys is not None:
         return shown
-    source = args.config or cli.config_file(args.workload)
-    return f"{options}\n\nkeys, with the values of {_relative(source)}; key=value changes:\n\n{shown}"
+    source, root = args.config or cli.config_file(args.workload), Path(__file__).resolve().parents[1]
+    source = source.relative_to(root) if source.is_relative_to(root) else source
+    return f"{options}\n\nkeys, with the values of {source}; key=value changes:\n\n{shown}"
 
 
 def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
     """Return the groups with only the keys that start with `prefix`. Raises UserError if none does."""
     chosen = [
-        keys.Group(group.name, group.description, tuple(key for key in group.keys if key.name.startswith(prefix)))
+        keys.Group(group.name, group.description, found)
         for group in groups
+        if (found := tuple(key for key in group.keys if key.name.startswith(prefix)))
     ]
-    chosen = [group for group in chosen if group.keys]
     if not chosen:
         known = [name for group in groups for name in (group.name, *(key.name for key in group.keys)) if name]
         near = nearest(prefix, known)
         hint = f"did you mean {near[0]}?" if near else f"sections: {', '.join(g.name for g in groups if g.name)}"
         raise UserError(f"--keys {prefix}: no key starts with it; {hint}")
     return chosen
-
-
-def _leaves(config: BaseConfig) -> dict[str, object]:
-    return dict(configs.leaves(config.model_dump(mode="json")))
-
-
-def _relative(path: Path) -> Path:
-    root = Path(__file__).resolve().parents[1]
-    return path.relative_to(root) if path.is_relative_to(root) else path

@@ -23,9 +23,7 @@ def main() -> None:
     """Run the command."""
     parser = Parser(prog="python pipelines/ask.py", description=__doc__)
     parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers beside them")
-    parser.add_argument(
-        "--model", metavar="FOLDER", type=Path, help="folder of a trained comparator, such as runs/lmol/mine/model/best"
-    )
+    parser.add_argument("--model", metavar="FOLDER", type=Path, help="a comparator, such as runs/lmol/mine/model/best")
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="how many pairs to ask about next; 100")
     parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
     parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")

@@ -21,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def timed_config(args: argparse.Namespace, workload: Workload, run: Run) -> Base
     return cli.fresh_config(args, workload) if args.name == "default" else run.config(workload.config, args.words)
 
 
-def show(result: dict[str, Any]) -> None:
+def show(result: Mapping[str, object]) -> None:
     """Print figures as a table and as a JSON line."""
     for key, value in result.items():
         print(f"{key:36} {value if isinstance(value, dict) else shown(value)}")
@@ -107,8 +108,7 @@ def on_cpu(seconds: float) -> dict[str, Any] | None:
     except subprocess.CalledProcessError as error:  # too little memory, say: no reason to lose what the GPU showed
         print(f"not timed on the CPU, exit status {error.returncode}: {error.stderr[-1000:]}", file=sys.stderr)
         return None
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

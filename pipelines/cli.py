@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from common import config as configs
 from common.config import leaves
 from common.disk import prepared
-from common.errors import MembersFailed, Stopped, UserError
+from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
+from common.version import missing
+from models import shipped
 from pipelines import workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
@@ -36,12 +38,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-PRETRAINED = Path(__file__).resolve().parents[1] / "models" / "pretrained"
-GROWING = ("training.steps", "training.epochs")
+GROWING = ("steps", "epochs")  # of training
 
 
 def run_main(main: Callable[[], None]) -> None:
-    """Call `main`; exit with 2 and a message for a mistake the user can fix, with 128 + n after signal n."""
+    """Call `main`; exit with 2 and a message for an error the user can fix, with 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
     atexit.register(gc.freeze)  # saves a second of garbage collection at exit
@@ -51,8 +52,12 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(f"error: {error}", 2)
     except Stopped as stop:
         _leave(str(stop), 128 + stop.number)
-    except MembersFailed as error:
+    except MembersFailedError as error:
         _leave(f"error: {error}", 1)
+    except ModuleNotFoundError as error:
+        if (lacking := missing(error)) is None:
+            raise
+        _leave(f"error: {lacking}", 2)
 
 
 def _leave(message: str, status: int) -> None:
@@ -99,11 +104,10 @@ def announce(line: str) -> None:
 
 @contextmanager
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
-    """Hold the run's lock within the block, which trains it; yield the config to train with.
+    """Hold the run's lock within the block and yield its `training_config`; UserError if another process holds it.
 
-    The main process does both. It writes a new run's config first of all, so that --resume works whenever it dies; a
-    run refused before it has any results is forgotten. Raises UserError as `training_config` does, and if another
-    process holds the run.
+    A new run's config is written first, so that --resume works whenever the process dies; a run refused before it has
+    results is forgotten.
     """
     with ExitStack() as stack:
 
@@ -124,10 +128,9 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config to train with: a fresh one, or with --resume the run's, whose steps or epochs may grow.
+    """Return a fresh config, also for a run without results, or with --resume the run's, whose length may grow.
 
-    A run without results may be started again with other words. --resume starts no run, unless a launcher restarts a
-    command whose first process may have died early.
+    --resume starts no run, unless a launcher restarts a command whose first process may have died early.
     """
     if args.resume and not run.started() and not args.restarted:
         raise UserError(f"--resume: {run.unknown()} To start it, leave out --resume")
@@ -146,40 +149,33 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
         )
     stored = run.config(workload.config)
     asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
-    old, new = dict(leaves(stored.model_dump())), dict(leaves(asked.model_dump()))
+    lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}
     # The loop compares what is asked for in the other unit with the updates done.
-    grown = [key for key in GROWING if old[key] is None or new[key] is None or new[key] >= old[key]]
+    grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if changed:
-        raise UserError(
-            "\n  ".join(
-                [
-                    f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
-                    "Leave these words out, or start another run with --name:",
-                    *changed,
-                ]
-            )
-        )
+        head = f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
+        head += "Leave these words out, or start another run with --name:"
+        raise UserError("\n  ".join([head, *changed]))
     return asked
 
 
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config of a trained run, patched for a later stage; keys settled by training cannot change.
+    """Return a trained run's config, patched for a later stage; keys settled by training cannot change.
 
-    A method without weights needs no run: its config is built afresh. A shipped model becomes a run of its name.
+    A method without weights needs no run. A shipped model becomes a run of its name.
     """
-    run.adopt(PRETRAINED / run.name)
+    run.adopt(shipped.FOLDER / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
         if not fresh.trains:
             return fresh
-    stored = run.config(workload.config, others=pretrained(run.workload))
+    stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
     fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
     if fixed:
-        raise UserError(
-            "\n  ".join([f"{run.folder} is trained; these keys are settled, train another --name for others:", *fixed])
-        )
+        head = f"{run.folder} is trained; these keys are settled, train another --name for others:"
+        raise UserError("\n  ".join([head, *fixed]))
     return asked
 
 
@@ -194,12 +190,6 @@ def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> 
     return fresh_config(argparse.Namespace(**{**vars(args), "words": words}), workload)
 
 
-def pretrained(workload: str) -> list[str]:
-    """Return the names of a workload's shipped models, the smallest first."""
-    names = [path.parent.name for path in PRETRAINED.glob(f"{workload}-*/run.yaml")]
-    return sorted(names, key=lambda name: (len(name), name))
-
-
 def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
     """List the differences, except in how data are loaded, which changes no result."""
     return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
@@ -211,12 +201,11 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 
 
 def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
-    """Return the folder and the manifest of the workload's prepared data, making them if missing.
+    """Prepare the workload's data if missing; return their folder and manifest, and print its `note`.
 
-    With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError. A `note` in
-    the manifest, such as a warning about the data, is printed.
+    With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError.
     """
-    folder = prepared.folder_for(workloads.name_of(name), config.data)
+    folder = prepared.folder_for(workloads.name_of(name), config.data, config.data.layout)
     can_renew = config.data.renews
     manifest = prepared.prepare(
         folder,
@@ -260,7 +249,7 @@ def trained_models(
     hardware.apply(config.hardware, device, say)
     known = members(workload, config, folder)
     if not known:
-        return {run.name: _load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
+        return {run.name: load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
 
     def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
@@ -274,7 +263,7 @@ def trained_models(
     done = [name for name, found in outcomes.items() if found["state"] == "done"]
     if not done:
         raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
-    return {name: _load_model(run.member(name).best, config, device) for name in done}
+    return {name: load_model(run.member(name).best, config, device) for name in done}
 
 
 def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
@@ -285,7 +274,7 @@ def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
     return run.last
 
 
-def _load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
+def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
     """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
     from common import hardware
     from models import io

@@ -9,16 +9,27 @@ Exit status: 0 if the machine is ready, perhaps with warnings; 1 if there is at 
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from pipelines.checks.diagnosis import diagnose
+from common.version import version
+
+# The checks import torch and Accelerate late, so that a machine on which they are broken gets an answer too.
+from pipelines.checks.accelerate_config import check_accelerate
+from pipelines.checks.builds import check_torch_build
+from pipelines.checks.computing import check_precision, check_training_step
 from pipelines.checks.findings import Finding
+from pipelines.checks.gpus import check_gpus
+from pipelines.checks.installation import check_disk, check_packages, check_python, check_torch_import
 
 
 def main() -> int:
     """Print the findings; return the exit status."""
+    if sys.argv[1:] == ["--version"]:
+        print(version())
+        return 0
     if len(sys.argv) > 1:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
@@ -32,11 +43,22 @@ def main() -> int:
     if not speaks:
         return 0
     if num_problems:
-        counted = "1 problem" if num_problems == 1 else f"{num_problems} problems"
+        counted = f"{num_problems} problem{'s' * (num_problems > 1)}"
         print(f"\nnot ready: {counted}; run the command after each ->, then run this again")
         return 1
     print("\nready to train")
     return 0
+
+
+def diagnose() -> Iterator[Finding]:
+    """Yield all findings, each as soon as it is known; without torch, those that need none."""
+    for check in (check_python, check_packages, check_disk):
+        yield from check()
+    unusable = list(check_torch_import())
+    yield from unusable
+    if not unusable:
+        for check in (check_torch_build, check_gpus, check_precision, check_training_step, check_accelerate):
+            yield from check()
 
 
 def show(finding: Finding) -> None:

@@ -4,7 +4,10 @@
     python pipelines/predict.py --workload tinystories prompt="Once upon a time"
     python pipelines/predict.py --workload bep --stream field=projectScope
     python pipelines/predict.py --workload crypto candles/ now=newest
-    python pipelines/predict.py --workload lmol folder/ > ranking.jsonl
+    python pipelines/predict.py --workload lmol folder/ --csv ranking.csv
+
+Without --name, the workload's newest run answers, else the model that ships
+with the project; a line says which.
 
 An INPUT is a file in one of the workload's formats, a folder of such files, or
 a file of JSON lines (.jsonl). Without any, inputs are read from the pipe, one a
@@ -12,8 +15,8 @@ line: a JSON object, else a prompt for text models, a file name for others.
 Words key=value are settings, or the fields of one input. An unusable input gets
 an error in place of its answer; the others are answered.
 
-Exit status: 0 done; 1 some inputs were unusable; 2 a mistake you can fix, which
-is reported in a few lines.
+Exit status: 0 done; 1 some inputs were unusable; 2 all were, or another mistake
+that you can fix, which is reported in a few lines.
 """
 
 import json
@@ -21,15 +24,24 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config.arguments import Parser
+from common.disk import files
 from common.errors import UserError
 from common.input_files import Given
 from pipelines import arguments, cli, completions, workloads
 from pipelines.answers import trained, words
+from pipelines.answers.table import Table
+
+
+class Outcome(NamedTuple):
+    """What came of an input."""
+
+    usable: bool
+    error: str  # also of a usable input's parts; "" without
 
 
 def main() -> None:
@@ -41,6 +53,8 @@ def main() -> None:
         _help(args)
     inputs = workloads.inputs(args.workload)
     paths, settings, fields = words.sorted_out(args.words, inputs)
+    if args.csv and (args.stream or not args.csv.parent.is_dir()):
+        raise UserError(f"--csv {args.csv}: {'leave out --stream' if args.stream else 'there is no such folder'}")
     pipe = words.standard_input()
     if not paths and not fields and pipe is None:
         raise UserError("no input: give files, folders, key=value words or a pipe; see --help")
@@ -48,11 +62,20 @@ def main() -> None:
     arguments.end_quietly()
     given = words.given(paths, fields, inputs, pipe)
     at_once = args.at_once or (64 if paths and words.PIPE not in paths else 1)
-    answered = _text(model, given, settings) if args.stream else _lines(model, given, settings, at_once)
-    errors = [error for error in answered if error]
+    table = Table() if args.csv else None
+    answered = _text(model, given, settings) if args.stream else _answers(model, given, settings, at_once, table)
+    found = list(answered)
+    if args.csv and table:
+        files.write_text(args.csv, table.text())
+        left_out = f"; left out, as a cell cannot hold them: {', '.join(table.left_out)}" if table.left_out else ""
+        print(f"{args.csv}: {len(table.rows)} rows{left_out}")
+    errors = [each.error for each in found if each.error]
     if errors:
         many = f"{len(errors)} inputs" if len(errors) > 1 else "1 input"
         print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)
+    if not any(each.usable for each in found):
+        raise UserError("there is no input" if not errors else "nothing could be answered")
+    if errors:
         sys.exit(1)
 
 
@@ -66,10 +89,11 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or the folder of one of your own")
-    add("--name", metavar="N", default="default", help="the run's name, or RUN/MEMBER of a run of many models; default")
+    add("--name", metavar="N", help="a run, RUN/MEMBER of a run of many models, or a model that ships; the newest run")
     add("--model", type=Path, metavar="FOLDER", help="a folder with a model, such as an export, instead of a run")
     add("words", nargs="*", metavar="INPUT or key=value", help="what to answer, and how")
     add("--stream", action="store_true", help="print only the text, as it is written; text models")
+    add("--csv", type=Path, metavar="FILE", help="write a table instead of JSON lines, without nested parts")
     add("--at-once", type=int, metavar="N", help="inputs to read and answer together; 64, from a pipe 1")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add("-h", "--help", action="store_true", help="show this, and with --workload fields of an input and settings")
@@ -86,27 +110,32 @@ def _help(args: Namespace) -> NoReturn:
     arguments.show(shown)
 
 
-def _lines(model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int) -> Iterator[str]:
-    """Print the answers; yield the error of each, or ""."""
+def _answers(
+    model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int, table: Table | None
+) -> Iterator[Outcome]:
+    """Print the answers or add them to the table."""
     for each, answer in model.answers(given, settings, at_once):
-        print(json.dumps({"source": each.source, **answer}, ensure_ascii=False), flush=True)
+        if table is None:
+            print(json.dumps({"source": each.source, **answer}, ensure_ascii=False), flush=True)
+        else:
+            table.add(each.source, answer)
         if model.inputs.beside and "error" not in answer:
             model.inputs.beside(Path(each.source), answer, model.name)
         wrong = [answer["error"]] if "error" in answer else [error["error"] for error in answer.get("errors", [])]
-        yield _located(each, wrong[0]) if wrong else ""
+        yield Outcome("error" not in answer, _located(each, wrong[0]) if wrong else "")
 
 
-def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, object]) -> Iterator[str]:
-    """Print the answers as they are written; yield the error of each, or ""."""
+def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, object]) -> Iterator[Outcome]:
+    """Print the answers as they are written."""
     for each in given:
         try:
             for piece in model.pieces(model.asked(each), settings):
                 print(piece, end="", flush=True)
             print(flush=True)
-            yield ""
+            yield Outcome(True, "")
         except UserError as error:
             print(_located(each, str(error)), file=sys.stderr)
-            yield _located(each, str(error))
+            yield Outcome(False, _located(each, str(error)))
 
 
 def _located(given: Given, error: str) -> str:

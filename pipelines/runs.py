@@ -25,11 +25,9 @@ def parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="compare or clean")
     compared = commands.add_parser("compare", help="figures, settings and curves of two or more runs")
     compared.add_argument(
-        "runs", nargs="+", metavar="RUN", help="of one workload; the first is compared with the others"
+        "runs", nargs="+", metavar="RUN", help="of one workload; the others are compared to the first"
     )
-    compared.add_argument(
-        "--picture", type=Path, default=Path("runs/comparison.svg"), help="where the curves are drawn"
-    )
+    compared.add_argument("--picture", type=Path, default=Path("runs/comparison.svg"), help="file for the curves")
     cleaned = commands.add_parser("clean", help="remove runs, or what no run needs any more")
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
     cleaned.add_argument("--checkpoints", action="store_true", help="also those of runs that are done")
@@ -45,7 +43,7 @@ def main() -> None:
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib
 
-        print(compare.told(found.find(args.runs), args.picture))
+        print(compare.compared(found.find(args.runs), args.picture))
     elif args.command == "clean":
         print(clean.clean(found.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
     else:

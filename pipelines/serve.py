@@ -1,11 +1,13 @@
 """Serve trained runs over HTTP: predictions, streamed text, and a page.
 
+    python pipelines/serve.py
     python pipelines/serve.py cvrp/cvrp-20
     python pipelines/serve.py cvrp/default bep/mine crypto/default --port 8080
     python pipelines/serve.py tinystories=exports/stories
 
 A RUN is WORKLOAD/NAME or its folder, WORKLOAD/NAME/MEMBER for one model of
-several, or WORKLOAD=FOLDER for a model folder, such as an export.
+several, or WORKLOAD=FOLDER for a model folder, such as an export. Without any,
+each workload's newest run is served, else the model that ships.
 http://127.0.0.1:8000/ is the page, /docs describes the requests. Only this
 machine is answered, unless --host says otherwise. SIGTERM and Ctrl-C let
 requests under way finish.
@@ -18,7 +20,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config.arguments import Parser
 from common.errors import UserError
-from pipelines import cli, completions
+from pipelines import cli, completions, workloads
+from pipelines.answers import trained
 
 
 def main() -> None:
@@ -26,8 +29,7 @@ def main() -> None:
     known = parser()
     completions.offer(known)
     args = known.parse_args()
-    if not args.runs:
-        raise UserError("give one run or more, as in cvrp/default; pipelines/runs.py lists them")
+    args.runs = args.runs or usual_runs()
     cli.announce(f"loading {', '.join(args.runs)}")
     import uvicorn
 
@@ -49,6 +51,21 @@ def main() -> None:
         timeout_graceful_shutdown=args.seconds,
     )
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def usual_runs() -> list[str]:
+    """Return WORKLOAD/NAME of each workload's usual model. Raises UserError where no workload has one."""
+    found, reasons = [], []
+    for workload in workloads.names():
+        try:
+            found.append(f"{workload}/{trained.usual(workload)}")
+        except UserError as error:
+            reasons.append(str(error))
+    if not found:
+        raise UserError(reasons[0])
+    for reason in reasons:
+        cli.announce(f"not served: {reason}")
+    return found
 
 
 def parser() -> Parser:

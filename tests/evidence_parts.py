@@ -36,8 +36,8 @@ class Part:
 
 def evaluated(run: str, split: str, key: str, **bounds: float) -> Figure:
     """A figure of an evaluation."""
-    path = ROOT / "runs" / run / "evaluations" / f"{split}.json"
-    return Figure(lambda _: json.loads(path.read_text())[key], **bounds)
+    path = f"runs/{run}/evaluations/{split}.json"
+    return Figure(lambda _: json.loads((ROOT / path).read_text())[key], **bounds)
 
 
 def printed(key: str, **bounds: float) -> Figure:

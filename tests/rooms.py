@@ -53,11 +53,14 @@ ROOMS = {
     "pipelines.workloads.tinystories": ("models", "models.stories", *BELOW_WORKLOADS),
     "pipelines.inventory": ("pipelines.engine", "pipelines.report", "pipelines.run", "pipelines.workloads"),
     "pipelines.cli": (
-        "models.io",
+        *("models.io", "models.shipped"),
         *(f"pipelines.{name}" for name in ("checks", "distributed", "engine", "run", "workloads")),
     ),
     "pipelines.answers": ("models", "pipelines.cli", "pipelines.run", "pipelines.workloads"),
-    "pipelines.server": (*(f"pipelines.{name}" for name in ("answers", "cli", "report", "run", "workloads")),),
+    "pipelines.server": (
+        "models.shipped",
+        *(f"pipelines.{name}" for name in ("answers", "cli", "report", "run", "workloads")),
+    ),
     "pipelines": (
         "models.io",
         *(

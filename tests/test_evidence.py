@@ -8,7 +8,7 @@ import pytest
 
 from common import config
 from pipelines import arguments, cli, workloads
-from tests import evidence
+from tests import evidence, evidence_parts
 from tests.evidence_parts import PARTS, ROOT, Figure, Part, evaluated, matched, printed
 
 PRINTS = Part(
@@ -21,6 +21,7 @@ PRINTS = Part(
 def measured(tmp_path, monkeypatch):
     """Run parts with words; return the exit status and what is recorded."""
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    monkeypatch.setattr(evidence_parts, "ROOT", tmp_path)
     path = tmp_path / "docs/evidence.json"
 
     def run(parts, *words):

@@ -62,7 +62,7 @@ def test_the_example_is_short_and_imports_what_a_workload_may():
     assert sum(len(path.read_text().splitlines()) for path in files) <= 350
     exported = ("onnx_program.py", "onnx_example.py", "web_page.py")  # for exporters, and read by them alone
     for path in (path for path in EXAMPLE.glob("*.py") if path.name not in exported):
-        assert faults(path.read_text(), f"pipelines/workloads/waves/{path.name}") == []
+        assert faults(path.read_text(), f"pipelines/workloads/bep/{path.name}") == []  # as in any workload
 
 
 def test_prepare_shows_the_data_and_its_folder(trained):

@@ -1,16 +1,24 @@
 // A panel for market signals: SHORT, NO_TRADE or LONG after each of the last candles.
 
-const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SHOWN = 24;
+const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SIGNALS_SHOWN = 24, DRAWN_CANDLES = 240;
 const SIGNAL_COLOURS = { SHORT: "var(--bad)", NO_TRADE: "var(--muted)", LONG: "var(--good)" };
+const OF_THE_EXAMPLE = "These candles are simulated, with a planted signal that no real market gives";
 
-// `about`: `coins`, `timeframe_ms`, and `candles_needed` for a signal.
+// `about`: `coins`, `timeframe_ms`, `candles_needed` for a signal, `horizon` of a signal in candles, `note` to be said with
+// every answer, and the `rules` of files and columns (models/market/candle_tables.py).
 function signalsPanel(place, backend, about) {
   const report = reporting(), drawn = element("div");
   const coin = element("select", {}, ...about.coins.map(name => element("option", { value: name }, name || "any coin")));
   const text = element("textarea", { rows: 6, placeholder: CANDLE_COLUMNS.join(","), spellcheck: "false" });
-  const file = element("input", { type: "file", accept: ".csv,text/csv", change: async () => {
+  let seed = 13, example = false;  // the first example has all three signals
+  text.addEventListener("input", () => example = false);
+  const file = element("input", { type: "file", accept: ".csv,.json,text/csv,application/json", change: async () => {
     if (!file.files.length) return;
-    text.value = await file.files[0].text();
+    const [given] = file.files, found = await asked(report, () => namedCandles(given.name, about));
+    if (!found) return;
+    if (about.coins.includes(found.coin)) coin.value = found.coin;
+    text.value = await given.text();
+    example = false;
     judge();
   } });
 
@@ -19,60 +27,186 @@ function signalsPanel(place, backend, about) {
     drawn.replaceChildren();
     const found = await asked(report, async () => {
       report.say("computing");
-      const candles = readCandles(text.value), input = { coin: coin.value, candles };
-      const signals = await backend.signals(input, SHOWN);
-      return signals.error ? signals : { candles, signals };
+      const { candles, said } = readCandles(text.value, about), signals = await backend.signals({ coin: coin.value, candles }, SIGNALS_SHOWN);
+      return signals.error ? signals : { candles, said, signals };
     });
     if (!found) return;
-    const last = found.signals.at(-1), names = Object.keys(last.probabilities);
-    const rows = found.signals.toReversed().map(each => [new Date(each.time).toISOString().slice(0, 16).replace("T", " "),
-      ...names.map(name => each.probabilities[name].toFixed(3)), each.signal]);
-    drawn.append(candlePlot(found.candles, found.signals),
-      element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" },
-        table("Probabilities after each candle (UTC), the newest first", ["closed candle of", ...names, "signal"], rows)));
-    report.say(`after the newest candle: ${last.signal}`);
+    const { candles, said, signals } = found, last = signals.at(-1), names = Object.keys(last.probabilities);
+    const rows = signals.toReversed().map(each => [new Date(each.time).toISOString().slice(5, 16).replace("T", "\u00a0"),
+      each.signal, ...names.map(name => each.probabilities[name].toFixed(3)), ...(about.horizon ? [moveAfter(candles, each.time, about.horizon)] : [])]);
+    const later = about.horizon ? [`${about.horizon} later`] : [];
+    drawn.append(candlePlot(candles, signals), element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" }, table(
+      `Signals and probabilities as each candle closed (month, day and UTC of its opening)${about.horizon ? `, and the price ${about.horizon} candles later` : ""}`, ["candle", "signal", ...names, ...later], rows)));
+    report.say([`after the newest candle: ${last.signal}`, ...said, ...(example ? [OF_THE_EXAMPLE] : []), ...(about.note ? [about.note] : [])].join(". ") + ".");
+  }
+
+  function simulate() {
+    const candles = simulatedCandles(about, ++seed);
+    text.value = [CANDLE_COLUMNS.join(","), ...candles.time.map((_, i) => CANDLE_COLUMNS.map(name => candles[name][i]).join(","))].join("\n");
+    example = true;
+    judge();
   }
 
   place.append(
+    element("p", {}, `The chart shows candles, and below the last ${SIGNALS_SHOWN} of them what the model would have answered as each closed; the table has its probabilities.`),
+    ...report.parts, drawn,
     element("form", { submit: judge },
       ...(about.coins.length > 1 ? [labelled("coin", coin)] : []),
-      labelled("a CSV file of candles", file),
-      labelled(`or candles as text: ${CANDLE_COLUMNS.join(", ")}; times in ms since 1970, ${about.candles_needed} candles or more`, text, { class: "whole" }),
+      labelled("your candles: a CSV or JSON file", file),
+      labelled(`or as text: ${CANDLE_COLUMNS.join(", ")}; ${about.candles_needed} candles or more`, text, { class: "whole" }),
       element("button", { class: "main" }, "Show signals"),
-      button("Invent candles", () => { text.value = writtenCandles(inventedCandles(about)); judge(); })),
-    element("p", { class: "note" }, "Invented candles are a random walk, on which no model can win: they only show how it works."),
-    ...report.parts, drawn);
+      button("Simulate candles", simulate)));
+  simulate();
 }
 
-// Parses lines of numbers below a line of names into {column: values}.
-function readCandles(text) {
-  const [head, ...lines] = text.trim().split(/\r?\n/).map(line => line.split(/[,;\t]/).map(cell => cell.trim()));
-  const names = head.map(name => name.toLowerCase());
-  const missing = CANDLE_COLUMNS.filter(name => !names.includes(name));
-  if (missing.length) throw new Error(`the first line lacks ${missing.join(", ")}; it names the columns ${CANDLE_COLUMNS.join(",")}`);
-  const wrong = lines.findIndex(cells => cells.length != names.length || !cells.every(cell => cell !== "" && Number.isFinite(Number(cell))));
-  if (wrong >= 0) throw new Error(`line ${wrong + 2} is not ${names.length} numbers: ${lines[wrong].join(",").slice(0, 60)}`);
-  return Object.fromEntries(CANDLE_COLUMNS.map(name => [name, lines.map(cells => Number(cells[names.indexOf(name)]))]));
+// By how much the price had moved so many candles later; empty where that is not known yet.
+function moveAfter({ time, close }, when, horizon) {
+  const place = time.indexOf(when), later = close[place + horizon];
+  return later === undefined ? "" : `${later < close[place] ? "−" : "+"}${Math.abs(100 * (later / close[place] - 1)).toFixed(2)}\u00a0%`;
 }
 
-function writtenCandles(candles) {
-  return [CANDLE_COLUMNS.join(","), ...candles.time.map((_, i) => CANDLE_COLUMNS.map(name => candles[name][i]).join(","))].join("\n");
+// The pair in the name of a file; an error for a file that is not read.
+function namedCandles(name, { timeframe_ms, rules }) {
+  const [, stem, ending] = name.match(/^(.*?)(\.[^.]*)?$/), minute = 60000;
+  if (![".csv", ".json"].includes(ending?.toLowerCase()))
+    throw new Error(`${name}: a page reads CSV and JSON; predict.py also reads .json.gz, .zip, .parquet and .feather`);
+  const found = candleFileName(stem, rules), length = found.timeframe && found.timeframe.slice(0, -1) * rules.minutes[found.timeframe.at(-1)] * minute;
+  if (length && length != timeframe_ms) throw new Error(`${name}: ${found.timeframe} candles, where the model knows those of ${timeframe_ms / minute} minutes`);
+  return found;
 }
 
-function inventedCandles({ candles_needed, timeframe_ms }) {
-  const candles = Object.fromEntries(CANDLE_COLUMNS.map(name => [name, []])), now = Math.floor(Date.now() / timeframe_ms) * timeframe_ms;
-  const count = candles_needed + SHOWN - 1;
-  for (let i = 0, price = 100; i < count; i++) {
-    const path = [price, ...Array.from({ length: 4 }, () => price *= 1 + 0.002 * (Math.random() - 0.5))].map(each => Number(each.toFixed(4)));
-    price = path.at(-1);
-    const row = [now - (count - i) * timeframe_ms, path[0], Math.max(...path), Math.min(...path), price, Number((100 * Math.random()).toFixed(2))];
-    CANDLE_COLUMNS.forEach((name, column) => candles[name].push(row[column]));
+// What the name of a file says, as file_name of candle_tables.py.
+function candleFileName(stem, { copy, date, other, timeframes, lengths, minutes, quotes, contracts, reasons }) {
+  const rest = stem.replace(new RegExp(copy, "g"), " ").replace(new RegExp(date, "g"), " ").replace(/^[ _,-]+|[ _,-]+$/g, "");
+  if (new RegExp(other, "i").test(rest)) return { reason: reasons.other };
+  const found = timeframes.map(rule => rest.match(new RegExp(rule, "i"))).find(each => each);
+  if (!found) return { reason: reasons.timeframe };
+  if (found[0] == "1M") return { reason: reasons.month };
+  const unit = found[2].slice(0, 1).toLowerCase(), total = (found[1] || 1) * minutes[unit];
+  const timeframe = lengths.find(name => name.slice(0, -1) * minutes[name.at(-1)] == total) ?? `${found[1]}${unit || "m"}`;
+  const before = rest.slice(0, found.index), after = rest.slice(found.index + found[0].length);
+  const coin = pairAmong(`${before} ${after}`.toUpperCase().match(/[A-Z0-9]+/g) ?? [], quotes, contracts)
+    || (/[-_]$/.test(before) ? before.toUpperCase().replace(/[^A-Z0-9]/g, "") : "");
+  return coin ? { coin, timeframe, part: new RegExp(date).test(stem) } : { reason: reasons.pair };
+}
+
+function pairAmong(words, quotes, contracts) {
+  for (let place = words.length - 1; place >= 0; place--) {
+    const word = words[place], contract = contracts.includes(words[place + 1]) ? words[place + 1] : "";
+    if (quotes.includes(word) && place)
+      return words.slice(words[place - 1] == word && place > 1 ? place - 2 : place - 1, place + 1).join("") + contract;
+    if (quotes.some(quote => word.endsWith(quote) && word.length > quote.length + 1)) return word + contract;
+  }
+  return "";
+}
+
+// The newest candles without a gap in a table, {candles: {column: values}, said: what was left out}.
+function readCandles(text, { timeframe_ms, rules }) {
+  const { rows, places } = /^\s*\[/.test(text) ? candleArray(text) : candleTable(text, rules), said = [];
+  const read = rows.map(([line, cells]) => CANDLE_COLUMNS.map(name => {
+    const cell = cells[places[name]], value = name == "time" ? candleTime(cell) : cell === "" || cell === null ? NaN : Number(cell);
+    if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
+    return value;
+  })).sort((a, b) => a[0] - b[0]);
+  let known = read.filter((row, i) => !i || row.some((value, column) => value != read[i - 1][column]));
+  const twice = known.find((row, i) => i && row[0] == known[i - 1][0]);
+  if (twice) throw new Error(`there are two candles of ${new Date(twice[0]).toISOString()} that differ; keep one of them`);
+  if (known.length && known.at(-1)[0] + timeframe_ms > Date.now()) {
+    known = known.slice(0, -1);
+    said.push("the newest candle had not closed and is left out");
+  }
+  const steps = known.slice(1).map((row, i) => row[0] - known[i][0]), least = steps.reduce((a, b) => Math.min(a, b), Infinity);
+  if (steps.length && least != timeframe_ms) throw new Error(`these candles are ${least / 60000} minutes apart; the model knows those of ${timeframe_ms / 60000}`);
+  const gap = steps.findLastIndex(step => step != timeframe_ms) + 1;
+  if (gap) said.push(`${gap} candles before a gap are left out`);
+  return { candles: Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, known.slice(gap).map(row => row[column])])), said };
+}
+
+const CANDLE_ORDER = Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, column]));
+
+// The array of rows of ccxt and freqtrade.
+function candleArray(text) {
+  const rows = JSON.parse(text);
+  if (!rows.every(row => Array.isArray(row) && row.length >= CANDLE_COLUMNS.length)) throw new Error("JSON must be an array of rows [time, open, high, low, close, volume]");
+  return { rows: rows.map((cells, i) => [i + 1, cells]), places: CANDLE_ORDER };
+}
+
+// The rows of a CSV, with their numbers, and the places of the columns.
+function candleTable(text, rules) {
+  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !line.trim().startsWith("#"));
+  if (start < 0) throw new Error(`there is no table; its first line names the columns ${CANDLE_COLUMNS.join(",")}`);
+  const count = mark => lines[start].split(mark).length, separator = [",", ";", "\t"].reduce((a, b) => count(b) > count(a) ? b : a);
+  const rows = lines.map((line, i) => [i + 1, line.split(separator).map(cell => cell.trim().replace(/^"(.*)"$/, "$1"))]).slice(start)
+    .filter(([, cells]) => cells.some(cell => cell));
+  const head = rows[0][1], uneven = rows.find(([, cells]) => cells.length != head.length);
+  if (uneven) throw new Error(`line ${uneven[0]} has ${uneven[1].length} columns, not ${head.length}: ${uneven[1].join(separator).slice(0, 60)}`);
+  if (/^\d/.test(head[0])) {
+    if (![6, 7, 12].includes(head.length)) throw new Error(`line ${rows[0][0]} has ${head.length} columns and there is no header; add this first line: ${CANDLE_COLUMNS.join(",")}`);
+    return { rows, places: CANDLE_ORDER };
+  }
+  return { rows: rows.filter(([, cells]) => cells.join() != head.join()), places: candleColumns(head, rules) };  // files joined with cat
+}
+
+// The places of columns by their names, as columns_of of candle_tables.py.
+function candleColumns(head, { columns, volume_of, ending }) {
+  const exact = head.map(name => name.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, ""));
+  const places = Object.fromEntries(CANDLE_COLUMNS.map(ours => {
+    const trimmed = ours == "time" ? exact.map(name => name.replace(new RegExp(ending), "")) : exact;
+    const name = columns[ours].find(each => exact.includes(each) || trimmed.includes(each));
+    if (name && exact.indexOf(name) != exact.lastIndexOf(name)) throw new Error(`there are two columns ${name} or more; keep only one of them`);
+    return [ours, name ? (exact.includes(name) ? exact : trimmed).indexOf(name) : ours == "volume" ? exact.findIndex(each => each.startsWith(volume_of)) : -1];
+  }));
+  const missing = CANDLE_COLUMNS.filter(name => places[name] < 0);
+  if (missing.length) throw new Error(`there is no column for ${missing.join(", ")} (columns: ${head.join(", ")}); name it ${missing.map(name => columns[name][0]).join(", ")}`);
+  return places;
+}
+
+// ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else. Without a zone it is UTC.
+function candleTime(cell) {
+  if (cell !== "" && Number.isFinite(Number(cell))) {
+    const unit = [1000, 1, 1e-3, 1e-6].find(each => cell * each >= 1230940800000 && cell * each <= 4102444800000);
+    return unit ? Math.round(cell * unit) : NaN;
+  }
+  const found = String(cell).match(/^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?)? ?(Z|UTC|[+-]\d\d:?\d\d)?$/i);
+  if (!found) return NaN;
+  const [, day, minute = "00:00", second = "", zone = "Z"] = found;
+  return Date.parse(`${day}T${minute}${second}${zone.toUpperCase() == "UTC" ? "Z" : zone.replace(/(\d\d):?(\d\d)$/, "$1:$2")}`);
+}
+
+// Candles of a market like that of pipelines/workloads/crypto/candles/simulated.py, by the same planted signal.
+function simulatedCandles({ candles_needed, timeframe_ms }, seed, count = Math.max(candles_needed + SIGNALS_SHOWN - 1, DRAWN_CANDLES)) {
+  let state = seed;
+  const uniform = () => {  // mulberry32
+    state = (state + 0x6d2b79f5) >>> 0;
+    let bits = Math.imul(state ^ (state >>> 15), 1 | state);
+    bits ^= bits + Math.imul(bits ^ (bits >>> 7), 61 | bits);
+    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+  const heavy = () => normal() * Math.sqrt(3 / Array.from({ length: 5 }, () => normal() ** 2).reduce((a, b) => a + b));  // Student's t of 5
+  const turn = Math.PI / 8, decay = 0.9, warm = 200, scale = 0.0035 * Math.sqrt(timeframe_ms / 900000), waiting = new Array(9).fill(0);
+  let gain = 0, variance = 1, now = 0, before = 0, price = 100;
+  for (let lag = 1; lag < 200; lag++) gain += (decay ** lag * Math.sin(turn * lag)) ** 2;
+  const candles = Object.fromEntries(CANDLE_COLUMNS.map(name => [name, []])), start = Date.UTC(2024, 5, 3);
+  for (let i = -warm; i < count; i++) {
+    const surprise = Math.max(-8, Math.min(heavy(), 8)), shock = surprise + 0.5 * Math.tanh(now), sigma = scale * Math.sqrt(variance);
+    const walk = [];
+    while (walk.length < 8) walk.push((walk.at(-1) ?? 0) + normal() / Math.sqrt(8));
+    const path = walk.map((each, k) => price * Math.exp(sigma * (each + (k + 1) / 8 * (shock - walk[7])) - (k + 1) / 8 * sigma ** 2 / 2));
+    const volume = Math.exp(5 + 0.4 * Math.log(variance) + 0.4 * Math.abs(shock) + 0.5 * normal());
+    const row = [price, ...path].map(each => Number(each.toFixed(4)));
+    if (i >= 0) [start + i * timeframe_ms, row[0], Math.max(...row), Math.min(...row), row[8], Number(volume.toFixed(2))].forEach((value, column) => candles[CANDLE_COLUMNS[column]].push(value));
+    price = path[7];
+    variance = 0.03 + variance * (0.9 + 0.07 * surprise ** 2);
+    waiting.push(shock);
+    waiting.shift();
+    [now, before] = [2 * decay * Math.cos(turn) * now - decay ** 2 * before + decay * Math.sin(turn) / Math.sqrt(gain) * waiting[0], now];
   }
   return candles;
 }
 
 function candlePlot({ open, high, low, close, time }, signals) {
-  const count = Math.min(60, time.length), from = time.length - count, width = 600, height = 220, step = width / count;
+  const count = Math.min(DRAWN_CANDLES, time.length), from = time.length - count, width = 960, height = 300, step = width / count;
   const least = Math.min(...low.slice(from)), most = Math.max(...high.slice(from));
   const y = price => 12 + (height - 40) * (1 - (price - least) / (most - least || 1));
   const bySignal = new Map(signals.map(each => [each.time, each.signal])), parts = [];
@@ -81,11 +215,11 @@ function candlePlot({ open, high, low, close, time }, signals) {
     parts.push(element("line", { x1: x, x2: x, y1: y(high[i]), y2: y(low[i]), stroke: colour }),
       element("rect", { x: x - step / 3, width: 2 * step / 3, fill: colour,
         y: Math.min(y(open[i]), y(close[i])), height: Math.max(Math.abs(y(open[i]) - y(close[i])), 1) }));
-    const marks = { LONG: `M${x - 4} ${height - 6}h8l-4 -9z`, SHORT: `M${x - 4} ${height - 15}h8l-4 9z`, NO_TRADE: `M${x - 3} ${height - 10}h6` };
-    if (signal) parts.push(element("path", { d: marks[signal], fill: SIGNAL_COLOURS[signal], stroke: SIGNAL_COLOURS[signal] }));
+    const [top, tall] = { LONG: [24, 12], SHORT: [12, 12], NO_TRADE: [13, 2] }[signal] ?? [];
+    if (signal) parts.push(element("rect", { x: x - step / 2, width: step, y: height - top, height: tall, fill: SIGNAL_COLOURS[signal] }));
   }
   const counts = Object.keys(SIGNAL_COLOURS).map(name => `${signals.filter(each => each.signal == name).length} ${name}`).join(", ");
   return element("figure", {}, element("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", width,
     "aria-label": `The last ${count} candles, from ${least} to ${most}, with the signals after ${signals.length} of them: ${counts}` }, ...parts),
-    element("figcaption", {}, `The last ${count} candles; below them the signals: ▲ LONG, ▼ SHORT, – NO_TRADE (${counts})`));
+    element("figcaption", {}, `The last ${count} candles; below them the signals: bars up LONG, bars down SHORT, line NO_TRADE (${counts})`));
 }

@@ -8,10 +8,11 @@ import difflib
 import os
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar, Unpack
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -45,7 +46,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
 
-    def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Unpack[ConfigDict]) -> None:
         super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
 
     @classmethod
@@ -73,13 +74,16 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
 
 
 def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str) -> Config:
-    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
+    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors."""
     before = copy.deepcopy(tree) if words else {}
     _patch_all(cls, tree, words)
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        where = OF_WORDS if words and _is_sound(cls, before) else f"config {source}:"
+        where = f"config {source}:"
+        with suppress(ValidationError):
+            if words and cls.model_validate(before):
+                where = OF_WORDS
         raise UserError("\n  ".join([where, *_problems(cls, error.errors(include_url=False))])) from error
 
 
@@ -95,19 +99,8 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
             raise UserError("\n  ".join([OF_WORDS, *_problems(cls, wrong)])) from error
 
 
-def _is_sound(cls: type[Section], tree: dict[str, object]) -> bool:
-    try:
-        cls.model_validate(tree)
-    except ValidationError:
-        return False
-    return True
-
-
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:
-    """Return plain values from elsewhere as a `cls`; raise UserError, in one line, that begins with `what` they are.
-
-    `context` is for the class's own validators.
-    """
+    """Return plain values as a `cls`; a one-line UserError begins with `what` they are. Validators get `context`."""
     if not isinstance(tree, Mapping):
         raise UserError(f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {_given(tree)})")
     try:
@@ -122,7 +115,7 @@ def _problems(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]:
     for item in errors[:MOST_ERRORS]:
         key, message, given = _explain(cls, item)
         if item["type"] in ("too_short", "tuple_type") and key in problems:
-            continue  # what is wrong with an item makes pydantic think that there is none; a single value has been told
+            continue  # pydantic reports a wrong item as missing, too; a single value was reported before
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
     lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
     more = len(errors) - MOST_ERRORS
@@ -141,7 +134,7 @@ def differences(old: Section, new: Section) -> list[str]:
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 
-def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted keys and values of a nested mapping."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -162,7 +155,7 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:
-    """Set the value that a word gives; `following` may be that of a word which is a key alone."""
+    """Set a word's value; `following` is the next word, a hint if this one is a key alone."""
     key, equals, text = word.partition("=")
     if not equals or not key:
         torn = following and "=" not in following
@@ -201,7 +194,7 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     while parts and key not in known:
         parts.pop()
         key = ".".join(parts)
-    message = _told(cls, item, key)
+    message = _message(cls, item, key)
     if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
         return "", message, ""
     if isinstance(given, bool):
@@ -209,8 +202,8 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     return f"{key}: ", message, f" (given {_given(given)})"
 
 
-def _told(cls: type[Section], item: ErrorDetails, key: str) -> str:
-    """Return what is wrong, in the words of a config where those of pydantic are Python's."""
+def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
+    """Return what is wrong, in a config's terms rather than Python's."""
     if item["type"] == "tuple_type":
         *sections, leaf = key.split(".")
         for name in sections:

@@ -7,7 +7,6 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -16,8 +15,8 @@ from pydantic_core import PydanticUndefined
 from common.config import Choice, Section
 
 WIDTH = 80  # columns of a terminal
-NAMES = {int: "integer", float: "number", bool: "true / false", str: "text", type(None): "null"}
-CHOICES = {bool: ("true", "false"), type(None): ("null",)}
+NAMES: dict[object, str] = {int: "integer", float: "number", bool: "true / false", str: "text", type(None): "null"}
+CHOICES: dict[object, tuple[str, ...]] = {bool: ("true", "false"), type(None): ("null",)}
 BOUNDS = ("gt", "ge", "lt", "le")
 FIRST = ("data", "model", "training", "evaluation")  # sections in which most of a user's changes are
 
@@ -48,7 +47,9 @@ def groups(cls: type[Section]) -> list[Group]:
     about = {"": ""}
     for section, owner, name, field, default in _fields(cls):
         about.setdefault(section, " ".join((owner.__doc__ or "").split("\n\n")[0].split()))
-        kind, choices = _type_of(field)
+        tables = [each for each in field.metadata if isinstance(each, Choice)]
+        annotation = typing.Annotated[field.annotation, tables[0]] if tables else field.annotation
+        kind, choices = _in_words(annotation, _bounds(field.metadata))
         dotted = f"{section}.{name}" if section else name
         found.setdefault(section, []).append(Key(dotted, kind, default, choices, field.description or ""))
     order = sorted(found, key=lambda section: FIRST.index(section) if section in FIRST else len(FIRST))
@@ -68,27 +69,20 @@ def _fields(
             yield section, cls, name, field, value
 
 
-def _type_of(field: FieldInfo) -> tuple[str, tuple[str, ...]]:
-    """Return a field's type in words, and the values to choose from."""
-    bounds = _bounds(field.metadata)
-    tables = [each for each in field.metadata if isinstance(each, Choice)]
-    return _told(typing.Annotated[field.annotation, tables[0]] if tables else field.annotation, bounds)
-
-
-def _told(annotation: Any, bounds: Mapping[str, float]) -> tuple[str, tuple[str, ...]]:
+def _in_words(annotation: object, bounds: Mapping[str, float]) -> tuple[str, tuple[str, ...]]:
     """Return a type in words, with the bounds of its numbers, and the values to choose from."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         tables = [tuple(each.table) for each in parts[1:] if isinstance(each, Choice)]
         own = _bounds([each for part in parts[1:] for each in getattr(part, "metadata", ())])
-        return (" / ".join(tables[0]), tables[0]) if tables else _told(parts[0], {**bounds, **own})
+        return (" / ".join(tables[0]), tables[0]) if tables else _in_words(parts[0], {**bounds, **own})
     if origin is typing.Literal:
         return " / ".join(map(str, parts)), tuple(map(str, parts))
     if origin in (typing.Union, types.UnionType):
-        told = [_told(part, bounds) for part in parts]
-        return " / ".join(text for text, _ in told), tuple(choice for _, choices in told for choice in choices)
+        found = [_in_words(part, bounds) for part in parts]
+        return " / ".join(text for text, _ in found), tuple(choice for _, choices in found for choice in choices)
     if origin is tuple:
-        inner = [_told(part, bounds) for part in parts if part is not ...]
+        inner = [_in_words(part, bounds) for part in parts if part is not ...]
         texts = [text for text, _ in inner] + ["..."] * (... in parts)
         return f"[{', '.join(texts)}]", inner[0][1]
     if annotation in (int, float):

@@ -14,7 +14,7 @@ from common.foreign_text import printable
 MOST_BYTES, MOST_NODES, DEEPEST = 2**16, 5000, 16
 
 
-def parse(data: bytes) -> object:
+def parse(data: bytes) -> Any:
     """Return the value that `data` stands for; ValueError says what is wrong with it, and on which line."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"it is larger than the {MOST_BYTES} bytes that a config may have")
@@ -30,11 +30,11 @@ class _Loader(yaml.SafeLoader):
         self.nodes = self.depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             _refuse(event, f"*{event.anchor} refers to another place, which configs cannot; write its value again")
-        if getattr(event, "tag", None) is not None:
-            _refuse(event, f"{event.tag} is a tag, which configs do not have; leave it out")
+        if (tag := getattr(event, "tag", None)) is not None:
+            _refuse(event, f"{tag} is a tag, which configs do not have; leave it out")
         self.nodes, self.depth = self.nodes + 1, self.depth + 1
         if self.nodes > MOST_NODES or self.depth > DEEPEST:
             _refuse(event, f"a config has {MOST_NODES} values or fewer, in {DEEPEST} levels or fewer")
@@ -63,5 +63,6 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
-def _refuse(where: Any, why: str) -> None:
+def _refuse(where: yaml.Event | yaml.Node, why: str) -> None:
+    assert where.start_mark is not None, "what was read has a place"
     raise ValueError(f"line {where.start_mark.line + 1}: {printable(why, 300)}")

@@ -6,13 +6,13 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from common.disk.files import digests, folder_at_once, sha256, tidy, write_json
 from common.disk.lock import held
 from common.errors import UserError
+from common.plain import Plain
 
 MANIFEST = "manifest.json"
 ANEW = (
@@ -21,19 +21,14 @@ ANEW = (
 )
 
 
-def folder_of(name: str, section: Mapping[str, object], layout: int) -> Path:
-    """Return data/<name>/<hash of the values and of the layout in which they are written>."""
-    text = json.dumps({**section, "layout": layout}, sort_keys=True)
+def folder_for(name: str, data: BaseModel, layout: int) -> Path:
+    """Return data/<name>/<hash of the values that decide what is prepared, and of their layout on disk>."""
+    text = json.dumps({**section_of(data), "layout": layout}, sort_keys=True)
     return Path("data") / name / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def folder_for(name: str, data: Any) -> Path:
-    """Return the folder of the data of a config's section `data`; how they are loaded does not decide them."""
-    return folder_of(name, section_of(data), data.layout)
-
-
-def section_of(data: BaseModel) -> dict[str, Any]:
-    """Return the values of a config's section `data` that decide what is prepared."""
+def section_of(data: BaseModel) -> dict[str, object]:
+    """Return the values of a config section that decide what is prepared."""
     return dict(data.model_dump(mode="json", exclude={"loader"}))
 
 
@@ -44,12 +39,11 @@ def prepare(
     inputs: Callable[[], Sequence[Path]],
     renew: Callable[[Path], Mapping[str, object]] | None = None,
     remedy: str = ANEW,
-) -> dict[str, Any]:
+) -> dict[str, Plain]:
     """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
 
-    `inputs` lists the user's files that the data come from. Another process that prepares data of the same name is
-    waited for. If one of those files has changed since, `renew` makes the data as `write` does, from those in `folder`
-    as far as they still hold; without it that raises UserError, which ends with `remedy`.
+    `inputs` lists the user's files behind the data. If one has changed, `renew` makes the data as `write` does, reusing
+    those in `folder`; without it UserError ends with `remedy`. Other processes preparing the same data are waited for.
     """
     lock = folder.parent / ".lock"
     if lock.exists() and (folder / MANIFEST).exists():
@@ -67,20 +61,18 @@ def prepare(
     return manifest
 
 
-def _changed(manifest: Mapping[str, Any], inputs: Callable[[], Sequence[Path]]) -> list[str]:
-    """Return the user's files that are new or other than when the data were prepared.
-
-    A file that has gone is no contradiction: a run can be evaluated where its source is not.
-    """
-    known = manifest.get("inputs", {})
+def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]) -> list[str]:
+    """Return the user's files that are new or changed; missing ones are fine, as evaluation needs no sources."""
+    known = manifest.get("inputs")
+    known = known if isinstance(known, Mapping) else {}
     changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
     return changed + [str(path) for path in inputs() if str(path) not in known]
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of prepared data. Raises UserError if it lists none of the files, or one that is not there."""
+def _manifest(folder: Path) -> dict[str, Plain]:
+    """Return the manifest of prepared data. Raises UserError if it lists none of the files, or a missing one."""
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+        manifest = json.loads((folder / MANIFEST).read_bytes())
         missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
         if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
             raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
@@ -88,7 +80,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"{folder / MANIFEST} is not the manifest of prepared data ({error}); delete {folder} to prepare it anew"
         ) from error
-    return manifest
+    return dict(manifest)
 
 
 def _made(
@@ -98,7 +90,7 @@ def _made(
     inputs: Callable[[], Sequence[Path]],
     again: bool = False,
 ) -> bool:
-    """Make the data, `again` if files have changed; return False if another process has done so in the meantime."""
+    """Make the data, `again` if files changed; return False if another process did so meanwhile."""
     with held(folder.parent / ".lock", wait=True):
         tidy(folder.parent)
         if (folder / MANIFEST).exists() and not (again and _changed(_manifest(folder), inputs)):

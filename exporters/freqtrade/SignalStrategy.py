@@ -8,6 +8,7 @@ and the opposite signal turns it.
 """
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import ClassVar
@@ -47,6 +48,8 @@ class SignalStrategy(IStrategy):
     def __init__(self, config: dict[str, object]) -> None:
         self.can_short = config.get("trading_mode", "spot") != "spot"
         super().__init__(config)
+        if "note" in SETTINGS:
+            logging.getLogger(__name__).warning("%s", SETTINGS["note"])
         self.models: dict[str, Classifier] = {}
 
     def populate_indicators(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
@@ -87,6 +90,8 @@ class SignalStrategy(IStrategy):
         """Enter at the next open on each signal."""
         dataframe["enter_long"] = (dataframe["signal"] == 1).astype(int)
         dataframe["enter_short"] = (dataframe["signal"] == -1).astype(int)
+        if "market" in SETTINGS:  # each trade says that its signal learnt no real market
+            dataframe.loc[dataframe["signal"] != 0, "enter_tag"] = f"{SETTINGS['market']} market"
         return dataframe
 
     def populate_exit_trend(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:

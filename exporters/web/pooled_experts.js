@@ -7,27 +7,30 @@ async function openModel(config, files) {
   return {
     predict: input => answered(() => {
       const { coin, candles } = checkedCandles(config, input);
-      const [probabilities] = pooled(tensors, config, scaledRows(config, coin, candles), config.coins.indexOf(coin), 1);
-      return answer(coin, candles.time.at(-1), probabilities);
+      const [probabilities] = pooled(tensors, config, scaledRows(config, coin, candles), placeOf(config, coin), 1);
+      return answer(config, coin, candles.time.at(-1), probabilities);
     }),
 
     // The answers after each of the last `count` candles, to draw.
     signals: (input, count) => {
       const { coin, candles } = checkedCandles(config, input), rows = scaledRows(config, coin, candles);
       const number = Math.min(count, rows.length / config.features.length - config.lookback + 1);
-      return pooled(tensors, config, rows, config.coins.indexOf(coin), number)
-        .map((each, i) => answer(coin, candles.time.at(i - number), each));
+      return pooled(tensors, config, rows, placeOf(config, coin), number)
+        .map((each, i) => answer(config, coin, candles.time.at(i - number), each));
     },
   };
 }
 
-function answer(coin, time, probabilities) {
+function answer({ warning }, coin, time, probabilities) {
   const named = Object.fromEntries(CLASSES.map((name, i) => [name, probabilities[i]]));
-  return { coin, time, probabilities: named, signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))] };
+  return { coin: coin || null, time, probabilities: named, signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))], ...warning };
 }
 
+// The number of a coin; a model whose only coin has no name takes any.
+const placeOf = ({ coins }, coin) => coins.length == 1 && !coins[0] ? 0 : coins.indexOf(coin);
+
 function checkedCandles(config, { coin = config.coins.length == 1 ? config.coins[0] : null, candles }) {
-  if (!config.coins.includes(coin)) throw new Unusable(`this model does not know the coin ${coin}; give one of ${config.coins.join(", ")}`);
+  if (placeOf(config, coin) < 0) throw new Unusable(`this model does not know the coin ${coin}; give one of ${config.coins.join(", ")}`);
   const missing = COLUMNS.filter(name => !Array.isArray(candles[name]));
   if (missing.length) throw new Unusable(`the candles lack ${missing.join(", ")}; give the columns ${COLUMNS.join(", ")}`);
   const count = candles.time.length, step = config.timeframe_ms;
@@ -48,8 +51,8 @@ function checkedCandles(config, { coin = config.coins.length == 1 ? config.coins
 }
 
 // Features (N, F) of the candles that have a whole warm-up before them, in units of their deviation.
-function scaledRows({ features, scalers, memory }, coin, candles) {
-  const columns = candleFeatures(candles), { mean, std } = scalers[coin];
+function scaledRows({ coins, features, scalers, memory }, coin, candles) {
+  const columns = candleFeatures(candles), { mean, std } = scalers[coins[placeOf({ coins }, coin)]];
   return Float32Array.from({ length: (candles.time.length - memory + 1) * features.length }, (_, i) => {
     const place = i % features.length, row = (i - place) / features.length + memory - 1;
     return (Math.fround(columns[features[place]][row]) - mean[place]) / std[place];

@@ -89,7 +89,9 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
         return ("AVIF",)
     if brands & HEIC_BRANDS:
         if not reads_heic():
-            raise RefusedError("a HEIC image, for which a package is missing; `pip install pillow-heif`")
+            raise RefusedError(
+                "a HEIC image, for which a package is missing; `pip install -e '.[heif]'`, or `pip install pillow-heif`"
+            )
         return ("HEIF",)
     return FORMATS
 

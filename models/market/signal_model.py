@@ -14,12 +14,19 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from common.plain import Plain
 from models import io
-from models.market import candle_features
+from models.market import candle_features, candle_tables
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
 
 LONGEST_LOOKBACK = 100_000  # candles
+ANY = ("",)  # coins of a model that answers for every coin
+SIMULATED = "simulated"
+NOTE = (
+    "This model learnt a simulated market with a planted signal: its answers are an exercise, no forecast of any real "
+    "coin"
+)
 ROWS_AT_ONCE = 1024  # predicted
 
 
@@ -29,10 +36,10 @@ class SignalConfig:
 
     features: tuple[str, ...]  # names in the order of the columns
     lookback: int  # candles of a window
-    coins: tuple[str, ...] = ("",)  # with several, each window comes with the number of its coin
+    coins: tuple[str, ...] = ANY  # with several, each window comes with the number of its coin
     scalers: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # coin -> mean and std of each feature
     timeframe_ms: int = 0  # time from one candle to the next
-    about: dict[str, Any] = field(default_factory=dict)  # label rule, split dates and hashes of the data, for readers
+    about: dict[str, Any] = field(default_factory=dict)  # label rule, market, split dates and hashes of the data
 
     def __post_init__(self) -> None:
         for name in ("features", "coins"):  # JSON has no tuples
@@ -46,6 +53,19 @@ class SignalConfig:
                 ("mean", "std"), len(self.features)
             ):
                 raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
+
+    @property
+    def warning(self) -> dict[str, str]:
+        """Return what every answer has to say of the market that was learnt."""
+        return {"market": SIMULATED, "note": NOTE} if self.about.get("market") == SIMULATED else {}
+
+    def place(self, coin: str | None) -> int:
+        """Return the number of a coin, which may be None for a model of one. Raises ValueError for an unknown one."""
+        if self.coins == ANY or (coin is None and len(self.coins) == 1):
+            return 0
+        if coin is None or coin not in self.coins:
+            raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(self.coins)}")
+        return self.coins.index(coin)
 
 
 class SignalModel(io.Model):
@@ -73,9 +93,9 @@ class SignalModel(io.Model):
         that has closed.
         """
         config, device = self.config, next(self.parameters()).device
-        known = self._candles(candles, self._coin(coin))
+        known = self._candles(candles, coin)
         self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)
-        scaled, number = self._scaled(known), torch.tensor([config.coins.index(known.symbol)], device=device)
+        scaled, number = self._scaled(known), torch.tensor([config.place(known.symbol)], device=device)
         past, logits = config.lookback - 1, []
         for start in range(0, len(scaled) - past, ROWS_AT_ONCE):
             part = scaled[None, start : start + past + ROWS_AT_ONCE].to(device)
@@ -84,14 +104,15 @@ class SignalModel(io.Model):
 
     def takes(self, given: CandlesInput) -> bool:
         """Return whether the candles are of a coin that the model knows."""
-        return given.coin in self.config.coins or (given.coin is None and len(self.config.coins) == 1)
+        coins = self.config.coins
+        return given.coin in coins or coins == ANY or (given.coin is None and len(coins) == 1)
 
     def prepared(self, given: CandlesInput, settings: SignalSettings) -> tuple[Candles, Tensor]:
         """Return the candles that the newest signal depends on, and their scaled features (L, F)."""
         columns = {name: getattr(given.candles, name) for name in COLUMNS}
         if len({len(column) for column in columns.values()}) == 1:  # else refused below
             columns = {name: column[-self.candles_needed :] for name, column in columns.items()}
-        known = self._candles(columns, self._coin(given.coin))
+        known = self._candles(columns, given.coin)
         newest = int(known.time[-1])
         clock = int(time.time() * 1000) if settings.now is None else settings.now
         self._check_age(newest, newest + self.config.timeframe_ms if isinstance(clock, str) else clock)
@@ -100,15 +121,16 @@ class SignalModel(io.Model):
     def answers(self, prepared: Sequence[tuple[Candles, Tensor]], settings: SignalSettings) -> list[dict[str, object]]:
         """Return the probabilities of the classes after the newest candle, and the signal that they give."""
         device = next(self.parameters()).device
-        numbers = torch.tensor([self.config.coins.index(known.symbol) for known, _ in prepared], device=device)
+        numbers = torch.tensor([self.config.place(known.symbol) for known, _ in prepared], device=device)
         logits = self(torch.stack([scaled for _, scaled in prepared]).to(device), numbers)[:, -1]
         found = logits.float().softmax(-1).cpu().tolist()
         return [
             {
-                "coin": known.symbol,
+                "coin": known.symbol or None,
                 "time": int(known.time[-1]),
                 "probabilities": dict(zip(CLASSES, row, strict=True)),
                 "signal": signal(row, settings.threshold),
+                **self.config.warning,
             }
             for (known, _), row in zip(prepared, found, strict=True)
         ]
@@ -117,21 +139,15 @@ class SignalModel(io.Model):
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
         rows = candle_features.columns(known, self.config.features)[self._memory() - 1 :].astype(np.float32)
-        scaler = self.config.scalers[known.symbol]
+        scaler = self.config.scalers[self.config.coins[self.config.place(known.symbol)]]
         return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
 
     def _memory(self) -> int:
         return candle_features.memory_of(self.config.features)
 
-    def _coin(self, coin: str | None) -> str:
-        known = self.config.coins
-        if coin is None and len(known) == 1:
-            return known[0]
-        if coin is None or coin not in known:
-            raise ValueError(f"this model does not know the coin {coin!r}; give one of {', '.join(known)}")
-        return coin
-
-    def _candles(self, given: Mapping[str, ArrayLike], coin: str) -> Candles:
+    def _candles(self, given: Mapping[str, ArrayLike], coin: str | None) -> Candles:
+        own = self.config.coins[self.config.place(coin)]
+        coin = coin or own
         missing = [name for name in COLUMNS if name not in given]
         if missing:
             raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
@@ -176,6 +192,20 @@ class SignalModel(io.Model):
         config, generator = self.config, torch.Generator().manual_seed(0)
         windows = torch.randn(4, config.lookback, len(config.features), generator=generator)
         return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
+
+
+def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
+    """Return what a page has to know of the models of a run, and the rules by which it reads tables of candles."""
+    config = models[0].config
+    label = config.about.get("label", {})
+    return {
+        "coins": [coin for model in models for coin in model.config.coins],
+        "timeframe_ms": config.timeframe_ms,
+        "candles_needed": max(model.candles_needed for model in models),
+        "horizon": label.get("horizon"),
+        "note": config.warning.get("note"),
+        "rules": candle_tables.RULES,
+    }
 
 
 def signal(probabilities: Sequence[float], threshold: float | None) -> str:

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from common.plain import Plain
 from models.io import config_from
+from models.model import asked
 from models.plans import model_cards
 from models.plans.char_network import CharLSTMConfig, CharNetwork
 from models.plans.characters import END
 from models.plans.inputs import TextInput, TextSettings
 from models.plans.lstm_reader import Reader
 from models.plans.text_writer import Writer
-from models.prediction import asked
 
 PRESETS = {
     "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
@@ -66,7 +66,7 @@ class CharLSTM(CharNetwork):
 
         Raises ValueError for an input or settings that cannot be used, when called.
         """
-        text, chosen = asked(self, given, settings)
+        text, chosen = asked(TextInput, TextSettings, given, settings)
         return self.writer().characters_of(self.prepared(text, chosen), chosen)
 
     def copied(self, written: str, piece: str) -> bool:

@@ -1,6 +1,7 @@
 """Distances of VRPLIB: the EDGE_WEIGHT_TYPEs, and the layouts of matrices in files.
 
-Definitions are those of TSPLIB 95 (Reinelt 1995). A new metric is one entry of METRICS.
+Definitions are those of TSPLIB 95 (Reinelt 1995). A new metric is one entry of METRICS. Places given by longitude and
+latitude in decimal degrees, which TSPLIB lacks, are measured by `great_circle`.
 """
 
 from collections.abc import Callable
@@ -36,6 +37,30 @@ def geographic(one: Floats, two: Floats) -> Floats:
 def _radians(places: Floats) -> Floats:
     degrees = np.trunc(places)
     return 3.141592 * (degrees + 5 * (places - degrees) / 3) / 180  # this pi is TSPLIB's
+
+
+EARTH = 6371.0088  # mean radius in kilometres
+
+
+def great_circle(one: Floats, two: Floats) -> Floats:
+    """Return kilometres on the sphere between places (..., 2) of longitude and latitude in decimal degrees."""
+    (longitude, latitude), (away, other) = (np.moveaxis(np.radians(place), -1, 0) for place in (one, two))
+    across = np.cos(latitude) * np.cos(other) * np.sin((longitude - away) / 2) ** 2
+    half_chord = np.sqrt(np.sin((latitude - other) / 2) ** 2 + across)
+    lengths: Floats = 2 * EARTH * np.arcsin(np.minimum(half_chord, 1))
+    return lengths
+
+
+def local_plane(places: Floats) -> Floats:
+    """Return places (N, 2) of longitude and latitude as kilometres to the east and north of their middle.
+
+    The projection is equirectangular: true along meridians and along the middle parallel. Longitudes are taken on the
+    side nearest to the first place, so that the date line divides nothing.
+    """
+    longitude = places[0, 0] + (places[:, 0] - places[0, 0] + 180) % 360 - 180
+    east, north = longitude - longitude.mean(), places[:, 1] - places[:, 1].mean()
+    plane: Floats = EARTH * np.radians(np.stack([east * np.cos(np.radians(places[:, 1].mean())), north], -1))
+    return plane
 
 
 class Metric(NamedTuple):

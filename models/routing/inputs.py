@@ -19,6 +19,9 @@ class RoutingInput(Input):
 
     name: str | None = Field(None, max_length=200, description="name of the problem, repeated in the answer")
     depot: Point = Field(description="coordinates of the depot, in any unit")
+    degrees: bool = Field(
+        False, description="coordinates are longitude and latitude in degrees; the cost is in kilometres on the sphere"
+    )
     customers: Annotated[tuple[Point, ...], FailFast()] = Field(
         min_length=1, max_length=MOST_CUSTOMERS, description="coordinates of the customers, in the same unit"
     )
@@ -30,6 +33,14 @@ class RoutingInput(Input):
 
     @model_validator(mode="after")
     def _fits(self) -> "RoutingInput":
+        if self.degrees:
+            for who, (longitude, latitude) in enumerate((self.depot, *self.customers)):
+                if not (abs(longitude) <= 180 and abs(latitude) <= 90):
+                    raise ValueError(
+                        f"{f'customer {who}' if who else 'the depot'} is at ({longitude:g}, {latitude:g}), which is no "
+                        "longitude (-180 to 180) and latitude (-90 to 90), in this order; with degrees=false "
+                        "coordinates lie in a plane"
+                    )
         if len(self.demands) != len(self.customers):
             raise ValueError(
                 f"there are {len(self.customers)} customers but {len(self.demands)} demands; give one for each customer"

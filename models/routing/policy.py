@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from models import io
+from models import io, shipped
 from models.routing import native
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
@@ -22,7 +21,6 @@ from models.routing.search import Settings
 from models.routing.solve import Asked, given_problem, problem_of, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
-PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
 class Rollout(NamedTuple):
@@ -72,10 +70,10 @@ class RoutingPolicy(io.Model):
 
         Its card, README.md, says how it was trained and how good it is. Raises ValueError for an unknown name.
         """
-        known = sorted(path.parent.name for path in PRETRAINED.glob("cvrp-*/config.json"))
+        known = shipped.names("cvrp")
         if name not in known:
             raise ValueError(f"there is no pretrained policy {name!r}; there are {', '.join(known)}")
-        return cast(RoutingPolicy, io.load(PRETRAINED / name, device))
+        return cast(RoutingPolicy, io.load(shipped.FOLDER / name, device))
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return weights stored in half precision as float32, to compute with."""
@@ -214,10 +212,15 @@ class RoutingPolicy(io.Model):
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
     ) -> list[dict[str, object]]:
-        """Return the routes of each problem, customers numbered from 1, and their cost."""
+        """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km."""
         found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
         return [
-            {**({"name": given.name} if given.name is not None else {}), "routes": routes, "cost": cost}
+            {
+                **({"name": given.name} if given.name is not None else {}),
+                "routes": routes,
+                "cost": cost,
+                **({"unit": "km"} if given.degrees else {}),
+            }
             for (given, _), (routes, cost) in zip(prepared, found, strict=True)
         ]
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from common.random import derive_key, random_bits
 from models.routing import native
+from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.inputs import RoutingInput
 from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
@@ -37,8 +38,11 @@ class Asked(NamedTuple):
 
 def problem_of(given: RoutingInput) -> Problem:
     """Return the problem of an input."""
-    locs, demand = np.array([given.depot, *given.customers], float), np.array([0, *given.demands], np.int64)
-    return Problem(given.name or "", locs, demand, given.capacity, given.rounding)
+    locs, matrix = np.array([given.depot, *given.customers], float), None
+    if given.degrees:
+        locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
+    demand = np.array([0, *given.demands], np.int64)
+    return Problem(given.name or "", locs, demand, given.capacity, given.rounding, matrix=matrix)
 
 
 def solve_all(

@@ -15,7 +15,7 @@ from torch import Tensor
 from common.plain import Plain
 from models import sampling
 from models.io import config_from
-from models.prediction import asked
+from models.model import asked
 from models.stories.config import END, TinyTransformerConfig
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
@@ -87,7 +87,7 @@ class TinyTransformer(Network):
 
         Raises ValueError for an input or settings that cannot be used, when called.
         """
-        story, chosen = asked(self, given, settings)
+        story, chosen = asked(StoryInput, StorySettings, given, settings)
         steps = self._steps_by([self.encoded(story.prompt)], [story.item], chosen)
         pieces = _pieces(self.tokenizer, (tokens[0] for tokens in steps))
         return sampling.until(pieces, chosen.stop) if chosen.stop else pieces

@@ -12,11 +12,14 @@ from common.errors import UserError
 from common.input_files import Given, Inputs
 from common.plain import Plain
 from common.workers import batched
+from models import shipped
 from pipelines import cli, workloads
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from models.io import Model
+
+ALL = "shipped"  # the name of all models of a workload that ship, where it chooses one for each input
 
 
 @runtime_checkable
@@ -100,19 +103,54 @@ class Trained:
         return checked(self.inputs.input, whole, "an input", {"files": files})
 
     def member_for(self, asked: object) -> str:
-        """Return the name of the model that takes an input: the last of several, such as the latest fold."""
+        """Return the name of the model that takes an input: the last of several, such as the latest fold.
+
+        Of all that ship, the workload chooses.
+        """
+        if self.name == ALL and self.inputs.shipped and isinstance(asked, Section):
+            fitting = self.inputs.shipped(dict(asked))
+            if fitting in self.models:
+                return fitting
         found = [name for name, model in self.models.items() if model.takes(asked)]
         if not found and len(self.models) > 1:
             raise UserError(f"none of the models takes this input; there are models of {', '.join(self.models)}")
         return found[-1] if found else next(iter(self.models))
 
 
-def find(word: str, name: str, folder: Path | None, device: str | None = None) -> Trained:
-    """Load the models of a workload's run or of a folder onto `device`, by default a GPU if there is one."""
+def find(word: str, name: str | None, folder: Path | None, device: str | None = None) -> Trained:
+    """Load the models of a workload's run or of a folder onto `device`, by default a GPU if there is one.
+
+    With neither, `usual` chooses the run, and a line on stderr names it.
+    """
+    if not folder and not name:
+        name = usual(word)
+        run = Run(workloads.name_of(word), name)
+        ships = f"{', '.join(shipped.names(run.workload))}, which ship" if name == ALL else f"{name}, which ships"
+        why = f"{run.folder}, the newest run" if run.started() else f"{ships}: there is no run yet"
+        cli.announce(f"answers from {why}; --name takes another")
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return of_folder(word, folder, device) if folder else of_run(word, name, device)
+    return of_folder(word, folder, device) if folder else of_run(word, str(name), device)
+
+
+def usual(word: str) -> str:
+    """Return the name of the workload's newest run by its best model, else of the model that ships, or ALL of them.
+
+    Raises UserError where there is neither.
+    """
+    workload = workloads.name_of(word)
+    root = Run(workload, ALL).root
+    models = [path for form in ("*", "*/members/*") for path in root.glob(f"{form}/model/best/config.json")]
+    names = [path.relative_to(root).parts[0] for path in sorted(models, key=lambda path: path.stat().st_mtime)]
+    trained = [name for name in names if Run(workload, name).started()]
+    ships = shipped.names(workload)
+    if not trained and not ships:
+        raise UserError(
+            f"there is no run of {workload} yet, and no model of it ships; train one: "
+            f"accelerate launch pipelines/train.py --workload {word}"
+        )
+    return trained[-1] if trained else ALL if len(ships) > 1 and workloads.inputs(word).shipped else ships[0]
 
 
 def of_run(word: str, name: str, device: str) -> Trained:
@@ -120,14 +158,17 @@ def of_run(word: str, name: str, device: str) -> Trained:
     run = Run(workloads.name_of(word), name)
     folders = folders_of(run)
     if not folders:
-        raise UserError(run.unknown(cli.pretrained(run.workload)) + " --model FOLDER takes a folder with a model")
+        raise UserError(run.unknown(shipped.names(run.workload)) + " --model FOLDER takes a folder with a model")
     return _trained(word, run.name, folders, device)
 
 
 def folders_of(run: Run) -> dict[str, Path]:
     """Return the folders of a run's models, {member or run: folder}; {} for an unknown run."""
-    if not run.started() and run.name in cli.pretrained(run.workload):
-        return {run.name: cli.PRETRAINED / run.name}
+    ships = shipped.names(run.workload)
+    if not run.started() and run.name in ships:
+        return shipped.models_in(shipped.FOLDER / run.name)
+    if not run.started() and run.name == ALL:
+        return {name: shipped.FOLDER / name for name in ships}
     members = sorted((run.folder / "members").glob("*/model/best"), key=lambda path: _natural(path.parts[-3]))
     if members or not run.started():
         return {path.parts[-3]: path for path in members}
@@ -141,9 +182,7 @@ def of_folder(word: str, folder: Path, device: str) -> Trained:
         name = f"{parts[-3]}/{parts[-1]}" if parts[-2] == "members" else parts[-1]
         best = f", or --model {folder}/model/best" if (folder / "model" / "best").is_dir() else ""
         raise UserError(f"--model {folder}: this is a run's folder, not a model's; give --name {name}{best}")
-    below = {path.parent.name: path.parent for path in sorted(folder.glob("*/config.json"))}
-    alone = (folder / "config.json").is_file() or not below
-    return _trained(word, folder.name, {folder.name: folder} if alone else below, device)
+    return _trained(word, folder.name, shipped.models_in(folder), device)
 
 
 def _trained(word: str, name: str, folders: Mapping[str, Path], device: str) -> Trained:

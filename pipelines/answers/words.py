@@ -65,17 +65,26 @@ def _value(cls: type[Section], key: str, text: str) -> object:
 def given(
     paths: Sequence[Path], fields: Mapping[str, object], inputs: Inputs, pipe: IO[bytes] | None
 ) -> Iterator[Given]:
-    """Yield the inputs that the words name, else those from the pipe, each as soon as it arrives."""
-    if fields:
+    """Yield the inputs that the words name, else those from the pipe, each as soon as it arrives.
+
+    Beside files, the fields that a workload shares are those of every input in the files.
+    """
+    shared = {key: value for key, value in fields.items() if key in inputs.shared}
+    if fields and not (paths and fields == shared):
         yield Given("words", fields)
+    for each in _from_files(paths, inputs, pipe):
+        yield each if each.input is None else each._replace(input={**each.input, **shared})
+    if not paths and not fields and pipe is not None:
+        yield from of_lines(pipe, "-", inputs)
+
+
+def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
     for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() == ".jsonl"):
         if not lines:
             yield from map(partial(_or_prompt, inputs), inputs.read(list(group)))
             continue
         for path in group:
             yield from _file_of_lines(path, inputs, pipe)
-    if not paths and not fields and pipe is not None:
-        yield from of_lines(pipe, "-", inputs)
 
 
 def _or_prompt(inputs: Inputs, given: Given) -> Given:

@@ -30,7 +30,7 @@ def check_accelerate() -> Iterator[Finding]:
     )
     yield _judge_choice(chosen, accelerator.device.type, precision)
     if accelerator.device.type == "cpu":
-        yield from _check_threads(processes)
+        yield from check_threads(processes)
     try:
         check_world(processes)
     except UserError as error:
@@ -51,7 +51,8 @@ def _judge_choice(chosen: str, device_type: str, precision: str) -> Finding:
     return ok(chosen)
 
 
-def _check_threads(processes: int) -> Iterator[Finding]:
+def check_threads(processes: int) -> Iterator[Finding]:
+    """Compare the threads of each process with its share of the cores."""
     import torch
 
     threads, cores = torch.get_num_threads(), physical_cores()
@@ -99,6 +100,5 @@ def check_accelerate_config() -> Iterator[Finding]:
 def _has_gpu_before(capability: tuple[int, int]) -> bool:
     import torch
 
-    if not torch.version.cuda:
-        return False
-    return any(torch.cuda.get_device_capability(index) < capability for index in range(torch.cuda.device_count()))
+    gpus = range(torch.cuda.device_count() if torch.version.cuda else 0)
+    return any(torch.cuda.get_device_capability(index) < capability for index in gpus)

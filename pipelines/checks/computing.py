@@ -50,7 +50,7 @@ def check_training_step() -> Iterator[Finding]:
     for device in devices():
         fault, remedy = None, install_torch(installed_build())
         try:
-            fault = _training_step(device)
+            fault = training_step(device)
         except torch.OutOfMemoryError:
             fault, remedy = "no memory is left for even a small model", "nvidia-smi   # shows which processes hold it"
         except RuntimeError as error:  # no kernels, a device in exclusive use, a broken library
@@ -61,7 +61,7 @@ def check_training_step() -> Iterator[Finding]:
             yield problem(f"{device}: a training step failed: {fault}", remedy)
 
 
-def _training_step(device: torch.device) -> str | None:
+def training_step(device: torch.device) -> str | None:
     """Train a small convolutional net for one step; return what is wrong with the outcome, or None."""
     import torch
     from torch import nn

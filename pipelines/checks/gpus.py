@@ -24,7 +24,7 @@ def check_gpus() -> Iterator[Finding]:
         yield from _visible_gpus()
         return
     driver, gpus = read_driver(), read_gpus()
-    if not gpus:
+    if driver is None or not gpus:
         yield from _no_gpu(driver_fault())
         return
 
@@ -40,7 +40,7 @@ def check_gpus() -> Iterator[Finding]:
             yield problem(f"{message}; no CUDA build runs on this driver, which must be updated first", UPDATE_DRIVER)
         else:
             yield problem(message, install_torch(build))
-    elif hidden is not None and _hides_all(hidden, len(gpus)):
+    elif hidden is not None and hides_all(hidden, len(gpus)):
         yield warning(
             f"{seen}, but CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU from torch: training runs on the CPU",
             "unset CUDA_VISIBLE_DEVICES",
@@ -54,7 +54,7 @@ def check_gpus() -> Iterator[Finding]:
         yield problem(f"{seen}, but torch cannot use it: {_why_no_cuda()}", install_torch(build or installed_build()))
 
 
-def _hides_all(visible: str, num_gpus: int) -> bool:
+def hides_all(visible: str, num_gpus: int) -> bool:
     """Return whether CUDA_VISIBLE_DEVICES leaves no GPU; CUDA stops reading at the first entry that names none."""
     first = visible.partition(",")[0].strip()
     return not first.startswith(("GPU-", "MIG-")) and not (first.isdigit() and int(first) < num_gpus)
@@ -87,8 +87,8 @@ def _visible_gpus() -> Iterator[Finding]:
             remedy = f"export CUDA_VISIBLE_DEVICES={others}   # no build has kernels for this GPU: train without it"
         else:
             remedy = install_torch(build)
-        found = " ".join(kernels)
-        yield problem(f"{message}: torch {torch.__version__} has no kernels for it, only for {found}", remedy)
+        message += f": torch {torch.__version__} has no kernels for it, only for {' '.join(kernels)}"
+        yield problem(message, remedy)
 
 
 def _no_gpu(fault: str | None) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def _no_gpu(fault: str | None) -> Iterator[Finding]:
 
     if torch.backends.mps.is_available():
         yield ok("mps: the GPU of this Mac")
-    elif fault in (None, "no driver") and _nvidia_card():
+    elif fault in (None, "no driver") and nvidia_card():
         yield warning(
             "an NVIDIA card is plugged in, but no driver answers (was this container started without --gpus all?); "
             "training runs on the CPU",
@@ -119,7 +119,7 @@ def _no_gpu(fault: str | None) -> Iterator[Finding]:
         yield problem(f"the NVIDIA driver does not answer: {fault}", UPDATE_DRIVER)
 
 
-def _nvidia_card() -> bool:
+def nvidia_card() -> bool:
     """Return whether an NVIDIA display device is on the PCI bus, with a driver or without (Linux only)."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         try:

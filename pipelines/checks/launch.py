@@ -1,7 +1,7 @@
-"""Check that the processes that were asked for found each other.
+"""Check that launched processes found each other.
 
-For several spellings that ask for two processes Accelerate 1.15 starts one, or two that train separately, without an
-error. accelerate_configs/README.md has the table.
+Asked for two in some spellings, Accelerate 1.15 silently starts one, or two that train separately; see
+accelerate_configs/README.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_world(accelerator_num_processes: int) -> None:
             f"{asked} processes were asked for and started, but each sees only {formed}: they would train separately "
             f"and write to the same run folder.\n{_remedy(asked)}"
         )
-    asked = _asked_of_simple_launcher()
+    asked = asked_of_simple_launcher()
     if formed < asked:
         raise UserError(
             f"accelerate launch was asked for {asked} processes, but started {formed}: it starts more only with "
@@ -34,11 +34,8 @@ def check_world(accelerator_num_processes: int) -> None:
         )
 
 
-def _asked_of_simple_launcher() -> int:
-    """Return the number of processes that `accelerate launch` was asked for when it took the path that starts one.
-
-    Return 1 if something else started this process.
-    """
+def asked_of_simple_launcher() -> int:
+    """Return how many processes `accelerate launch` was asked for when it started only one; 1 for other launchers."""
     # That path leaves no count in the environment, only MASTER_ADDR where more than one was asked for; an ordinary
     # MASTER_ADDR, set by a cluster, looks the same. The launcher is still our ancestor, so its command line decides.
     if "MASTER_ADDR" not in os.environ or "ACCELERATE_MIXED_PRECISION" not in os.environ or "LOCAL_RANK" in os.environ:
@@ -49,21 +46,21 @@ def _asked_of_simple_launcher() -> int:
 
     for ancestor in psutil.Process().parents():
         try:
-            words = _launch_words(ancestor.cmdline())
+            words = launch_words(ancestor.cmdline())
         except psutil.Error:  # another user's process, or one that has ended
             continue
         if words is None:
             continue
         arguments = launch_command_parser().parse_args(words)
         if arguments.num_processes is not None:
-            return arguments.num_processes
+            return int(arguments.num_processes)
         if arguments.config_file is None and (arguments.cpu or not os.path.isfile(default_config_file)):
             return 1
-        return load_config_from_file(arguments.config_file).num_processes
+        return int(load_config_from_file(arguments.config_file).num_processes)
     return 1
 
 
-def _launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
+def launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
     """Return the words after `accelerate launch` on a command line, or None if it starts another program."""
     for i, word in enumerate(command_line):
         name = os.path.basename(word).removesuffix(".exe")
@@ -99,8 +96,6 @@ def _remedy(asked: int) -> str:
         lines += [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
     lines += ["One process:", f"  accelerate launch {'--cpu ' if on_cpu else ''}--num_processes 1 {flags}"]
     if gpus < asked and not on_cpu:
-        lines += [
-            f"torch sees {gpus} GPUs here. If that is wrong, this command says why:",
-            "  python pipelines/doctor.py",
-        ]
+        lines += [f"torch sees {gpus} GPUs here. If that is wrong, this command says why:"]
+        lines += ["  python pipelines/doctor.py"]
     return "\n".join(lines)

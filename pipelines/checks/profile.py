@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from accelerate import Accelerator
 from torch import nn
-from torch.autograd import DeviceType
+from torch._C._autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from common.disk.files import explained
@@ -26,10 +26,10 @@ MARK = "module: "
 
 
 def traced(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, path: Path) -> str:
-    """Make a few updates under the profiler, write a trace that Perfetto opens, and return a table of ten lines.
+    """Profile a few updates, write a trace that Perfetto opens, and return a table of ten lines.
 
-    A module's time is that of its own forward passes, less those of the modules within it; on a GPU, that of its
-    kernels. Memory is what was allocated meanwhile and kept for the backward pass.
+    A module's time is that of its forward passes less its submodules', on a GPU of its kernels; its memory is what
+    they allocate and keep for the backward pass.
     """
     training = config.training.model_copy(update={"steps": WARM_UP + STEPS, "epochs": None})
     updater = Updater(task, config.model_copy(update={"training": training}), accelerator, run)
@@ -55,21 +55,26 @@ def _marked(model: nn.Module) -> Iterator[None]:
     """Put the forward pass of each module into the trace, by its name and class, within the block."""
     with ExitStack() as hooks:
         for name, module in model.named_modules():
-            label, open_now = f"{MARK}{name or '(model)'} ({type(module).__name__})", []
+            label = f"{MARK}{name or '(model)'} ({type(module).__name__})"
+            open_now: list[record_function] = []
 
-            def enter(module: nn.Module, arguments: Any, label: str = label, open_now: list = open_now) -> None:
-                open_now.append(record_function(label))
-                open_now[-1].__enter__()
+            def enter(
+                module: nn.Module, given: object, label: str = label, marks: list[record_function] = open_now
+            ) -> None:
+                marks.append(record_function(label))
+                marks[-1].__enter__()
 
-            def leave(module: nn.Module, arguments: Any, output: Any, open_now: list = open_now) -> None:
-                open_now.pop().__exit__(None, None, None)
+            def leave(
+                module: nn.Module, given: object, output: object, marks: list[record_function] = open_now
+            ) -> None:
+                marks.pop().__exit__(None, None, None)
 
             for handle in (module.register_forward_pre_hook(enter), module.register_forward_hook(leave)):
                 hooks.callback(handle.remove)
         yield
 
 
-def _table(events: list[Any], cuda: bool) -> str:
+def _table(events: list[FunctionEvent], cuda: bool) -> str:
     """Return the ten entries that take most of a step, and the step's whole time and memory."""
     seconds: dict[str, float] = defaultdict(float)
     memory: dict[str, float] = defaultdict(float)
@@ -93,7 +98,7 @@ def _table(events: list[Any], cuda: bool) -> str:
     return "\n".join(lines)
 
 
-def _label(event: Any) -> str | None:
+def _label(event: FunctionEvent) -> str | None:
     """Return the row an event belongs to; None for an operation within one."""
     name = event.name
     if name.startswith(MARK):
@@ -106,7 +111,7 @@ def _label(event: Any) -> str | None:
     return None
 
 
-def _above(event: Any) -> str | None:
+def _above(event: FunctionEvent) -> str | None:
     """Return the row that the event is a part of."""
     parent = event.cpu_parent
     while parent is not None and (label := _label(parent)) is None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -51,11 +52,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
     # On a CPU, the process's own peak comes nearest to the peak of allocations.
     peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
     median = statistics.median(timings.step_seconds)
-    quartiles = (
-        statistics.quantiles(timings.step_seconds, n=4, method="inclusive")
-        if len(timings.step_seconds) > 1
-        else [median] * 3
-    )
+    quartiles = [float(share) for share in np.quantile(timings.step_seconds, (0.25, 0.75))]
     product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
     targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
@@ -72,12 +69,11 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
         "examples_per_s": training.batch_size / median,
         "targets_per_s": targets / median,  # what the loss is a mean over: examples, tokens, characters
         "step_s": median,
-        "step_s_quartiles": [quartiles[0], quartiles[2]],
+        "step_s_quartiles": quartiles,
         "peak_memory_gib": peak / GIB,
         "data_wait": timings.waited / timings.elapsed,
         "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
-        # Per process. Utilisation is usually relative to a data sheet's peak; here it is relative to a large matrix
-        # product, the most that this machine reaches.
+        # Per process, relative to a large matrix product, the most that this machine reaches, not a data sheet's peak.
         "model_tflops_per_s": None if reached is None else reached / 1e12,
         "product_tflops_per_s": product / 1e12,
         "model_flops_utilisation": None if reached is None else reached / product,
@@ -85,10 +81,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
 
 
 def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
-    """Make WARM_UP updates, then `steps` timed ones.
-
-    Training waits for a GPU at its records only, so that steps overlap there; they are timed in groups for that.
-    """
+    """Make WARM_UP updates, then `steps` timed ones, on a GPU in groups, as its steps overlap between records."""
     batches, timings, cuda = updater.batches(), Timings(), device.type == "cuda"
     updater.model.train()
     for _ in range(WARM_UP):
@@ -114,17 +107,17 @@ def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
 
 
 def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
-    """Count the floating-point operations of one example's loss and its gradient (Chowdhery et al. 2022).
+    """Count the floating-point operations of one example's loss and gradient (Chowdhery et al. 2022).
 
-    Operations that gradient checkpointing repeats are not counted. Return None for recurrent networks, whose kernels
-    are opaque.
+    Repeats by gradient checkpointing do not count. Return None for recurrent networks, whose kernels are opaque.
     """
     model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None
     again = getattr(model, "gradient_checkpointing", False)
     if again:
-        model.gradient_checkpointing, size = False, 1  # one example's activations fit
+        size = 1  # one example's activations fit
+        setattr(model, "gradient_checkpointing", False)  # noqa: B010 (modules have no such attribute by their type)
     try:
         ((_, batch),) = stream(task.train, iter([updater.order.items(0)[:size]]), accelerator.device)
         with torch.compiler.set_stance("force_eager"), counted() as counter:
@@ -133,7 +126,7 @@ def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) ->
             loss.backward()
     finally:
         if again:
-            model.gradient_checkpointing = True
+            setattr(model, "gradient_checkpointing", True)  # noqa: B010
         model.zero_grad()
     return counter.get_total_flops() / size
 

@@ -1,8 +1,7 @@
-"""What the processes of one command decide together: the main one reads and writes the disk, and tells the others.
+"""Agreement between the processes of one command; the main one reads and writes the disk for the others.
 
-They talk over a gloo group of their own. It needs no GPU, a process that has died is noticed at once, and one that
-works for hours is waited for, where a barrier of the usual group gives up after minutes. torch is imported late, so
-that mistakes in a command for one process are reported at once.
+A gloo group of their own needs no GPU, notices a dead process at once, and waits hours for a working one, where the
+usual group's barrier gives up after minutes. torch is imported late, so that mistakes in commands are reported at once.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import Stopped, UserError
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 # Where launchers, those of MPI among them, say how many processes they have started.
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -28,13 +30,13 @@ T = TypeVar("T")
 
 
 def join() -> int:
-    """Form the group of the processes that were launched, if there are several; return how many Accelerate sees."""
+    """Form the group of the launched processes, if several; return how many Accelerate sees."""
     if max(int(os.environ.get(name, 1)) for name in SIZES) == 1:
         return 1
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env
 
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU")).num_processes
+    return int(PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU")).num_processes)
 
 
 def world() -> int:
@@ -45,7 +47,7 @@ def world() -> int:
 
 def rank() -> int:
     """Return the number of this process in the group, from 0."""
-    return 0 if world() == 1 else sys.modules["torch.distributed"].get_rank()
+    return 0 if world() == 1 else int(sys.modules["torch.distributed"].get_rank())
 
 
 def is_main() -> bool:
@@ -54,19 +56,19 @@ def is_main() -> bool:
 
 
 def agree(function: Callable[[], T]) -> T:
-    """Call `function`, on all ranks, and return what it does; an error on any of them is raised on all."""
+    """Call `function` on all ranks and return its result; an error on any is raised on all."""
     if world() == 1:
         return function()
-    answer: Any = None
+    answers: list[T] = []
     error: Exception | None = None
-    told: UserError | Stopped | str | None = None
+    shared: UserError | Stopped | str | None = None
     try:
-        answer = function()
+        answers.append(function())
     except (UserError, Stopped) as caught:
-        error = told = caught
+        error = shared = caught
     except Exception as caught:
-        error, told = caught, str(caught) or type(caught).__name__
-    others = gather(told)
+        error, shared = caught, str(caught) or type(caught).__name__
+    others = gather(shared)
     if error is not None:
         raise error
     for rank, other in enumerate(others):
@@ -74,7 +76,7 @@ def agree(function: Callable[[], T]) -> T:
             raise other
         if other is not None:
             raise RuntimeError(f"process {rank} failed: {other}")
-    return answer
+    return answers[0]
 
 
 def gather(value: T) -> list[T]:
@@ -83,29 +85,29 @@ def gather(value: T) -> list[T]:
         return [value]
     from torch import distributed
 
-    values: list[Any] = [None] * world()
+    values = [value] * world()
     distributed.all_gather_object(values, value, group=group())
     return values
 
 
 def on_main(function: Callable[[], T]) -> T:
-    """Call `function` on the main process alone; return on all ranks what it does, or raise its error on all."""
+    """Call `function` on the main process alone; return its result or raise its error on all ranks."""
     if world() == 1:
         return function()
     return gather(agree(lambda: function() if is_main() else None))[0]  # type: ignore[return-value]
 
 
 def read(path: Path) -> bytes:
-    """Return on all ranks the bytes of the main process's file `path`."""
+    """Return the bytes of the main process's file `path` on all ranks."""
     if world() == 1:
         return path.read_bytes()
     import torch
 
     size = on_main(lambda: path.stat().st_size)
-    if is_main() and size:
-        content = torch.from_file(str(path), size=size, dtype=torch.uint8)
-    else:
-        content = torch.empty(size, dtype=torch.uint8)
+    stored = is_main() and size
+    content = (
+        torch.from_file(str(path), size=size, dtype=torch.uint8) if stored else torch.empty(size, dtype=torch.uint8)
+    )
     for chunk in content.split(CHUNK) if size else ():
         torch.distributed.broadcast(chunk, 0, group=group())
     return content.numpy().tobytes()
@@ -127,8 +129,9 @@ def copy_of(folder: Path) -> Iterator[Path]:
 
 
 @functools.cache
-def group() -> Any:
-    """Return the group of all processes in which hosts talk to each other."""
+def group() -> ProcessGroup:
+    """Return the hosts' group of all processes."""
     from torch import distributed
 
-    return distributed.new_group(backend="gloo", timeout=PATIENCE)
+    made: ProcessGroup = distributed.new_group(backend="gloo", timeout=PATIENCE)
+    return made

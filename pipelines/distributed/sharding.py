@@ -1,17 +1,17 @@
 """Sharded training (FSDP2): each process keeps a share of the weights, their gradients and the optimizers' state.
 
-A model needs to know nothing of it. Its weights are gathered together for each pass, or one layer at a time where it
-names the classes of its layers in `_no_split_modules`, as models of transformers do. All functions here leave a model
-that is not sharded as it is.
+Models know nothing of it. Weights are gathered for each pass, or one layer at a time where the model names the classes
+of its layers in `_no_split_modules`, as transformers does. Models that are not sharded stay as they are.
 """
 
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
+from accelerate.optimizer import AcceleratedOptimizer
+from accelerate.utils import FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
@@ -19,7 +19,9 @@ from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 from common.errors import UserError
 
 
-def prepare(accelerator: Accelerator, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Sequence[Any]:
+def prepare(
+    accelerator: Accelerator, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+) -> tuple[nn.Module, list[AcceleratedOptimizer]]:
     """Return the prepared model and optimizers. Raises UserError for settings under which results would differ."""
     if accelerator.distributed_type == DistributedType.FSDP:
         plugin = accelerator.state.fsdp_plugin
@@ -31,32 +33,25 @@ def prepare(accelerator: Accelerator, model: nn.Module, optimizers: Sequence[tor
         plugin.ignored_modules = [nn.ParameterList(p for p in model.parameters() if p.ndim == 0)]
         # The loop changes no output in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    return accelerator.prepare(model, *optimizers)
+    model, *wrapped = accelerator.prepare(model, *optimizers)
+    return model, wrapped
 
 
-def _check(plugin: Any, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-    refused = {
-        "fsdp_version: 1": (plugin.fsdp_version != 2, "fsdp_version: 2"),
+def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    by_size = plugin.auto_wrap_policy is size_based_auto_wrap_policy
+    checkpointing = "false, with hardware.gradient_checkpointing=true on the command line,"
+    for key, given, wrong, instead in (
+        ("fsdp_version", "1", plugin.fsdp_version != 2, "2"),
         # It picks modules by size, and gathers their weights only when they are called as a whole.
-        "fsdp_auto_wrap_policy: SIZE_BASED_WRAP": (
-            plugin.auto_wrap_policy is size_based_auto_wrap_policy,
-            "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
-        ),
-        "fsdp_cpu_ram_efficient_loading: true": (
-            plugin.cpu_ram_efficient_loading,
-            "fsdp_cpu_ram_efficient_loading: false",
-        ),
-        # What it computes again has other noise than it had.
-        "fsdp_activation_checkpointing: true": (
-            plugin.activation_checkpointing,
-            "fsdp_activation_checkpointing: false, with hardware.gradient_checkpointing=true on the command line,",
-        ),
-    }
-    for given, (wrong, instead) in refused.items():
+        ("fsdp_auto_wrap_policy", "SIZE_BASED_WRAP", by_size, "TRANSFORMER_BASED_WRAP"),
+        ("fsdp_cpu_ram_efficient_loading", "true", plugin.cpu_ram_efficient_loading, "false"),
+        # Recomputed activations would have other noise.
+        ("fsdp_activation_checkpointing", "true", plugin.activation_checkpointing, checkpointing),
+    ):
         if wrong:
             raise UserError(
-                f"{given} does not work here: write {instead} into the file that accelerate launch reads, as "
-                "accelerate_configs/fsdp.yaml has it"
+                f"{key}: {given} does not work here: write {key}: {instead} into the file that accelerate launch "
+                "reads, as accelerate_configs/fsdp.yaml has it"
             )
     if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
         raise UserError(
@@ -77,10 +72,7 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
 
 @contextlib.contextmanager
 def whole(accelerator: Accelerator, model: nn.Module) -> Iterator[None]:
-    """Keep all weights gathered within the block, in which any method of the model may be called, by some ranks alone.
-
-    The weights must not change in it.
-    """
+    """Keep all weights gathered within the block: ranks may call any method alone, and must change no weights."""
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for part in parts:
         part.set_reshard_after_forward(False, recurse=False)

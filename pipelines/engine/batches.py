@@ -23,10 +23,9 @@ from pipelines.engine.workload import MapItems, Source
 
 
 class Order:
-    """Endless stream of the item numbers that training consumes, `batch_size` at a time.
+    """Endless stream of item numbers, `batch_size` at a time.
 
-    A finite source is read as one permutation after another, so that every item comes once per epoch even where a
-    batch reaches into the next one. An endless source is read in the order of its item numbers.
+    A finite source is read in one permutation per epoch, even where batches span two; an endless one in order.
     """
 
     def __init__(self, size: int | None, batch_size: int, seed: int):
@@ -58,10 +57,8 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
     """Raise UserError for a batch size that the processes or the micro-batch size do not divide."""
     if batch_size % world:
         lower = batch_size - batch_size % world
-        raise UserError(
-            f"training.batch_size={batch_size} does not divide over {world} processes; "
-            f"try training.batch_size={lower or world} or {lower + world}"
-        )
+        advice = f"try training.batch_size={lower or world} or {lower + world}"
+        raise UserError(f"training.batch_size={batch_size} does not divide over {world} processes; {advice}")
     local = batch_size // world
     if isinstance(micro_batch_size, int) and local % micro_batch_size:
         divisors = [d for d in range(1, local + 1) if local % d == 0]
@@ -99,7 +96,6 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
         _Indexed(source),
         batch_size=None,
         sampler=plan,
-        # A plan is passed over once, and that of training is the whole of it: these processes live as long as it does.
         num_workers=source.workers,
         pin_memory=device.type == "cuda",
         prefetch_factor=2,
@@ -121,16 +117,15 @@ class _Indexed(Dataset[tuple[Tensor, object]]):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether the device's or the host's memory ran out."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, Exception) and should_reduce_batch_size(error)
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))
 
 
 def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:
-    """Return a function that maps over the items of a finite source with all processes of the accelerator.
+    """Return a function that maps over a finite source with all processes; `what` names the work to show progress.
 
-    `what` names the work where its progress is to be shown. Where memory runs out, a batch is halved until it fits, and
-    later batches are as small. Sharded models ask for the same number of calls on all ranks, so there it is raised.
+    Where memory runs out, batches are halved until they fit. Sharded models, which need equally many calls on all
+    ranks, raise instead.
     """
     sharded = accelerator.distributed_type == DistributedType.FSDP
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are complete or absent, verified before they are trusted, and resume exactly.
+"""Checkpoints: complete or absent, verified before use, and exact to resume from.
 
 A checkpoint is a folder step-000500/ with model.safetensors, average.safetensors where weights are averaged,
 optimizer.pt and task.pt (tensors and plain values, read with weights_only), progress.json, best/ with the best model so
@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,40 +20,26 @@ import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
+from torch.distributed.checkpoint import state_dict as states
 from torch.utils._pytree import tree_map_only
 
-from common.disk.files import (
-    digests,
-    explained,
-    fault,
-    folder_at_once,
-    remove_folder,
-    write_json,
-    write_text,
-    write_whole,
-)
+from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
 from pipelines.engine.averaging import Average
+from pipelines.engine.update import Progress
 
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of every checkpoint
 
 State = TypeVar("State")
-OPTIONS = StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
+OPTIONS = states.StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy in host memory of all that a checkpoint holds: training may go on while it is written."""
+    """A checkpoint's content copied to host memory, so that training continues while it is written."""
 
     step: int
     weights: Mapping[str, Tensor]  # by name
@@ -63,8 +49,8 @@ class Snapshot:
     progress: Mapping[str, object]
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
-        """Write folder/step-NNNNNN with a copy of the model in `best`; delete all but the newest `keep` up to it."""
-        with folder_at_once(folder_of(folder, self.step)) as temporary:
+        """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
+        with files.folder_at_once(folder_of(folder, self.step)) as temporary:
             (temporary / "model.safetensors").write_bytes(_tensor_bytes(self.weights))
             if self.averaged is not None:
                 (temporary / AVERAGE).write_bytes(_tensor_bytes(self.averaged))
@@ -75,8 +61,8 @@ class Snapshot:
                 for file in sorted(best.iterdir()):
                     shutil.copyfile(file, temporary / BEST / file.name)
             # Of a metric a sum may be NaN.
-            write_text(temporary / "progress.json", json.dumps(self.progress, indent=1))
-            write_json(temporary / MANIFEST, digests(temporary))
+            files.write_text(temporary / "progress.json", json.dumps(self.progress, indent=1))
+            files.write_json(temporary / MANIFEST, files.digests(temporary))
         prune(folder, keep, self.step)
 
 
@@ -86,30 +72,23 @@ def take(
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
     task: Mapping[str, object],
-    progress: Mapping[str, Any],
+    progress: Progress,
 ) -> Snapshot:
-    """Copy the state of training. Call it on all ranks; the main process alone gets all of it."""
+    """Copy the state of training. Call it on all ranks; only the main process gets all of it."""
     device = accelerator.device
-    weights, moments = get_state_dict(model, list(optimizers), options=OPTIONS)
+    weights, moments = states.get_state_dict(model, list(optimizers), options=OPTIONS)
     averaged = None
     if average is not None:
         with average.in_place():
             averaged = weights_of(accelerator, model)
-    if accelerator.scaler is not None:
-        progress = {**progress, "scaler": accelerator.scaler.state_dict()}
-    return Snapshot(
-        progress["step"],
-        _tensors(weights, device),
-        averaged,
-        _copied(moments, device),
-        _copied(dict(task), torch.device("cpu")),
-        progress,
-    )
+    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
+    kept, own = _copied(moments, device), _copied(dict(task), torch.device("cpu"))
+    return Snapshot(progress.step, _tensors(weights, device), averaged, kept, own, {**asdict(progress), **scaler})
 
 
 def weights_of(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of the model's weights in host memory. Call it on all ranks; the main one alone gets all."""
-    return _tensors(get_model_state_dict(model, options=OPTIONS), accelerator.device)
+    """Copy the weights to host memory. Call it on all ranks; only the main process gets all of them."""
+    return _tensors(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)
 
 
 def _tensors(state: Mapping[str, object], device: torch.device) -> dict[str, Tensor]:
@@ -119,7 +98,7 @@ def _tensors(state: Mapping[str, object], device: torch.device) -> dict[str, Ten
 
 
 def _copied(state: State, device: torch.device) -> State:
-    """Return `state` with tensors that training does not change: those of a GPU came as copies, but for scalars."""
+    """Copy the tensors that training would change: those of a GPU are copies already, except scalars."""
     copied: State = tree_map_only(
         torch.Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state
     )
@@ -132,11 +111,11 @@ def folder_of(folder: Path, step: int) -> Path:
 
 
 def prune(folder: Path, keep: int, step: int) -> None:
-    """Delete all but the newest `keep` checkpoints up to `step`: later ones are damaged, and are made again."""
+    """Delete all but the newest `keep` checkpoints up to `step`; later ones are damaged and will be remade."""
     kept = [path for path in found(folder) if _step(path) <= step][:keep]
     for path in found(folder):
         if path not in kept:
-            remove_folder(path)
+            files.remove_folder(path)
 
 
 def _tensor_bytes(weights: Mapping[str, Tensor]) -> bytes:
@@ -153,8 +132,7 @@ def _torch_bytes(value: object) -> bytes:
 
 def found(folder: Path) -> list[Path]:
     """Return the checkpoints in `folder`, newest first."""
-    names = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(names, key=_step, reverse=True)
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name)), key=_step, reverse=True)
 
 
 def _step(path: Path) -> int:
@@ -165,7 +143,7 @@ def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """Return the newest checkpoint whose files match its manifest; report each damaged one through `warn`."""
     paths = found(folder)
     for path in paths:
-        reason = fault(path, MANIFEST, {*FILES, *(weights.name for weights in path.glob("*.safetensors"))})
+        reason = files.fault(path, MANIFEST, {*FILES, *(weights.name for weights in path.glob("*.safetensors"))})
         if reason is None:
             return path
         warn(f"checkpoint {path} is refused: {reason}")
@@ -180,28 +158,28 @@ def load(
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     average: Average | None,
-) -> tuple[dict[str, object], dict[str, Any]]:
+) -> tuple[dict[str, object], Progress]:
     """Restore model, optimizers and averaged weights from a verified checkpoint; return (task state, progress)."""
     if average is not None:
         with average.in_place():  # so that what is loaded ends up in the average
             _load_weights(path / AVERAGE, accelerator, model)
     _load_weights(path / "model.safetensors", accelerator, model)
     moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
-    set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
+    states.set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
     progress = json.loads(ranks.read(path / "progress.json"))
     scaler = progress.pop("scaler", None)
     if scaler and accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(scaler)
     task = _from_torch_bytes(ranks.read(path / "task.pt"))
-    task = send_to_device(task, accelerator.device)
-    return task, progress
+    # A checkpoint that does not say so, as older ones do not, has its validation behind it.
+    return send_to_device(task, accelerator.device), Progress(**{"validated": progress["step"], **progress})
 
 
 def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:
     # In one order on all ranks: safetensors' own changes from process to process, and tensors are split one by one.
     weights = dict(sorted(safetensors.torch.load(ranks.read(path)).items()))
     if accelerator.distributed_type == DistributedType.FSDP:
-        set_model_state_dict(model, {**weights}, options=OPTIONS)
+        states.set_model_state_dict(model, {**weights}, options=OPTIONS)
     else:  # the model itself knows which of its weights are not saved, as they are those of a base
         accelerator.unwrap_model(model).load_state_dict(weights)
 
@@ -212,10 +190,10 @@ def _from_torch_bytes(data: bytes) -> dict[str, Any]:
 
 
 def restore_best(path: Path, best: Path) -> bool:
-    """Make `best` the model that the checkpoint knows as the best; return whether it was another one or none."""
-    kept, there = digests(path / BEST), digests(best)
-    with explained(best):
+    """Make `best` the checkpoint's best model; return whether it differed or was missing."""
+    kept, there = files.digests(path / BEST), files.digests(best)
+    with files.explained(best):
         for name in [name for name in kept if there.get(name) != kept[name]]:
             best.mkdir(parents=True, exist_ok=True)
-            write_whole(best / name, (path / BEST / name).read_bytes())
+            files.write_whole(best / name, (path / BEST / name).read_bytes())
     return not kept.items() <= there.items()

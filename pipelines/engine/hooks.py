@@ -1,4 +1,4 @@
-"""Hooks: classes of a user's own that look on while training goes on, named by `training.hooks`."""
+"""Hooks: a user's own classes that watch training, named by `training.hooks`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where training stands. Hooks read it and change nothing: a run has the same bits with and without them."""
+    """Where training stands. Hooks must not change it: a run has the same bits without them."""
 
     run: Run
     config: BaseConfig
@@ -39,9 +39,9 @@ class Moment:
 
 
 class Hook:
-    """What training calls. Subclass it and write the methods you need; one object lives as long as the process.
+    """Base class of hooks: override what you need; one object lives as long as the process.
 
-    All but `on_save` run on every process, without gradients, and may draw random numbers, which training does not see.
+    All but `on_save` run on every process, without gradients, and may draw random numbers, unseen by training.
     """
 
     def on_update(self, now: Moment) -> None:

@@ -31,8 +31,8 @@ from pipelines.run.folder import Run
 class Loop:
     """Trains `task.model`; writes metrics, checkpoints, model/best by `metric` or training.metric, and model/last.
 
-    Raises what Updater does, but for a lack of memory that a smaller micro-batch mends, and UserError where the disk is
-    full; Stopped after a signal that asks to stop. The last good checkpoint stays in the folder.
+    Raises UserError as Updater does, for losses that are not finite and for a full disk, and Stopped after a signal.
+    The last good checkpoint stays in the folder.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, metric: Metric):
@@ -46,7 +46,7 @@ class Loop:
 
     @property
     def progress(self) -> Progress:
-        """Position of training."""
+        """Where training stands."""
         return self.updater.progress
 
     def fit(self, resume: bool = False) -> Progress:
@@ -113,7 +113,7 @@ class Loop:
         )
 
     def _settle(self, most: int = 0) -> None:
-        """Wait until at most so many of the models and checkpoints that were to be written are not yet on disk."""
+        """Wait until at most `most` models and checkpoints are still being written."""
         ranks.on_main(lambda: self.writer.wait(most))
 
     def _is_over(self) -> bool:
@@ -125,16 +125,14 @@ class Loop:
         return f"nothing to do: {self.progress.step} of {self.steps} steps are done; raise training.steps"
 
     def _restore(self) -> bool:
-        """Go back to the newest sound checkpoint; return whether something of it was missing among the models."""
+        """Go back to the newest sound checkpoint; return whether its models had to be restored."""
         ranks.on_main(self._check_same_model)
         path = ranks.on_main(lambda: checkpoints.newest_sound(self.run.checkpoints, self.monitor.say))
         if path is None:
             self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
         else:
-            state, stored = checkpoints.load(path, *self._trained())
+            state, self.updater.progress = checkpoints.load(path, *self._trained())
             self.task.load_state_dict(state)
-            # A checkpoint that does not say so, as older ones do not, has its validation behind it.
-            self.updater.progress = Progress(**{"validated": stored["step"], **stored})
             self.monitor.say(f"resumed from {path}")
         progress = self.progress
         ranks.on_main(lambda: self.run.rewind(progress.step, progress.validated))
@@ -142,7 +140,7 @@ class Loop:
         return path is not None and self._mend_models(path)
 
     def _mend_models(self, path: Path) -> bool:
-        """Make model/best and model/last those of the checkpoint `path`; return whether they were not."""
+        """Make model/best and model/last match the checkpoint `path`; return whether they did not."""
         best, last = self.run.best, self.run.last
         before = ranks.on_main(lambda: digests(last))
         with self._averaged():
@@ -166,13 +164,13 @@ class Loop:
         return bool(lines)
 
     def _check_same_model(self) -> None:
-        """Refuse to resume if the model's config, such as its vocabulary, has changed with the data."""
+        """Raise UserError if the model's config, such as its vocabulary, has changed with the data."""
         path = self.run.last / io.CONFIG
         if not path.is_file():
             return
         config = self.task.model.config
         now = json.loads(json.dumps(asdict(config)))
-        try:  # a key that an older version did not know had what is now its default
+        try:  # keys unknown to older versions had the present defaults
             stored = {field.name: field.default for field in fields(config)} | json.loads(path.read_bytes())["config"]
         except (ValueError, KeyError, TypeError):
             return  # it is damaged, and will be written again
@@ -196,7 +194,7 @@ class Loop:
         finally:
             # Before the validation: one that fails, or takes longer than a stopped process has left, costs no training.
             if step % training.checkpoint_steps == 0 or finished or stop:
-                self._save()
+                self.save()
         if stop:
             raise Stopped(stop, f" after step {step}")
         self._validate_if_due()
@@ -210,7 +208,7 @@ class Loop:
         if self._validation_is_due():
             self._validate()
             if self._is_over():
-                self._save()
+                self.save()
 
     def _log(self) -> None:
         total = dict(self.updater.sum_up())
@@ -222,7 +220,7 @@ class Loop:
         self.progress.sums = {}
 
     def _refit(self) -> None:
-        """Let the task fit what is not learnt by gradients, once for the weights of this step."""
+        """Fit what is not learnt by gradients, once per step."""
         if self.refitted[0] == self.progress.step:
             return
         self.updater.sum_up()  # which finds losses that are not finite
@@ -279,11 +277,11 @@ class Loop:
     def _patience_is_over(self) -> bool:
         return self.training.patience is not None and self.progress.stale >= self.training.patience
 
-    def _save(self) -> None:
-        """Copy what a checkpoint and model/last hold; they are written while training goes on."""
+    def save(self) -> None:
+        """Copy the state for a checkpoint and model/last, written while training continues."""
         self.updater.sum_up()
         self._settle(BACKLOG - 1)
-        snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), asdict(self.progress))
+        snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), self.progress)
         self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
         self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         if self.hooks:
@@ -300,12 +298,12 @@ class Loop:
             io.save(self.task.model, folder, state=weights)
 
     def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
-        """Return what a checkpoint holds besides the task's state and the progress."""
+        """Return what a checkpoint holds beside the task's state and the progress."""
         optimizers = [optimizer.optimizer for optimizer in self.updater.optimizers]
         return self.accelerator, self.updater.model, optimizers, self.updater.average
 
     def _keep_model(self, folder: Path) -> None:
-        """Copy the model's weights; they are written while training goes on."""
+        """Copy the model's weights, written while training continues."""
         self._settle(BACKLOG - 1)
         weights = checkpoints.weights_of(self.accelerator, self.model)
         self._write(lambda: self._write_model(folder, weights))

@@ -40,10 +40,7 @@ def train(
     accelerator: Accelerator,
     resume: bool,
 ) -> Progress:
-    """Train or resume; `facts` about the data go into the run's provenance. Raises what `Loop` raises.
-
-    A run that began with other `content` of its data begins anew.
-    """
+    """Train or resume as `Loop` does, anew if the data's `content` changed; `facts` go into the provenance."""
     from pipelines.engine.loop import Loop  # late, as its imports take most of a second and an evaluation needs none
 
     hardware.apply(config.hardware, accelerator.device, accelerator.print)

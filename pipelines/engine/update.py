@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator, DistributedType
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
 from common import noise
@@ -53,19 +53,18 @@ class _Part:
 
 
 class NotFiniteError(Exception):
-    """A loss or a gradient is not finite: says where."""
+    """A loss or gradient is not finite; the message has the step."""
 
 
 class LackOfMemoryError(Exception):
-    """Memory ran out on one rank; all of them know."""
+    """Memory ran out on one rank; all ranks raise it."""
 
 
 class Updater:
-    """Makes the updates of `task.model`; knows nothing of when to log, validate or save.
+    """Updates `task.model`; the loop decides when to log, validate and save.
 
-    Raises UserError for settings that do not fit, and where one example is too much for the memory; NotFiniteError for
-    a loss or gradient that is not finite; LackOfMemoryError where a smaller micro-batch may help: call `shrink`, then
-    go on with new `batches`.
+    Raises UserError for impossible settings and where memory lacks room for one example, NotFiniteError for a loss or
+    gradient that is not finite, and LackOfMemoryError where `shrink` and new `batches` may help.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
@@ -79,8 +78,7 @@ class Updater:
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         noise.by_item(task.model)
-        self.model: nn.Module
-        self.model, *self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
+        self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         # Without a scaler and sharded gradients Accelerate's wrappers only cost time: half a millisecond a step.
@@ -89,7 +87,7 @@ class Updater:
         self.stop = StopRequest()
 
     def choose_micro_batch_size(self) -> None:
-        """Take the given size, or try a forward and backward pass and halve until it fits on all ranks."""
+        """Take the configured size, or halve the batch until a forward and backward pass fits on all ranks."""
         asked, found = self.training.micro_batch_size, self.progress.micro_batch_size
         if isinstance(asked, int):
             self.progress.micro_batch_size = asked
@@ -136,12 +134,10 @@ class Updater:
         return stream(self.task.train, plan(), self.accelerator.device)
 
     def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] | None = None) -> int | None:
-        """Make one optimizer update; return the number of a signal that came on any rank.
+        """Make one optimizer update, call `then` before gradients are cleared; return the signal of any rank.
 
-        `then` is called after it, while parameters still have the gradients that it took.
-
-        Losses are sums. They are divided by the global batch size on the way back, and where the true denominator
-        differs (tokens) the gradient is corrected once before clipping.
+        Losses are sums, divided by the global batch size in the backward pass. Where the true denominator differs
+        (tokens), the gradient is corrected once before clipping.
         """
         progress = self.progress
         set_rates(self.optimizers, self.training.rate(progress.step, self.steps))
@@ -170,7 +166,7 @@ class Updater:
         return stop
 
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
-        """This rank's part of an update up to its last backward pass, or to where memory ran out."""
+        """Compute this rank's part of an update, up to its last backward pass or to where memory ran out."""
         part = _Part()
         for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
             try:
@@ -193,7 +189,7 @@ class Updater:
         return part
 
     def _fail(self, part: _Part, error: BaseException) -> None:
-        """Let an update in which memory ran out take part in the exchange of gradients that other ranks wait for."""
+        """Give an update in which memory ran out a loss of zero, as other ranks wait for its gradients."""
         if self.accelerator.num_processes == 1:
             raise LackOfMemoryError from error
         if self.accelerator.distributed_type not in PLAIN:
@@ -218,7 +214,7 @@ class Updater:
             optimizer.optimizer.zero_grad()
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Within it no gradient is exchanged."""
+        """Exchange no gradients within the block."""
         return self.accelerator.no_sync(self.model) if self.accelerator.num_processes > 1 else contextlib.nullcontext()
 
     def _backward(self, loss: Loss) -> None:
@@ -226,10 +222,9 @@ class Updater:
         value.backward() if self.plain else self.accelerator.backward(value)
 
     def _synchronising_backward(self, loss: Loss | None) -> None:
-        """The last backward pass of an update.
+        """Run the last backward pass of an update, announced as synchronising only now.
 
-        Only now is the model told that it synchronises: a forward pass that announces it and then runs out of memory
-        would leave DistributedDataParallel waiting for gradients in the next one.
+        If a forward pass announced it and ran out of memory, DistributedDataParallel would wait in the next one.
         """
         assert loss is not None, "an update without a micro-batch"
         try:
@@ -261,10 +256,10 @@ class Updater:
             return self.task.loss(self.model, batch)
 
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
-        """Tell the other ranks whether memory ran out here, and of a signal; return a function that hears from them.
+        """Send the other ranks whether memory ran out here, and a signal; return a function that receives theirs.
 
-        It returns the signal that reached any rank, and raises LackOfMemoryError on all ranks if memory ran out on one.
-        The exchange is the hosts' alone and runs beside the backward pass, so that no device waits for it.
+        It returns any rank's signal, and raises LackOfMemoryError on all ranks if memory ran out on one. Hosts exchange
+        this beside the backward pass, so no device waits for it.
         """
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
@@ -299,10 +294,7 @@ class Updater:
             torch.cuda.empty_cache()
 
     def sum_up(self) -> dict[str, float]:
-        """Return the sums over all ranks of the figures since the last record; only here is the device read.
-
-        Raises NotFiniteError if a loss or a gradient was not finite.
-        """
+        """Sum all ranks' figures since the last record, reading the device; NotFiniteError for one that is not."""
         progress, figures = self.progress, self.figures
         if figures:
             names, device = list(figures[0]), self.accelerator.device
@@ -315,9 +307,8 @@ class Updater:
             rows = self.accelerator.reduce(torch.stack([column(name).double() for name in names])).tolist()
             table = dict(zip(names, rows, strict=True))
             world = self.accelerator.num_processes
-            for step, norm, loss in zip(
-                itertools.count(progress.step - len(figures) + 1), table["grad_norm"], table["loss"]
-            ):
+            first = progress.step - len(figures) + 1
+            for step, norm, loss in zip(itertools.count(first), table["grad_norm"], table["loss"]):
                 self._check_finite(step, norm / world, loss)
             for name, row in table.items():  # one after the other: the sum does not depend on how often this is done
                 for value in row:
@@ -333,6 +324,6 @@ class Updater:
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:
-    """The largest divisor of the process's batch that is at most half as large; None below 1."""
+    """Return the largest divisor of the process's batch that is at most half the micro-batch; None below 1."""
     half = micro_batch_size // 2
     return next((size for size in range(half, 0, -1) if local_batch_size % size == 0), None)

@@ -32,7 +32,7 @@ class Source(Protocol):
         """Processes that load ahead; 0 where batches are made on the device."""
 
     def batch(self, items: Tensor) -> object:
-        """The batch of `items` (b,) int64, on the device unless there are workers."""
+        """Return the batch of `items` (b,) int64, on the device unless there are workers."""
 
 
 @dataclass(frozen=True)
@@ -62,45 +62,42 @@ class Task(Protocol):
     notes: Sequence[str] = ()  # what a user should read before training starts, a line each
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
-        """All differentiable work goes through `model(...)`: that call synchronises gradients between processes."""
+        """Return the loss; all differentiable work goes through `model(...)`, which synchronises gradients."""
         ...
 
     def score(self, model: nn.Module, batch: Any) -> Mapping[str, Tensor]:
-        """One number per example, {name: (b,)}; means are logged as val/<name>.
-
-        Where examples weigh differently, `count` (b,) says over how many tokens, say, the other numbers are sums.
-        """
+        """Return a number per example, {name: (b,)}; means are logged as val/<name>, weighted by `count` if there."""
         ...
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Fit what of the model is not learnt by gradients, kept in buffers, to the weights as they are.
+        """Fit what is not learnt by gradients, kept in buffers, to the present weights; return figures to log.
 
-        Called on all ranks before each validation and the save at that step, with the model in its evaluation mode and
-        averaged weights if there are any. What it sets must be the same on all ranks and whenever it is called with
-        these weights; what it returns is logged. If it takes minutes it calls `stop_if_asked`, which saves training.
+        Called on all ranks before each validation and its save, in evaluation mode with averaged weights, if any. It
+        must be deterministic and equal on all ranks; if it takes minutes it calls `stop_if_asked`, which saves.
         """
         return {}
 
     def after_validation(self, map_items: MapItems) -> Mapping[str, float]:
-        """Called on all ranks after each validation; what it returns is logged."""
+        """Return further figures to log; called on all ranks after each validation."""
         return {}
 
     def state_dict(self) -> Mapping[str, object]:
-        """Tensors and plain values beyond the model that resuming needs."""
+        """Return tensors and plain values beyond the model that resuming needs."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
+        return
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a workload found out about a model on one split."""
+    """A workload's findings about a model on one split."""
 
     split: str
     summary: Mapping[str, Any]  # numbers with their n, interval and seconds; written to evaluations/<split>.json
     table: Sequence[Mapping[str, Any]] = ()  # rows beside baselines, shown and kept in the summary
-    examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the per-example file
+    examples: Mapping[str, Sequence[object]] = field(default_factory=dict)  # columns of the per-example file
     files: Mapping[str, str] = field(default_factory=dict)  # path below evaluations/ -> text
     member: str | None = None  # of a run of many models, the one in whose folder this is kept; None: the run's own
 
@@ -113,10 +110,7 @@ class Metric:
     maximise: bool = False
 
     def chosen(self, word: str | None) -> Metric:
-        """Return the metric that training.metric names, [max:|min:]NAME; None: this one, whose name has its direction.
-
-        Raises UserError for another direction.
-        """
+        """Return the metric of training.metric, [max:|min:]NAME; None: this one. UserError for other directions."""
         direction, _, name = (word or self.name).rpartition(":")
         if direction not in ("", "max", "min"):
             raise UserError(f"training.metric: {word}: a direction is max or min, as in max:{name}")
@@ -124,18 +118,16 @@ class Metric:
         return Metric(name, maximise)
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether `value` beats `best`, the best so far; NaN beats nothing, and any number beats NaN."""
-        if math.isnan(value):
-            return False
-        return best is None or math.isnan(best) or (value > best if self.maximise else value < best)
+        """Return whether `value` beats `best`; NaN beats nothing, and any number beats NaN."""
+        beats = best is None or math.isnan(best) or (value > best if self.maximise else value < best)
+        return beats and not math.isnan(value)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload: what its data, model, loss and report are. `folder` is that of the prepared data.
+    """One workload; `folder` is that of the prepared data.
 
-    `models` maps names to trained models: of a run of one model, the run's name to it; of a run of many, the members'
-    names to theirs; empty where the config names a method without weights.
+    `models` maps the run's name to its model, or the members' names to theirs; a method without weights has none.
     """
 
     config: type[BaseConfig]

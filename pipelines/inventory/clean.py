@@ -11,7 +11,7 @@ from common.disk.files import remove
 from common.disk.lock import is_held
 from common.errors import UserError
 from pipelines import workloads
-from pipelines.inventory.found import ROOT, Found, size, told
+from pipelines.inventory.found import ROOT, Found, human, size
 
 DATA = Path("data")
 
@@ -25,9 +25,9 @@ class Waste:
 
 
 def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -> str:
-    """Remove `runs` if they were asked for by name (`whole`), else what no run needs; say what was or would be removed.
+    """Remove `runs` as a `whole`, else what no run needs; return what was or would be removed.
 
-    Nothing of a run in training is touched. Raises UserError if such a one was asked for.
+    Runs in training stay; asking for one raises UserError.
     """
     busy = [found for found in runs if is_held(found.run.lock_file)]
     if whole and busy:
@@ -38,8 +38,8 @@ def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -
         waste = [*_unneeded([found for found in runs if found not in busy], checkpoints), *_unused_data(runs)]
     if not waste:
         return "there is nothing to remove"
-    lines = [f"  {told(size(each.path)):>7}  {each.path}  ({each.reason})" for each in waste]
-    total = told(sum(size(each.path) for each in waste))
+    lines = [f"  {human(size(each.path)):>7}  {each.path}  ({each.reason})" for each in waste]
+    total = human(sum(size(each.path) for each in waste))
     if not really:
         return "\n".join(["would be removed:", *lines, f"{total} in all; add --yes to remove it"])
     for each in waste:
@@ -64,7 +64,7 @@ def _unneeded(runs: Sequence[Found], checkpoints: bool) -> Iterator[Waste]:
 
 
 def _unused_data(runs: Sequence[Found]) -> Iterator[Waste]:
-    """Yield prepared data that belong to no run. Of a workload whose runs cannot all be read, all are kept."""
+    """Yield prepared data of no run; a workload with unreadable runs keeps all."""
     for folder in sorted(DATA.glob("*/")):
         if folder.name not in workloads.names() or is_held(folder / ".lock"):
             continue
@@ -74,7 +74,8 @@ def _unused_data(runs: Sequence[Found]) -> Iterator[Waste]:
             for found in runs:
                 if found.run.workload == folder.name:
                     for run in (found.run, *found.members):
-                        used.add(prepared.folder_for(folder.name, run.config(config).data))
+                        data = run.config(config).data
+                        used.add(prepared.folder_for(folder.name, data, data.layout))
         except UserError:
             continue
         for path in sorted(folder.glob("*/")):

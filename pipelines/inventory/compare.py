@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ Columns = Mapping[str, Sequence[str]]
 MISSING = "-"
 
 
-def told(runs: Sequence[Found], picture: Path) -> str:
-    """Return the comparison as text, and draw the curves into `picture`. Raises UserError for what has none."""
+def compared(runs: Sequence[Found], picture: Path) -> str:
+    """Return the comparison as text and draw curves into `picture`; UserError for runs that have none."""
     if len(runs) < 2:
         raise UserError("compare takes two runs or more, as in: compare cvrp/default cvrp/dgt-50")
     kinds = sorted({found.run.workload for found in runs})
@@ -42,7 +42,7 @@ def _summaries(runs: Sequence[Found]) -> Iterator[str]:
         summaries = [each.get(split, {}) for each in found]
         if sum(map(bool, summaries)) < 2:
             continue
-        names = dict.fromkeys(name for each in summaries for name, value in each.items() if _is_number(value))
+        names = dict.fromkeys(name for each in summaries for name, value in each.items() if type(value) in (int, float))
         differing = [name for name in names if len({shown(each.get(name)) for each in summaries}) > 1]
         rows = [[f"{split}, all examples", *(one.run.name for one in runs)]]
         rows += [[name, *(shown(each.get(name)) for each in summaries)] for name in differing]
@@ -50,7 +50,7 @@ def _summaries(runs: Sequence[Found]) -> Iterator[str]:
 
 
 def _examples(runs: Sequence[Found]) -> Iterator[str]:
-    """Yield for each file of examples a table of mean differences from the first run, by pairs of the same example."""
+    """Yield for each file of examples a table of mean paired differences from the first run."""
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
         base = _columns(path) or {}
@@ -73,16 +73,10 @@ def _examples(runs: Sequence[Found]) -> Iterator[str]:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     """Return rows with columns aligned, the first to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append(printable("  ".join([row[0].ljust(widths[0]), *cells[1:]])).rstrip())
-    return "\n".join(lines)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    first, *others = zip(*rows, strict=True)
+    columns = [[cell.ljust(max(map(len, first))) for cell in first]]
+    columns += [[cell.rjust(max(map(len, column))) for cell in column] for column in others]
+    return "\n".join(printable("  ".join(line)).rstrip() for line in zip(*columns, strict=True))
 
 
 def _columns(path: Path) -> Columns | None:
@@ -114,16 +108,11 @@ def _settings(runs: Sequence[Found]) -> str:
 
 def drawn(runs: Sequence[Found], picture: Path) -> bool:
     """Draw val/<metric> and train/loss over steps; return whether any of the runs has curves."""
-    import io
-
     from matplotlib.figure import Figure
 
     metric = runs[0].metric
-    names = [
-        name
-        for name in ("train/loss", metric.name if metric else "val/loss")
-        if any(_curve(found, name) for found in runs)
-    ]
+    names = ["train/loss", metric.name if metric else "val/loss"]
+    names = [name for name in names if any(_curve(found, name) for found in runs)]
     if not names:
         return False
     figure = Figure(figsize=(5 * len(names), 3.5), layout="constrained")
@@ -140,5 +129,5 @@ def drawn(runs: Sequence[Found], picture: Path) -> bool:
     return True
 
 
-def _curve(found: Found, name: str) -> list[tuple[int, float]]:
-    return [(entry["step"], entry[name]) for entry in found.records if entry.get(name) is not None]
+def _curve(found: Found, name: str) -> list[tuple[float, float]]:
+    return [(entry["step"], entry[name]) for entry in found.records if name in entry]

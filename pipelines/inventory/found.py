@@ -1,4 +1,4 @@
-"""Runs on disk as a table: what each of them is, how far it came, and what it takes."""
+"""Runs on disk as a table: the state, progress and size of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -31,9 +30,9 @@ class Found:
 
     run: Run
     members: tuple[Run, ...]
-    config: dict[str, Any]  # {dotted key: value}
+    config: dict[str, object]  # {dotted key: value}
     metric: Metric | None  # None where the workload is not found
-    records: list[dict[str, Any]]
+    records: list[dict[str, float]]
     bytes: int
 
     @property
@@ -44,16 +43,15 @@ class Found:
     @property
     def step(self) -> int | None:
         """The last step that was recorded; None before the first."""
-        return max((entry["step"] for entry in self.records), default=None)
+        return max((int(entry["step"]) for entry in self.records), default=None)
 
     @property
     def best(self) -> float | None:
         """The best value of the validation metric."""
-        best = None
-        for entry in self.records if self.metric else ():
-            value = entry.get(self.metric.name)
-            if value is not None and self.metric.better(value, best):
-                best = value
+        best: float | None = None
+        if self.metric:
+            for value in (entry[self.metric.name] for entry in self.records if self.metric.name in entry):
+                best = value if self.metric.better(value, best) else best
         return best
 
     @property
@@ -67,11 +65,11 @@ class Found:
             return f"{done} of {len(outcomes)}"
         outcome = self.run.outcome()
         if outcome:
-            return outcome["state"]
+            return str(outcome["state"])
         if self.step is None:
             return "no model" if self.run.evaluations.is_dir() else "begun"
         steps = self.config.get("training.steps")
-        return "stopped" if steps is None or self.step < steps else "done"
+        return "done" if isinstance(steps, int) and self.step >= steps else "stopped"
 
     @property
     def verdict(self) -> str:
@@ -89,15 +87,12 @@ class Found:
 def find(names: Sequence[str] = ()) -> list[Found]:
     """Return the runs of these names, WORKLOAD/NAME or their folders, or all runs.
 
-    Raises UserError for a name that there is not, with the nearest that there are.
+    Raises UserError for an unknown name; suggests the nearest.
     """
     known = [run for folder in sorted(ROOT.glob("*")) for run in _runs(folder)]
     if not names:
         return [_found(run) for run in known]
-    by_name = {f"{run.workload}/{run.name}": run for run in known}
-    by_name |= {
-        f"{run.workload}/{run.name}/{member.name.split('/')[1]}": member for run in known for member in _members(run)
-    }
+    by_name = {f"{run.workload}/{run.name}": run for own in known for run in (own, *_members(own))}
     chosen = []
     for name in (name.strip("/").removeprefix(f"{ROOT}/").replace("/members/", "/") for name in names):
         if name not in by_name:
@@ -140,7 +135,7 @@ def size(path: Path) -> int:
     return sum(os.lstat(Path(folder) / name).st_size for folder, _, names in os.walk(path) for name in names)
 
 
-def told(num: float) -> str:
+def human(num: float) -> str:
     """Return bytes with a unit, in six columns."""
     units = ("B", "kB", "MB", "GB", "TB")
     power = min(int(math.log10(max(num, 1)) // 3), len(units) - 1)
@@ -153,12 +148,8 @@ def table(runs: Sequence[Found]) -> str:
     for workload in dict.fromkeys(found.run.workload for found in runs):
         rows = [found for found in runs if found.run.workload == workload]
         metric = rows[0].metric
-        lines += [
-            "",
-            workload
-            + (f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""),
-        ]
-        lines.append(ROW.format("run", "state", "step", "best", "verdict", "when", "size"))
+        order = f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""
+        lines += ["", workload + order, ROW.format("run", "state", "step", "best", "verdict", "when", "size")]
         lines += [_row(found) for found in rows]
     return "\n".join(lines).lstrip("\n")
 
@@ -167,16 +158,8 @@ def _row(found: Found) -> str:
     when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
     best = "" if found.best is None else f"{found.best:.5g}"
     step = "" if found.step is None else str(found.step)
-    cells = (
-        _cut(found.run.name, 18),
-        _cut(found.state, 8),
-        step,
-        best,
-        _cut(found.verdict, 12),
-        when,
-        told(found.bytes),
-    )
-    return ROW.format(*cells).rstrip()
+    name, state, verdict = _cut(found.run.name, 18), _cut(found.state, 8), _cut(found.verdict, 12)
+    return ROW.format(name, state, step, best, verdict, when, human(found.bytes)).rstrip()
 
 
 def _cut(text: str, width: int) -> str:

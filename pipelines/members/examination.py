@@ -1,4 +1,4 @@
-"""What is to be found out about trained members, and shown of them, by as many processes as there are cores."""
+"""Evaluations and drawings of trained members, spread over as many processes as there are cores."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ def map_members(
     device: torch.device,
     map_items: MapItems,
 ) -> dict[str, R]:
-    """Return {name: function(job, device, map_items)} on all ranks, worked out by as many processes as there are cores.
+    """Return {name: function(job, device, map_items)} on all ranks, computed by a process of one thread per core.
 
-    Each has one thread, so that nothing depends on how many there are; with one core, or few jobs, it is this process
-    and its `map_items`. `function` is importable by name, or a functools.partial of such; like the jobs and what comes
-    of them it can be pickled. An error in any of them is raised here.
+    With one core or few jobs, this process computes them. `function` (importable by name, or a functools.partial of
+    such), jobs and results can be pickled. Errors are raised here.
     """
     if len(jobs) < FEWEST or max(ranks.gather(cores())) == 1:
         return {name: function(job, device, map_items) for name, job in jobs.items()}
@@ -50,10 +49,7 @@ def map_members(
 
 
 def map_parts(function: Callable[[T], R], jobs: Mapping[str, T]) -> dict[str, R]:
-    """Return {name: function(job)}, worked out by the processes that examined members, if there are any.
-
-    `function`, the jobs and what comes of them are as in `map_members`; no other rank takes part.
-    """
+    """Return {name: function(job)}, computed on this rank alone by the processes of `map_members`, if any."""
     global pool
     if pool is not None and len(jobs) >= FEWEST:
         try:
@@ -69,7 +65,7 @@ def _examined(
     function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device
 ) -> dict[str, R]:
     global pool
-    at_once = max(1, cores())
+    at_once = cores()
     if device.type == "cuda":
         import torch
 
@@ -92,9 +88,9 @@ def _examined(
 def _submitted(
     pool: ProcessPoolExecutor, function: Callable[[T], R], jobs: Mapping[str, T]
 ) -> Iterator[dict[str, Future[R]]]:
-    """Yield the jobs' futures; those that have not begun at the end of the block, as after an error, are cancelled."""
-    # Tensors are sent as open files of shared memory, of which hundreds of models have too many. Copies close
-    # theirs when they have been examined; the pool sends one more than it has processes.
+    """Yield the jobs' futures; the end of the block cancels those not begun, as after an error."""
+    # Tensors are sent as open files, too many for hundreds of models. Copies close theirs once examined; the pool
+    # sends one more than it has processes.
     futures = {name: pool.submit(function, deepcopy(job)) for name, job in jobs.items()}
     try:
         yield futures

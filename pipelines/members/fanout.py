@@ -1,10 +1,9 @@
 """Runs of many models: each member is an ordinary run, trained in a process of its own, as many at a time as fit.
 
-The process is the same whether its member is alone or one of hundreds, so the weights are too; and what goes wrong
-with one member ends that process only. On a GPU, members whose config `stacks` share a process (see `stack`): their
-weights are those of a member alone but for rounding, which was measured in float32 on a CPU alone. Members are dealt
-to the ranks in turn; a rank's processes share its device.
-torch is not imported here, so that this import can run beside those of the processes' server.
+A member's weights do not depend on the others, and its failure ends its own process only. On a GPU, members whose
+config `stacks` share a process (see `stack`) and differ from lone ones by rounding, measured in float32 on a CPU alone.
+Members are dealt to the ranks in turn; a rank's processes share its device. torch is imported late, so that this import
+runs beside those of the processes' server.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from signal import Signals
 from typing import TYPE_CHECKING, TextIO
 
 from common.disk.files import digests, explained, remove, write_json
-from common.errors import MembersFailed, Stopped, UserError
+from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import cores
 from common.plain import Plain
 from common.stopping import StopRequest
@@ -49,7 +48,7 @@ ROOM = 1.2  # a GPU takes one more process if it has this many times the memory 
 
 @dataclass(frozen=True)
 class Job:
-    """Members of a run, and what they share."""
+    """The members of a run, with their shared data."""
 
     run: Run
     configs: Mapping[str, BaseConfig]
@@ -59,7 +58,7 @@ class Job:
     find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
     def is_done(self, member: str) -> bool:
-        """Return whether the member's training ended, under this config and on these data, and its models are sound."""
+        """Return whether the member was trained with this config and data, and its models are sound."""
         run, config = self.run.member(member), self.configs[member]
         outcome = run.outcome() or {"state": "not trained"}
         sound = outcome["state"] == "done" and outcome.get("models") == digests(run.best.parent)
@@ -69,20 +68,19 @@ class Job:
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     """Train the members in `names`, except those that are done on --resume.
 
-    Raises MembersFailed, after all others are trained, if some could not be, and Stopped after a signal.
+    Raises MembersFailedError, after all others are trained, if some could not be, and Stopped after a signal.
     """
-    # One thread each: several at a time then use the cores best, and a number that did not depend on how many there
-    # are keeps the weights the same.
+    # One thread each uses the cores best, and a fixed number keeps the weights the same.
     job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
     def begin() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
         for name in names:
             if name in waiting:
-                remove(job.run.member(name).outcome_file)  # how it ended before counts no more
-            else:
-                with job.run.member(name).held():
-                    pass  # its process may have been killed after its last word: what it left is removed
+                remove(job.run.member(name).outcome_file)
+                continue
+            with job.run.member(name).held():
+                pass  # which removes what a process killed after its last word left
         return waiting
 
     waiting = ranks.on_main(begin)
@@ -116,11 +114,11 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     failed = {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}
     if failed:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
-        raise MembersFailed(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
+        raise MembersFailedError(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
 
 
 def _train_here(job: Job, names: Sequence[str]) -> None:
-    """Train the only member in this process, as any other run; raises what its training raises."""
+    """Train the only member in this process like any run, with its errors."""
     for name in names:
         began, outcome = time.perf_counter(), FAILED
         try:
@@ -133,7 +131,7 @@ def _train_here(job: Job, names: Sequence[str]) -> None:
 
 
 def _check_shared(run: Run) -> None:
-    """Raise UserError if the ranks do not share the disk: a member is a folder, where its rank can write."""
+    """Raise UserError unless the ranks share a disk, as each writes its members' folders."""
     if ranks.world() == 1:
         return
     path = run.provenance_file  # of this start, as the time in it tells
@@ -156,7 +154,7 @@ def of_one_thread(config: BaseConfig) -> BaseConfig:
 
 
 def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
-    """Return whether members may share a process. In fp16 not: gradients are of losses without the scaler's factor."""
+    """Return whether members may share a process; in fp16 not, as stacked losses lack the scaler's factor."""
     hardware = config.hardware
     alone = hardware.compile, hardware.gradient_checkpointing, config.tracking.log_with, config.training.hooks
     return config.stacks and hardware.stack and not any(alone) and precision != "fp16"
@@ -180,9 +178,8 @@ class Pool:
         """Train each member; return the number of the signal that stopped it early, or None."""
         waiting, began, ended = self.parts(names), time.perf_counter(), 0
         if waiting:
-            at_once = f"up to {self.at_once} at a time on {self.device}"
-            members, parts = (f"{len(names)} member{'s' * (len(names) > 1)}", len(waiting))
-            processes.say(f"training {members} in {parts} process{'es' * (parts > 1)}, {at_once}")
+            work = f"{len(names)} member{'s' * (len(names) > 1)} in {len(waiting)} process{'es' * (len(waiting) > 1)}"
+            processes.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
             processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self.end_all):
@@ -220,7 +217,7 @@ class Pool:
             process.terminate()
 
     def _ended(self) -> Iterator[tuple[str, Outcome]]:
-        """Yield the members that have ended since this was last called, and how."""
+        """Yield the members that ended since the last call, and how."""
         for first, process in list(self.running.items()):
             over, names = process.exitcode is not None, self.members[first]
             if over:
@@ -265,7 +262,7 @@ class Pool:
 
 
 def work(job: Job, members: Sequence[str], device: str) -> None:
-    """Train one member, or several side by side, in a process of their own."""
+    """Train members side by side, or one alone, in a process of their own."""
     processes.stand_alone(device)
     if len(members) == 1:
         sys.exit(train_one(job, members[0], job.find, _write_to))
@@ -290,7 +287,9 @@ def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Cal
     run, began, status = job.run.member(member), time.perf_counter(), 0
     log = run.folder / "train.log"
     try:
-        write_to(_opened(log))
+        with explained(log):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            write_to(log.open("a", buffering=1))
         outcome = _fit(job, member, find)
     except Exception as error:
         outcome = _failure(error, f"; see {log}")
@@ -329,15 +328,8 @@ def _keep(run: Run, outcome: Outcome, began: float) -> None:
     write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
 
 
-def _opened(log: Path) -> TextIO:
-    """Return the file `log`, to be appended to."""
-    with explained(log):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        return log.open("a", buffering=1)
-
-
 def _write_to(file: TextIO) -> None:
-    """Have what this process prints appended to `file`."""
+    """Append this process's output to `file`."""
     with file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -22,9 +22,9 @@ LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext | SpawnContext:
-    """Start the server that members are forked from, unless it runs; on Windows, members start as new interpreters.
+    """Start the server that members are forked from, which imports `modules`, unless it runs.
 
-    It imports `modules`. Its imports take seconds, as the caller's own do: call this before them.
+    Call it before the caller's own imports, so that both run side by side. Windows starts new interpreters instead.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
@@ -32,7 +32,7 @@ def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext | Spawn
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(modules))
-    # It looks for modules where a new interpreter would, and that is not where this project lies.
+    # It looks for modules where a new interpreter would, which is not this project.
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in places:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
@@ -41,7 +41,7 @@ def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext | Spawn
 
 
 def stand_alone(device: str) -> None:
-    """Make this process one that no launcher started, on a device, and that ends with its parent."""
+    """Detach this process from the launcher's settings, on a device; it ends with its parent."""
     threading.Thread(target=end_with_parent, daemon=True).start()
     for name in LAUNCHER:
         os.environ.pop(name, None)

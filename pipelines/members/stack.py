@@ -1,15 +1,13 @@
 """Members that train side by side in one process, their losses and gradients computed together.
 
-Each member has a loop of its own, in a thread of its own, and so its own averages, clipping, validations, patience and
-checkpoints. One thread runs at a time. Where a loop asks for a loss, it waits until all others have asked as well; the
-last one computes for those whose weights and batches are of equal shapes (vmap over stacked weights) at the same step,
-so that a GPU, which waits for launches, launches once for all of them.
+Each member has a loop in a thread of its own, and so its own averages, clipping, validations, patience and checkpoints.
+One thread runs at a time. A loop that asks for a loss waits for all others to ask; the last one computes those of equal
+shapes and steps together (vmap over stacked weights), so that a GPU, which waits for launches, launches once for all.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -42,7 +40,7 @@ class Asked:
     error: Exception | None = None
 
     def inputs(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor], object, Tensor | None]:
-        """Return what the gradients are of, the model's and the task's other tensors, the batch, and its items."""
+        """Return the trained, the model's other and the task's tensors, the batch and its items."""
         tensors: dict[str, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
         learnt = {name: each for name, each in tensors.items() if each.requires_grad}
         fixed = {name: each for name, each in tensors.items() if not each.requires_grad}
@@ -50,7 +48,7 @@ class Asked:
         return learnt, fixed, own, self.batch, self.items
 
     def kind(self) -> Hashable:
-        """Return what is the same for all whose losses can be computed together."""
+        """Return a key shared by all losses that can be computed together."""
         leaves, form = tree_flatten(self.inputs())
         same = tuple((str(x.dtype), x.shape, x.device) if _is_own(x) else (type(x), x) for x in leaves)
         return type(self.task), self.seed, str(form), same
@@ -90,7 +88,7 @@ class Stack:
                 self.turn.notify_all()
 
     def joined(self, build: Callable[..., Task]) -> Callable[..., Task]:
-        """Return a builder of tasks whose losses are computed together with those of all members."""
+        """Return a builder of tasks whose losses all members compute together."""
 
         def built(*args: object) -> Task:
             task = build(*args)
@@ -127,7 +125,7 @@ class Stack:
                     del group[: len(some)]
 
     def compute(self, group: Sequence[Asked]) -> bool:
-        """Give each its loss, or the error that comes of it; return False if fewer at once are to be tried."""
+        """Set each one's loss or error; return False to try fewer at once."""
         try:
             compute(group)
         except Exception as error:
@@ -140,7 +138,7 @@ class Stack:
 
 
 def compute(group: Sequence[Asked]) -> None:
-    """Give each its loss, with gradients, by one computation over stacked weights and batches."""
+    """Set each one's loss, with gradients, by one computation over stacked weights and batches."""
     first = group[0]
     task = copy.copy(first.task)
     del vars(task)["loss"]  # which would ask again
@@ -153,9 +151,12 @@ def compute(group: Sequence[Asked]) -> None:
         items: Tensor | None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         vars(task).update(own)
-        model: Any = functools.partial(_called, first.model, {**learnt, **fixed})
+
+        def model(*args: object, **words: object) -> object:
+            return functional_call(first.model, {**learnt, **fixed}, args, words)
+
         with noise.rows(items):
-            found = task.loss(model, batch)
+            found = task.loss(model, batch)  # type: ignore[arg-type] # it is called like a module
         return found.value, {"count": torch.as_tensor(found.count), **found.metrics}
 
     torch.default_generator.manual_seed(first.seed)  # as at the beginning of this step's noise
@@ -172,12 +173,8 @@ def compute(group: Sequence[Asked]) -> None:
 
 
 def _is_own(leaf: object) -> bool:
-    """Return whether each member has its own; what is no tensor, such as None, is the same for all of a kind."""
+    """Return whether each member has its own; what is no tensor is the same for all of a kind."""
     return isinstance(leaf, Tensor)
-
-
-def _called(model: nn.Module, state: dict[str, Tensor], *args: object, **words: object) -> object:
-    return functional_call(model, state, args, words)
 
 
 class _Computed(torch.autograd.Function):
@@ -194,5 +191,5 @@ class _Computed(torch.autograd.Function):
 
 
 def write_to(file: TextIO) -> None:
-    """Have what this thread prints written to `file`; the thread's end closes it."""
+    """Write this thread's output to `file`; the thread's end closes it."""
     sys.stdout = sys.stderr = file

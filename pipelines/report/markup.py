@@ -3,9 +3,8 @@
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from common import browser
@@ -14,17 +13,12 @@ from common.foreign_text import printable
 NO_SPACE = re.compile("[^\\n\\t\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000]+")
 
 
-def fragment(template: str, **values: Any) -> Markup:
+def fragment(template: str, **values: object) -> Markup:
     """Return HTML from a jinja2 template. Text among `values` is escaped, Markup is taken as it is."""
-    return Markup(_compiled(template).render(values))
+    return Markup(COMPILED(template).render(values))
 
 
-@cache
-def _compiled(template: str) -> Template:
-    return ENVIRONMENT.from_string(template)
-
-
-def document(name: str, **values: Any) -> Markup:
+def document(name: str, **values: object) -> Markup:
     """Return HTML from one of this folder's templates, as `fragment` does."""
     return Markup(ENVIRONMENT.get_template(name).render(values))
 
@@ -34,7 +28,7 @@ def printable_lines(text: str) -> str:
     return NO_SPACE.sub(lambda part: printable(part[0]), text)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a number, interval or word as readable text; "" for None."""
     if value is None:
         return ""
@@ -47,8 +41,8 @@ def shown(value: Any) -> str:
     return printable(str(value))
 
 
-def _printable(value: Any) -> Any:
-    """Take control characters and the like from text; None shows as nothing."""
+def _printable(value: object) -> object:
+    """Escape control characters in text; None shows as nothing."""
     if value is None:
         return ""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -63,3 +57,4 @@ ENVIRONMENT = Environment(
     finalize=_printable,
 )
 ENVIRONMENT.filters["shown"] = shown
+COMPILED = cache(ENVIRONMENT.from_string)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import matplotlib
 import numpy as np
@@ -50,14 +50,13 @@ FIGURES = """
 # Pictures of the page as arrays, where `collected` asks for them.
 _collected: ContextVar[dict[str, np.ndarray] | None] = ContextVar("_collected", default=None)
 _numbers = itertools.count()  # ids of all figures of a page must differ
-_part: ContextVar[Iterator[str] | None] = ContextVar(
-    "_part", default=None
-)  # names of the figures of what `drawn` draws
+# Names of the figures of what `drawn` draws.
+_part: ContextVar[Iterator[str] | None] = ContextVar("_part", default=None)
 
 
 @contextmanager
 def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
-    """Yield a dict that takes every figure drawn within the block, if `wanted`: {number and label: (H, W, 3) uint8}."""
+    """Yield a dict of every figure drawn within the block, if `wanted`: {number and label: (H, W, 3) uint8}."""
     pictures: dict[str, np.ndarray] = {}
     token = _collected.set(pictures if wanted else None)
     try:
@@ -67,7 +66,7 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 
 
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
-    """Return {name: draw(job)}, parts of a page that are drawn side by side, see `examination.map_parts`."""
+    """Return {name: draw(job)}, parts of a page drawn in parallel by `examination.map_parts`."""
     part = functools.partial(_drawn, draw, _collected.get() is not None)
     found = examination.map_parts(part, {name: (_name(), job) for name, job in jobs.items()})
     for _, pictures in found.values():
@@ -77,7 +76,7 @@ def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Marku
 
 
 def _drawn(draw: Callable[[T], Markup], wanted: bool, job: tuple[str, T]) -> tuple[Markup, dict[str, np.ndarray]]:
-    """Draw the part of a page that has a name; return it with what `collected` takes of it."""
+    """Draw a named part of a page; return it with its collected figures."""
     token = _part.set(f"{job[0]}-{number}" for number in itertools.count())
     try:
         with collected(wanted) as pictures:
@@ -97,19 +96,13 @@ def _collect(label: str, picture: np.ndarray) -> None:
         pictures[f"{len(pictures):02} {label}"] = picture
 
 
-def _raster(figure: Figure) -> np.ndarray:
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
     """Return pictures, each alone or with a caption, side by side as far as the page is wide."""
     pairs = [(each, "") if isinstance(each, Markup) else each for each in pictures]
     return fragment(FIGURES, pictures=pairs)
 
 
-def curves(metrics: Sequence[Mapping[str, Any]]) -> Markup:
+def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:
     """Plot train/<name> and val/<name> over steps, with one panel for each name that was logged in training."""
     names = dict.fromkeys(
         key.partition("/")[2] for entry in metrics for key in entry if key.startswith(("train/", "val/"))
@@ -117,7 +110,7 @@ def curves(metrics: Sequence[Mapping[str, Any]]) -> Markup:
     return panels([_curve(name, metrics) for name in (*names, "learning_rate", "examples_per_s")])
 
 
-def _curve(name: str, metrics: Sequence[Mapping[str, Any]]) -> Markup:
+def _curve(name: str, metrics: Sequence[Mapping[str, float]]) -> Markup:
     figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
     for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
@@ -143,9 +136,9 @@ def thinned(points: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
 
 
 def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str, better: str) -> Markup:
-    """Plot a table's column `figure` with its intervals, a line per row; those of the model stand out.
+    """Plot a table's column `figure` with its intervals, a line per row named by the first column; `own` stand out.
 
-    The first column names the rows, `spread` is as in `verdict.compare`, `better` says which end is the good one.
+    `spread` is as in `verdict.compare`, `better` says which end is the good one.
     """
     name = next(iter(rows[0]))
     rows = [row for row in rows if row.get(figure) is not None]
@@ -165,28 +158,31 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
     axis.set_xlabel(f"{figure} with 95 % intervals; {better}", fontsize=8)
     axis.tick_params(axis="x", labelsize=8)
     axis.grid(axis="x", alpha=0.5)
-    told = "; ".join(f"{shown(row[name])} {shown(row[figure])}" for row in rows)
-    return svg(drawn, f"{figure}, {better}: {told}")
+    values = "; ".join(f"{shown(row[name])} {shown(row[figure])}" for row in rows)
+    return svg(drawn, f"{figure}, {better}: {values}")
 
 
 def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Markup:
     """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included.
 
-    `label` says in words what is seen; without one, the axes and the ends of their lines are told. Axes, texts and the
-    colours that matplotlib takes by itself, also by the names tab:blue to tab:cyan, are those of the page. A figure
-    whose own margins hold all its text need not be `trimmed`, for which it is drawn twice.
+    `label` describes the plot; the default names the axes and the ends of their lines. Axes, texts and matplotlib's
+    default colours, tab:blue to tab:cyan, are the page's. Only text outside the margins needs `trimmed`, a second draw.
     """
     _take_text_as_it_is(figure)
     label = label or _description(figure)
     buffer = io.StringIO()
-    settings = {"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"}  # ids by what they are of
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
+    settings = matplotlib.rc_context(
+        {"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"}  # ids by what they are of
+    )
+    with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
         box = "tight" if trimmed else None
         figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
     if _collected.get() is not None:
-        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], _raster(figure))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], np.asarray(canvas.buffer_rgba())[..., :3].copy())
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])
@@ -207,17 +203,17 @@ def _take_text_as_it_is(figure: Figure) -> None:
 
 
 def _description(figure: Figure) -> str:
-    """Tell what the axes show and between which values their lines run."""
-    told = []
+    """Describe the axes and the ends of their lines."""
+    parts = []
     for axes in figure.axes:
         names = (axes.get_title(), f"{axes.get_ylabel()} over {axes.get_xlabel()}")
-        told += [name for name in names if name not in ("", " over ")]
-        told += [
+        parts += [name for name in names if name not in ("", " over ")]
+        parts += [
             f"{line.get_label()} from {shown(float(values[0]))} to {shown(float(values[-1]))}"
             for line in _with_label(axes.lines)
             if len(values := np.asarray(line.get_ydata(orig=False)))
         ]
-    return "; ".join(told) or "plot"
+    return "; ".join(parts) or "plot"
 
 
 def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
@@ -226,47 +222,45 @@ def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
 
 def _labelled_lines(figure: Figure) -> list[tuple[str, Line2D]]:
     """Name the labelled lines in the SVG to come, in which each will have all its points."""
-    named = []
+    named: list[tuple[str, Line2D]] = []
     for line in (line for axes in figure.axes for line in _with_label(axes.lines) if line.get_linestyle() != "None"):
-        line.set_gid(f"values-{len(named)}")
+        named.append((f"values-{len(named)}", line))
+        line.set_gid(named[-1][0])
         line.recache(always=True)
-        named.append((line.get_gid(), line))
     return named
 
 
 def _with_values(line: Line2D) -> Markup:
     """Return the tag of a line's group, with its values as text for the page's script."""
-    points = zip(line.get_xdata(orig=True), line.get_xydata(), strict=True)
-    drawn = [(x, y) for x, (place, y) in points if np.isfinite([place, y]).all()]
+    places = np.asarray(line.get_xydata())
+    drawn = np.isfinite(places).all(1)
+    xs, ys = np.asarray(line.get_xdata(orig=True))[drawn], places[drawn, 1]
+    xs = xs.astype("datetime64[m]") if np.issubdtype(xs.dtype, np.datetime64) else xs
     return fragment(
         '<g data-name="{{ name }}" data-x="{{ xs }}" data-y="{{ ys }}">',
         name=line.get_label(),
-        xs="\n".join(shown(x.astype("datetime64[m]") if isinstance(x, np.datetime64) else x) for x, _ in drawn),
-        ys="\n".join(shown(float(y)) for _, y in drawn),
+        xs="\n".join(map(shown, xs)),
+        ys="\n".join(map(shown, ys)),
     )
 
 
 def _tidied(text: str, kept: Collection[str]) -> str:
-    """Return an SVG of matplotlib's with the page's colours and font, and ids that no other plot has.
-
-    Ids that nothing refers to go, except the `kept`, which are replaced later.
-    """
+    """Return matplotlib's SVG with the page's colours and font and unique ids; unused ones go, except the `kept`."""
     prefix = f"plot{_name()}-"
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 
-    def own(found: re.Match) -> str:
+    def hundredths(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+    def own(found: re.Match[str]) -> str:
         return f' id="{prefix}{found[1]}"' if found[1] in used else found[0] if found[1] in kept else ""
 
-    def tidy(found: re.Match) -> str:
+    def tidy(found: re.Match[str]) -> str:
         tag = re.sub(
             r"#[0-9a-f]{6}\b", lambda hex: f"var(--{VARIABLES[hex[0]]})" if hex[0] in VARIABLES else hex[0], found[0]
         )
         tag = re.sub(r"font-family: [^;\"]*(; )?| transform=\"rotate\(-0 [^)]*\)\"", "", tag)
-        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _hundredths, places[0]), tag)
+        tag = re.sub(r' (d|x|y)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", hundredths, places[0]), tag)
         return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", re.sub(r' id="([^"]*)"', own, tag))
 
     return re.sub(r"<[^!>][^>]*>", tidy, text)
-
-
-def _hundredths(number: re.Match) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
 
 from markupsafe import Markup
 
@@ -51,12 +50,11 @@ def _padded(cells: Sequence[str]) -> list[str]:
     return [cell.rjust(max(map(len, cells))) for cell in cells]
 
 
-def table(rows: Sequence[Mapping[str, Any]], label: str = "table") -> Markup:
+def table(rows: Sequence[Mapping[str, object]], label: str = "table") -> Markup:
     """Return rows as an HTML table whose columns are their keys; `label` is what a screen reader calls it."""
     columns, cells = _cells(rows)
-    cells = [
-        [cell.replace(", ", ",\N{NO-BREAK SPACE}") if cell.startswith("[") else cell for cell in row] for row in cells
-    ]
+    space = "\N{NO-BREAK SPACE}"  # in intervals
+    cells = [[cell.replace(", ", f",{space}") if cell.startswith("[") else cell for cell in row] for row in cells]
     return fragment(TABLE, label=label, columns=columns, cells=cells)
 
 
@@ -67,7 +65,7 @@ def matrix(counts: Sequence[Sequence[int]], names: Sequence[str], rows: str, col
     return fragment(MATRIX, caption=caption, names=names, rows=rows, columns=columns, lines=lines)
 
 
-def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def _cells(rows: Sequence[Mapping[str, object]]) -> tuple[list[str], list[list[str]]]:
     """Return the columns, which are the keys of all rows, and the cells of each row as text."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return [shown(column) for column in columns], [[shown(row.get(column)) for column in columns] for row in rows]

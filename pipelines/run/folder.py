@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from common import config as configs
 from common.config import Section
@@ -15,6 +15,7 @@ from common.disk.files import append_json_line, read_json_lines, remove, tidy, w
 from common.disk.lock import held
 from common.errors import UserError
 from common.packages import RECORD
+from common.plain import Plain
 from pipelines.run.provenance import provenance
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -25,8 +26,8 @@ Config = TypeVar("Config", bound=Section)
 class Run:
     """Paths and records of one run. Only the main process writes.
 
-    `package` is the folder of a workload of the user's own, which the provenance records, so that later commands find
-    it. The run `default/BTCUSDT` is the member BTCUSDT of the run `default`: an ordinary run in a folder below it.
+    The provenance records `package`, the folder of a user's own workload, for later commands. The run
+    `default/BTCUSDT` is the member BTCUSDT of the run `default`, an ordinary run in a folder below it.
     """
 
     def __init__(self, workload: str, name: str, package: Path | None = None):
@@ -54,12 +55,12 @@ class Run:
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}", self.package)
 
-    def outcome(self) -> dict[str, Any] | None:
-        """Return how training ended, with "state" done, or of a member failed or stopped; None if it has not."""
+    def outcome(self) -> dict[str, Plain] | None:
+        """Return how training ended: "state" is done, or of a member failed or stopped; None if it has not."""
         return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
 
     def verdict(self) -> str:
-        """Return the heading of the report, which is its answer; empty before an evaluation."""
+        """Return the report's heading; empty before an evaluation."""
         return self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
 
     def started(self) -> bool:
@@ -72,54 +73,51 @@ class Run:
         return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
 
     def unknown(self, others: Sequence[str] = ()) -> str:
-        """Say that there is no such run, and which names of runs, or of `others`, are the nearest to its own."""
+        """Return an error about a missing run, with the nearest names of runs or `others`."""
         known = list(dict.fromkeys([*self.names(), *others]))
         near = nearest(self.name, known, 3) or known[:3]
         hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
         return f"there is no run {self.folder}{hint}"
 
     def is_blank(self) -> bool:
-        """Return whether nothing has come of this run so far."""
+        """Return whether the run has no results yet."""
         begun = (self.config_file, self.provenance_file, self.lock_file)
         return not self.folder.is_dir() or set(self.folder.iterdir()) <= set(begun)
 
     def learnt_from(self, content: object) -> bool:
-        """Return whether the run began with this content of the prepared data, as far as that was written down."""
+        """Return whether the run began with this content of the prepared data, if recorded."""
         if not self.provenance_file.is_file():
             return True
         return json.loads(self.provenance_file.read_text())["data"].get("content") in (None, content)
 
     def begin_anew(self) -> None:
-        """Remove what has come of the run; its config, its provenance and the log of its process stay."""
+        """Remove the results; config, provenance and the process's log stay."""
         kept = (self.config_file, self.provenance_file, self.lock_file, self.folder / "train.log")
         for path in self.folder.iterdir():
             if path not in kept:
                 remove(path)
 
     def forget(self) -> None:
-        """Remove what a blank run has, but for its lock."""
+        """Remove the files of a blank run, except its lock."""
         for path in (self.config_file, self.provenance_file):
             remove(path)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the only one to train this run within the block; what a killed process left half-written is removed.
-
-        Raises UserError that names the process which is training it.
-        """
+        """Lock the run within the block and remove half-written files; UserError names another process training it."""
         with held(self.lock_file):
             for folder in (self.folder, self.best, self.last, self.checkpoints):
                 tidy(folder)
             yield
 
     def adopt(self, folder: Path) -> None:
-        """Begin the run with a model that comes with the project, in `folder` with its config; do nothing without."""
+        """Start the run from a shipped model and config in `folder`, if there are any."""
         if not self.started() and (folder / "run.yaml").is_file() and self.name.startswith(f"{self.workload}-"):
             shutil.copytree(folder, self.best, dirs_exist_ok=True)
             write_text(self.config_file, (folder / "run.yaml").read_text())
 
     def config(self, cls: type[Config], words: Sequence[str] = (), others: Sequence[str] = ()) -> Config:
-        """Return the run's config, patched with `words`. Raises UserError, see `unknown`, where it was not begun."""
+        """Return the run's config, patched with `words`. Raises UserError for a run not begun (`unknown`)."""
         if not self.started():
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
@@ -127,7 +125,7 @@ class Run:
         return configs.load(self.config_file, cls, words)
 
     def begin(self, config: Section, world_size: int, data: Mapping[str, object]) -> None:
-        """Write the config and the provenance; how an earlier start ended counts no more."""
+        """Write the config and the provenance; forget how an earlier start ended."""
         remove(self.outcome_file)
         self.keep_config(config)
         path, earlier = self.provenance_file, []
@@ -138,23 +136,22 @@ class Run:
         write_json(path, {**provenance(world_size, data), **own, "earlier": earlier})
 
     def keep_config(self, config: Section) -> None:
-        """Write the config: with it the run is begun."""
+        """Write the config, which begins the run."""
         write_text(self.config_file, configs.dump(config))
 
     def record(self, entry: Mapping[str, object]) -> None:
         """Append one object to metrics.jsonl."""
         append_json_line(self.metrics_file, entry)
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the records of metrics.jsonl."""
-        return read_json_lines(self.metrics_file)
+    def metrics(self) -> list[dict[str, float]]:
+        """Return the records of metrics.jsonl, without what was not finite."""
+        return [{key: v for key, v in entry.items() if v is not None} for entry in read_json_lines(self.metrics_file)]
 
     def rewind(self, step: int, validated: int) -> None:
-        """Delete the records after `step`, and of validations after the step `validated`: they are made again."""
-        last = {True: validated, False: step}
-        kept = [entry for entry in self.metrics() if entry["step"] <= last[_of_validation(entry)]]
+        """Delete records after `step` and validations after `validated`, which will be made again."""
+
+        def last(entry: Mapping[str, object]) -> int:
+            return validated if any(key.startswith("val/") for key in entry) else step
+
+        kept = [entry for entry in read_json_lines(self.metrics_file) if entry["step"] <= last(entry)]
         write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
-
-
-def _of_validation(entry: Mapping[str, object]) -> bool:
-    return any(key.startswith("val/") for key in entry)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from common.config.arguments import nearest
 from common.errors import UserError
-from pipelines import cli, workloads
+from models import shipped
+from pipelines import workloads
 from pipelines.answers import trained
 from pipelines.run.folder import Run
 from pipelines.server.answering import Answering
@@ -34,7 +35,7 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
     workloads.inputs(parts[0])  # refuses an unknown workload
     run = Run(parts[0], "/".join(parts[1:]))
     if not trained.folders_of(run):
-        known = list(dict.fromkeys([*run.names(), *cli.pretrained(run.workload)]))
+        known = list(dict.fromkeys([*run.names(), *shipped.names(run.workload)]))
         near = [f"{run.workload}/{name}" for name in nearest(run.name, known, 3) or known[:3]]
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise UserError(f"there is no run {run.folder}{hint} {run.workload}=FOLDER takes a folder with a model")
@@ -46,8 +47,8 @@ def _no_model_folder(path: Path) -> None:
     if not (path / "config.json").is_file():
         return
     name = path.resolve().name
-    own = [f"{workload}/{name}" for workload in workloads.names() if name in cli.pretrained(workload)]
-    instead = own[0] if own and path.resolve().parent == cli.PRETRAINED else f"WORKLOAD={path}, as in cvrp={path}"
+    own = [f"{workload}/{name}" for workload in workloads.names() if name in shipped.names(workload)]
+    instead = own[0] if own and path.resolve().parent == shipped.FOLDER else f"WORKLOAD={path}, as in cvrp={path}"
     raise UserError(f"{path}: this is a model's folder, not a run's; give {instead}")
 
 

@@ -1,11 +1,11 @@
-"""Experiment trackers: Accelerate starts them and feeds them figures; pictures and tables are passed on here."""
+"""Experiment trackers: Accelerate starts them and sends them figures; this module sends pictures and tables."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import Field
 
@@ -16,12 +16,14 @@ from pipelines.run.folder import Run
 if TYPE_CHECKING:
     import numpy as np
     from accelerate import Accelerator
+    from accelerate.tracking import GeneralTracker
     from torch import Tensor
 
 Rows = Sequence[Mapping[str, object]]
+Tables: TypeAlias = "Mapping[str, Rows]"
+Arrays: TypeAlias = "Mapping[str, np.ndarray]"
 # The name under which Accelerate knows each tracker, and the package it needs.
 TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
-Tables, Arrays = Mapping[str, Rows], Mapping[str, "np.ndarray"]
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
 PLACES = {
     "wandb": {"WANDB_DIR": "{folder}", "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
@@ -55,14 +57,8 @@ def start(accelerator: Accelerator, config: Section, run: Run) -> None:
         accelerator.init_trackers(f"{run.workload}-{run.name}".replace("/", "-"), config=flat)
 
 
-def show(
-    accelerator: Accelerator,
-    config: Section,
-    run: Run,
-    tables: Mapping[str, Rows],
-    pictures: Mapping[str, np.ndarray],
-) -> None:
-    """Pass on tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to those trackers that take them."""
+def show(accelerator: Accelerator, config: Section, run: Run, tables: Tables, pictures: Arrays) -> None:
+    """Pass tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to the trackers that take them."""
     if not any(name in TAKERS for name in accelerator.log_with):
         return
     start(accelerator, config, run)
@@ -72,28 +68,28 @@ def show(
     accelerator.end_training()
 
 
-def track(
-    accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor], images: Mapping[str, np.ndarray]
-) -> None:
-    """Pass on {name: numbers} and {name: (H, W, 3) uint8} of a step to those started trackers that take them."""
+def track(accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor], images: Arrays) -> None:
+    """Pass {name: numbers} and {name: (H, W, 3) uint8} of a step to the started trackers that take them."""
     numbers = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
     for tracker in accelerator.trackers:
         if tracker.name in TAKERS:
             TAKERS[tracker.name](tracker, {}, images, numbers, step)
 
 
-def _to_tensorboard(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
+def _to_tensorboard(
+    tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None
+) -> None:
     for name, rows in tables.items():
         columns, cells = _cells(rows)
         lines: list[Sequence[object]] = [columns, ["---"] * len(columns), *cells]
         tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
     for name, picture in pictures.items():
         tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
-    for name, numbers in histograms.items():
-        tracker.writer.add_histogram(name, numbers, global_step=step)
+    for name, values in numbers.items():
+        tracker.writer.add_histogram(name, values, global_step=step)
 
 
-def _to_wandb(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
+def _to_wandb(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
     import wandb
 
     for name, rows in tables.items():
@@ -101,11 +97,11 @@ def _to_wandb(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays
         tracker.log_table(name, columns=columns, data=[[str(cell) for cell in line] for line in cells])
     for name, picture in pictures.items():
         tracker.log_images({name: [picture]}, step=step)
-    for name, numbers in histograms.items():
-        tracker.log({name: wandb.Histogram(numbers)}, step=step)
+    for name, values in numbers.items():
+        tracker.log({name: wandb.Histogram(values)}, step=step)
 
 
-def _to_trackio(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arrays, step: int | None) -> None:
+def _to_trackio(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
     import trackio
     from pandas import DataFrame
 
@@ -114,8 +110,8 @@ def _to_trackio(tracker: Any, tables: Tables, pictures: Arrays, histograms: Arra
         tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
     for name, picture in pictures.items():
         tracker.log({name: trackio.Image(picture)}, step=step)
-    for name, numbers in histograms.items():
-        tracker.log({name: trackio.Histogram(numbers)}, step=step)
+    for name, values in numbers.items():
+        tracker.log({name: trackio.Histogram(values)}, step=step)
 
 
 def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
@@ -123,8 +119,8 @@ def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
     return columns, [[row.get(column, "") for column in columns] for row in rows]
 
 
-# (tracker, tables, pictures, histograms, step)
-TAKERS: dict[str, Callable[[Any, Tables, Arrays, Arrays, int | None], None]] = {
+# (tracker, tables, pictures, numbers of histograms, step)
+TAKERS: dict[str, Callable[[GeneralTracker, Tables, Arrays, Arrays, int | None], None]] = {
     "tensorboard": _to_tensorboard,
     "wandb": _to_wandb,
     "trackio": _to_trackio,

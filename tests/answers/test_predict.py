@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
+from common.foreign_text import from_csv
 from pipelines import workloads
 from pipelines.answers import words
+from pipelines.answers.table import Table
 from tests.stages import ROOT, command, refused, stage
 from tests.workloads.cvrp.files import SMALL
 
@@ -65,7 +67,8 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--name", "cvrp-20", "starts=2", "decode=greedy"], ["starts=2 needs decode=multistart"]),
         (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
         (["--name", "cvrp20", "x.vrp"], ["there is no run runs/cvrp/cvrp20; did you mean --name cvrp-20 or"]),
-        (["x.vrp"], ["there is no run runs/cvrp/default; did you mean --name cvrp-20 or cvrp-50 or cvrp-100?"]),
+        (["--csv", "absent/t.csv", "x.vrp"], ["--csv absent/t.csv: there is no such folder"]),
+        (["--csv", "t.csv", "--stream", "x.vrp"], ["leave out --stream"]),
         (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
         (
             ["--workload", "crypto", "now=2025-01-16"],
@@ -188,3 +191,35 @@ def test_help_has_the_settings_and_comes_without_torch(tmp_path):
     assert "  candles.close  ([number, ...])" in done.stdout
     assert "  threshold=null  (0 < number <= 1 / null)" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_many_answers_make_a_table_without_what_a_cell_cannot_hold(tmp_path):
+    lines = [json.dumps(problem(number)) for number in range(3)]
+    (tmp_path / "many.jsonl").write_text("\n".join([*lines, "{}"]) + "\n")
+    done = stage(tmp_path, "predict.py", *PRETRAINED, "many.jsonl", "--csv", "answers.csv")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "answers.csv: 4 rows; left out, as a cell cannot hold them: routes\n"
+    rows = from_csv((tmp_path / "answers.csv").read_text())
+    assert [row["source"] for row in rows] == [f"many.jsonl:{number}" for number in range(1, 5)]
+    assert [row["name"] for row in rows] == ["0", "1", "2", ""]
+    assert all(float(row["cost"]) > 0 for row in rows[:3])
+    assert "depot: it is missing" in rows[3]["error"]
+
+
+def test_a_ranking_is_a_row_for_each_image_and_plain_objects_are_columns():
+    table = Table()
+    ranking = [{"image": "b.png", "score": 2.0, "low": 1.5}, {"image": "a.png", "score": 1.0, "low": 0.5}]
+    table.add("images/", {"ranking": ranking, "errors": [{"image": "c.png", "error": "torn"}]})
+    assert [(row["source"], row.get("rank"), row["image"]) for row in table.rows] == [
+        *(("images/", 1, "b.png"), ("images/", 2, "a.png"), ("images/", None, "c.png")),
+    ]
+    assert table.text().splitlines()[0] == "source,rank,image,score,low,error"
+    assert not table.left_out
+    table.add("a.csv", {"signal": "LONG", "probabilities": {"SHORT": 0.2, "LONG": 0.8}, "parts": [[1]]})
+    assert table.rows[-1] == {
+        "source": "a.csv",
+        "signal": "LONG",
+        "probabilities.SHORT": 0.2,
+        "probabilities.LONG": 0.8,
+    }
+    assert list(table.left_out) == ["parts"]

@@ -36,8 +36,8 @@ def test_that_a_launcher_sets_one_thread_is_no_reason_to_warn(monkeypatch, tmp_p
     monkeypatch.setattr(config_args, "default_config_file", str(tmp_path / "none.yaml"))
     monkeypatch.setattr(accelerate_config, "physical_cores", lambda: 4)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert [finding.level for finding in accelerate_config._check_threads(1)] == ["warning"]
+    assert [finding.level for finding in accelerate_config.check_threads(1)] == ["warning"]
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
-    assert list(accelerate_config._check_threads(1)) == []
+    assert list(accelerate_config.check_threads(1)) == []
     [finding] = accelerate_config.check_accelerate_config()
     assert "one core" not in finding.message

@@ -17,7 +17,7 @@ def test_a_device_that_fails_is_a_problem_with_the_reason(monkeypatch):
     def fails(_):
         raise RuntimeError("no kernel image is available\nCompile with ...")
 
-    monkeypatch.setattr(computing, "_training_step", fails)
+    monkeypatch.setattr(computing, "training_step", fails)
     monkeypatch.setattr(computing, "devices", lambda: [torch.device("cuda", 0)])
     [finding] = computing.check_training_step()
     assert finding.message == "cuda:0: a training step failed: no kernel image is available"

@@ -22,7 +22,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(gpus, "read_driver", lambda: driver)
         monkeypatch.setattr(gpus, "read_gpus", lambda: found)
         monkeypatch.setattr(gpus, "driver_fault", lambda: fault)
-        monkeypatch.setattr(gpus, "_nvidia_card", lambda: plugged)
+        monkeypatch.setattr(gpus, "nvidia_card", lambda: plugged)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     return pretend
@@ -42,7 +42,7 @@ def test_gpus_hidden_by_the_environment_are_a_warning(machine, monkeypatch):
     [("", True), ("-1", True), ("2", True), ("none", True), ("0", False), ("1,0", False), ("GPU-4a1", False)],
 )
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(visible, hidden):
-    assert gpus._hides_all(visible, 2) is hidden
+    assert gpus.hides_all(visible, 2) is hidden
 
 
 def test_a_driver_too_old_for_this_torch_gets_the_build_that_it_runs(machine):

@@ -166,7 +166,7 @@ def test_strangers_on_several_machines_are_told_to_repeat_their_command(environm
 def test_where_there_are_gpus_enough_the_command_uses_them(environment, monkeypatch):
     environment(MASTER_ADDR="127.0.0.1", ACCELERATE_MIXED_PRECISION="fp16", ACCELERATE_USE_CPU="False")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(launch, "_asked_of_simple_launcher", lambda: 2)
+    monkeypatch.setattr(launch, "asked_of_simple_launcher", lambda: 2)
     with pytest.raises(UserError) as error:
         launch.check_world(1)
     flags = "--num_machines 1 --mixed_precision fp16 --dynamo_backend no pipelines/train.py --workload cvrp"
@@ -187,4 +187,4 @@ def test_where_there_are_gpus_enough_the_command_uses_them(environment, monkeypa
     ],
 )
 def test_the_launcher_is_known_by_its_command_line(command, words):
-    assert launch._launch_words(command.split()) == words
+    assert launch.launch_words(command.split()) == words

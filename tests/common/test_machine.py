@@ -117,7 +117,7 @@ for count in (101, 101, 301, 301, 301):
     pins = blocks[::100]  # between which memory is free, and not at the end of all
     del blocks
     machine.return_freed_memory(2**27)
-    print(machine._resident_bytes())
+    print(machine.resident_bytes())
 """
     found = map(int, subprocess.check_output([sys.executable, "-c", text], cwd=ROOT).split())
     assert [size > 100_000_000 for size in found] == [True, True, False, True, True]

@@ -53,6 +53,7 @@ ELSEWHERE = {
     "python -m exporters rp2040 models/pretrained": "tests/models/stories/test_shipped.py",
     "python tests/exporters/rp2040/chip.py exports/": "tests/models/stories/test_shipped.py",
     "python -m exporters web": "tests/exporters/web/test_web_pages.py",
+    "python -m exporters site": "tests/exporters/web/test_to_site.py",
     "python -m exporters freqtrade": "tests/exporters/test_to_freqtrade.py",
     "python -m exporters safetensors runs/cvrp/default --push": "tests/exporters/test_hub.py",
     "python -m exporters safetensors runs/cvrp/default": "tests/exporters/test_to_safetensors.py",

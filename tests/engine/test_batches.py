@@ -66,7 +66,7 @@ def test_loading_ahead_changes_neither_order_nor_content(kind):
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no other keeps what is freed")
 def test_freed_memory_goes_back_between_batches_of_training_validation_and_evaluation(monkeypatch):
     looks = []
-    monkeypatch.setattr(machine, "_resident_bytes", lambda: looks.append("how much it is") or 0)
+    monkeypatch.setattr(machine, "resident_bytes", lambda: looks.append("how much it is") or 0)
     source = Resident({"x": torch.arange(6)}, torch.device("cpu"))
     mapper(Accelerator(cpu=True))(source, lambda batch: batch, 2)
     assert len(looks) == 3

@@ -14,6 +14,7 @@ from torch import nn
 from common.disk.files import sha256
 from common.errors import UserError
 from pipelines.engine import checkpoints
+from pipelines.engine.update import Progress
 
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")
 
@@ -52,7 +53,7 @@ class Training:
         self.optimizer.step()
 
     def save(self, folder, step, keep=3, task=None, best=Path("nowhere")):
-        progress = {"step": step, "best": 0.1 + 0.2, "sums": {"loss": 1e-30}}
+        progress = Progress(step, best=0.1 + 0.2, validated=step, sums={"loss": 1e-30})
         snapshot = checkpoints.take(self.accelerator, self.model, [self.optimizer], None, task or {}, progress)
         snapshot.write(folder, keep, best)
 
@@ -86,7 +87,7 @@ def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(tmp_path):
     saved.save(tmp_path, 3, task=task)
     state, progress = loaded.load(tmp_path / "step-000003")
     assert same(state, task)
-    assert progress == {"step": 3, "best": 0.1 + 0.2, "sums": {"loss": 1e-30}}
+    assert progress == Progress(3, best=0.1 + 0.2, validated=3, sums={"loss": 1e-30})
     for _ in range(2):
         assert same(loaded.model.state_dict(), saved.model.state_dict())
         assert same(loaded.optimizer.state_dict(), saved.optimizer.state_dict())
@@ -167,7 +168,7 @@ def test_a_checkpoint_that_cannot_be_finished_leaves_no_trace_and_takes_none_awa
     def fails(folder):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "digests", fails)
+    monkeypatch.setattr(checkpoints.files, "digests", fails)
     with pytest.raises(UserError, match="the disk is full"):
         training.save(tmp_path, 2, keep=1)
     assert names(tmp_path) == ["step-000001"]
@@ -245,7 +246,7 @@ def test_the_scale_of_the_loss_is_restored_where_there_is_one(tmp_path):
     scaled, plain = Training(scaler=Scaler(1.0)), Training()
     for training in (scaled, plain):
         _, progress = training.load(tmp_path / "step-000001")
-        assert "scaler" not in progress
+        assert progress.step == 1
     assert scaled.accelerator.scaler.scale == 1024.0
     Training().save(tmp_path, 2)
     scaled.load(tmp_path / "step-000002")

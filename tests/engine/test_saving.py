@@ -29,14 +29,14 @@ def test_saving_a_gigabyte_would_take_a_fiftieth_of_a_minute_of_the_training_thr
     monkeypatch.setattr(io, "save", io.save)  # which the toy replaces
     monkeypatch.setattr(toy, "Net", Big)
     monkeypatch.setattr(toy, "keep", lambda state, folder: safetensors.torch.save_file(state, tmp_path / folder.name))
-    save, seconds = Loop._save, []
+    save, seconds = Loop.save, []
 
     def timed(loop):
         began = time.thread_time()
         save(loop)
         seconds.append(time.thread_time() - began)
 
-    monkeypatch.setattr(Loop, "_save", timed)
+    monkeypatch.setattr(Loop, "save", timed)
     toy.train("big", {"steps": 30, "checkpoint_steps": 10, "validation_steps": 30, "log_steps": 10}, {})
     print("seconds of each save:", seconds)
     [folder] = sorted((tmp_path / "runs/toy/big/checkpoints").glob("step-*30"))

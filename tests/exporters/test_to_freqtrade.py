@@ -17,6 +17,7 @@ from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market.candle_features import SETS
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.signal_model import ANY, NOTE, SIMULATED
 from pipelines.workloads.crypto.trading import backtest
 from tests.exporters.commands import refusal
 from tests.models.tiny import disturb
@@ -102,6 +103,30 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
         strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
 
 
+def test_a_strategy_of_a_simulated_market_says_so_with_each_entry_and_when_it_starts(many, monkeypatch, caplog):
+    assert NOTE not in exporters.export("freqtrade", many, "best", None)
+    folder = many / "members" / "AAAUSDT" / "model" / "best"
+    model = io.load(folder)
+    model.config = replace(model.config, about={"market": SIMULATED})
+    io.save(model, folder)
+    assert NOTE in exporters.export("freqtrade", many, "best", None)
+    strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)
+    assert NOTE in caplog.text
+    frame = strategy.populate_indicators(frame_of(random_candles(7, 700, 60_000)), {"pair": "AAA/USDT"})
+    frame = strategy.populate_entry_trend(frame, {})
+    entered = frame["enter_long"] + frame["enter_short"] > 0
+    assert entered.any()
+    assert (frame.loc[entered, "enter_tag"] == "simulated market").all()
+
+
+def test_a_model_of_any_coin_becomes_no_strategy(many):
+    model = io.load(many / "members" / "AAAUSDT" / "model" / "best")
+    model.config = replace(model.config, coins=ANY, scalers={"": model.config.scalers["AAAUSDT"]})
+    io.save(model, many / "any")
+    with pytest.raises(ValueError, match="a model of any coin, for trying out; train one on your own candles"):
+        exporters.export("freqtrade", many / "any", "best", None)
+
+
 def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, monkeypatch):
     exporters.export("freqtrade", many, "best", None)
     strategy_of(many / "exports" / "freqtrade", monkeypatch)
@@ -145,7 +170,7 @@ def test_only_classifiers_of_candles_become_strategies(run, capsys, monkeypatch)
     assert "family 'routing'; a freqtrade strategy is made of pooled_experts alone" in error
 
 
-@pytest.mark.parametrize("coin", ["../../elsewhere", "/tmp/elsewhere", ".", "", "a\nb"])
+@pytest.mark.parametrize("coin", ["../../elsewhere", "/tmp/elsewhere", ".", "a\nb"])
 def test_a_coin_whose_name_leads_out_of_the_folder_is_refused(many, tmp_path, capsys, monkeypatch, coin):
     folder = many / "members/AAAUSDT/model/best"
     model = io.load(folder)

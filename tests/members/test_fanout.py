@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from common.disk.files import digests
-from common.errors import MembersFailed, Stopped, UserError
+from common.errors import MembersFailedError, Stopped, UserError
 from pipelines import cli
 from pipelines.members import fanout, processes
 from pipelines.run.folder import Run
@@ -207,7 +207,7 @@ def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool, of_part
 
 def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_path, monkeypatch, of_parts):
     monkeypatch.setattr(cli, "members", lambda *_: of_parts)
-    monkeypatch.setattr(cli, "_load_model", lambda folder, *_: folder)
+    monkeypatch.setattr(cli, "load_model", lambda folder, *_: folder)
     run, accelerator = Run("toy", "many"), FakeAccelerator()
     found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
     assert found == {name: run.member(name).best for name in "ac"}
@@ -237,7 +237,7 @@ def ended(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with pytest.raises(MembersFailed) as error:
+        with pytest.raises(MembersFailedError) as error:
             fanout.train_all(job_of(configs, folder), list(configs), FakeAccelerator())
         outcomes = {name: Run("toy", "many").member(name).outcome() for name in configs}
     return folder, outcomes, str(error.value)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from common.errors import MembersFailed
+from common.errors import MembersFailedError
 from pipelines.members import fanout, stack
 from pipelines.run.folder import Run
 from pipelines.workloads import find as find_workload
@@ -168,7 +168,7 @@ def test_a_device_that_waits_for_launches_trains_them_in_one_process_that_can_be
     fanout.train_all(whole, list(MEMBERS), FakeAccelerator())
     (tmp_path / "kill").touch()
     given = job(MEMBERS, tmp_path)
-    with pytest.raises(MembersFailed, match="3 of 3 members failed"):
+    with pytest.raises(MembersFailedError, match="3 of 3 members failed"):
         fanout.train_all(given, list(MEMBERS), FakeAccelerator())
     assert "killed by SIGKILL" in given.run.member("c").outcome()["reason"]
     (tmp_path / "kill").unlink()

@@ -210,8 +210,8 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
         ("cnn_lstm", "features", [1, 2], r"tuple\[str, ...\]"),
         ("cnn_lstm", "features", "ab", r"tuple\[str, ...\]"),
         ("cnn_lstm", "scalers", {"A": {"mean": ["x"]}}, r"dict\[str, dict\[str, list\[float\]\]\]"),
-        ("cnn_lstm", "about", [], r"dict\[str, typing.Any\]"),
-        ("tiny_transformer", "tokenizer", "x", r"dict\[str, typing.Any\]"),
+        ("cnn_lstm", "about", [], r"dict\[str, .*\]"),
+        ("tiny_transformer", "tokenizer", "x", r"dict\[str, .*\]"),
         ("gt", "width", 8.0, "int"),
     ],
 )

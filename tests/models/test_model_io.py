@@ -215,9 +215,9 @@ def test_weights_that_lost_a_tie_are_refused(tied, tmp_path):
     io.save(tied, tmp_path)
     loose = Tied(tied.config)
     loose.head.weight = nn.Parameter(torch.zeros(6, 4))
-    tensors, _ = io._weights(tmp_path / "model.safetensors")
+    tensors, _ = io.stored_weights(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"it lacks head.weight"):
-        io._fill(loose, tensors, tmp_path)
+        io.fill(loose, tensors, tmp_path)
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, 0.5, -1])

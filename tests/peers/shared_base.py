@@ -73,7 +73,7 @@ def _tested(folder: Path, run: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     for place in sorted((folder / "runs/crypto" / run / "members").iterdir()):
         model = io.load(place / "model/best")
         for number, symbol in enumerate(model.config.coins):
-            coin = data.load(folder / folder_for("crypto", config.data), symbol)
+            coin = data.load(folder / folder_for("crypto", config.data, config.data.layout), symbol)
             batch = (source := pooled([coin], 0, "test", first=number)).batch(torch.arange(source.size))
             logits = model(batch["windows"], batch["coins"])[:, 0]
             times = coin.candles.time[coin.folds[0]["test"]]

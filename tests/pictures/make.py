@@ -12,6 +12,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,10 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from common.disk import files
+from exporters import to_site
 from tests.pictures import cards, plots
 from tests.pictures.house import house
+from tests.report.browser.driver import chromium
 
 MOST_BYTES = 200_000
 TRAIN = "python pipelines/train.py --workload {} --name picture hardware.threads=1 {}"
@@ -33,11 +36,12 @@ EVALUATE = "python pipelines/evaluate.py --workload {} --name picture"
 class Picture:
     """A picture: what is to be run for it, what then must be there, and the function that draws it."""
 
-    draw: Callable[[Path], str]  # run folder -> SVG
+    draw: Callable[[Path], str | bytes]  # run folder -> SVG or PNG
     workload: str | None = None
     words: str = ""  # of its training
     then: str = EVALUATE
     written: str = "report.html"  # what the last command leaves in the run's folder
+    ending: str = "svg"
 
     @property
     def run(self) -> Path:
@@ -50,8 +54,19 @@ class Picture:
         return [TRAIN.format(self.workload, self.words), self.then.format(self.workload)]
 
 
+def site(_: Path) -> bytes:
+    """Return a screenshot of the index of the models that ship."""
+    with tempfile.TemporaryDirectory() as folder:
+        to_site.export_shipped(Path(folder, "site"))
+        command = [chromium(), "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,960"]
+        command += [f"--screenshot={folder}/site.png", Path(folder, "site/index.html").as_uri()]
+        subprocess.run(command, check=True, capture_output=True)
+        return Path(folder, "site.png").read_bytes()
+
+
 PICTURES = {
     "house": Picture(lambda _: house()),
+    "site": Picture(site, ending="png"),
     "routes": Picture(
         plots.routes,
         "cvrp",
@@ -85,12 +100,13 @@ def main(arguments: Sequence[str]) -> None:
             continue
         if picture.workload and not (picture.run / picture.written).exists():
             run(picture.commands[(picture.run / "model/last").exists() :])
-        svg = picture.draw(picture.run)
-        if len(svg.encode()) > MOST_BYTES:
-            sys.exit(f"{name} has {len(svg.encode()):,} bytes; a picture has at most {MOST_BYTES:,}")
-        path = ROOT / "docs/pictures" / f"{name}.svg"
-        files.write_text(path, svg)
-        print(f"{path.relative_to(ROOT)}: {len(svg.encode()):,} bytes", flush=True)
+        drawn = picture.draw(picture.run)
+        content = drawn if isinstance(drawn, bytes) else drawn.encode()
+        if len(content) > MOST_BYTES:
+            sys.exit(f"{name} has {len(content):,} bytes; a picture has at most {MOST_BYTES:,}")
+        path = ROOT / "docs/pictures" / f"{name}.{picture.ending}"
+        files.write_whole(path, content)
+        print(f"{path.relative_to(ROOT)}: {len(content):,} bytes", flush=True)
 
 
 def run(commands: Sequence[str]) -> None:

@@ -334,7 +334,6 @@ PREDICT = {
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "give one run or more"),
         (["cvrp/none"], "there is no run runs/cvrp/none"),
         (["cvrp/cvrp20"], r"did you mean cvrp/cvrp-20 or .*\? cvrp=FOLDER takes a folder with a model"),
         (["cvpr/cvrp-20"], "unknown workload 'cvpr'; did you mean cvrp"),

@@ -6,10 +6,20 @@ const WORKLOADS = {
     ...(chip ? { said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" } } : {}),
     stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
+    said: "The model goes on with a field of a form in the language of its documents. Suggestions appear below the field as you type, each with the document it comes from.",
     fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
     settings: { length: 200, temperature: 0.5, seed: 0 } }) },
   crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
   lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
+};
+
+// What the panel shows, in a sentence.
+const SAID = {
+  cvrp: "The model and other solvers plan tours through the same customers for vehicles of limited capacity; the shortest wins.",
+  tinystories: "The model goes on with a story, a piece of a word at a time.",
+  bep: "The model goes on with a field of a plan for building information management, character by character.",
+  crypto: "The model says after each candle whether the next move is up, down or too small to trade. This is an exercise, and no advice.",
+  lmol: "The model compares two images at a time; the scores of many are made of such answers.",
 };
 
 let token = null;  // where the server requires one
@@ -36,6 +46,8 @@ function backendOf(name, about) {
   return {
     predict: async (input, settings) => (await answers([input], settings))[0],
     rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
+    suggest: about.fields && (async ({ field, prompt }) =>
+      (await exchanged("suggest", { model: name, field_type: field, partial_text: prompt, max_length: 1 })).suggestions ?? []),
     stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 
     // One input for each of the last `count` candles, ending with it.
@@ -80,7 +92,8 @@ function show(run, chosen) {
   document.querySelectorAll("nav button").forEach(each => each.removeAttribute("aria-current"));
   chosen.setAttribute("aria-current", "true");
   place.replaceChildren(element("h2", { class: "tool", id: "heading" }, heading));
-  for (const said of [run.verdict, facts.said]) if (said) place.append(element("p", { class: "note" }, said));
+  const size = `${run.name}: ${run.model.parameters.toLocaleString("en")} parameters`;
+  for (const said of [SAID[run.workload], facts.said, run.verdict, size]) if (said) place.append(element("p", { class: "note" }, said));
   panel(place, backendOf(run.name, facts), facts);
 }
 
@@ -97,7 +110,7 @@ async function main() {
   const state = document.getElementById("state"), nav = document.getElementById("runs"), place = document.getElementById("panel");
   try {
     const runs = (await exchanged("runs")).filter(run => run.workload in WORKLOADS);
-    nav.replaceChildren(...runs.map(run => button(run.name, event => show(run, event.currentTarget))));
+    nav.replaceChildren(...runs.map(run => button(element("span", {}, `${WORKLOADS[run.workload].heading} `, element("small", {}, run.name)), event => show(run, event.currentTarget))));
     state.textContent = runs.length ? "" : "this server has no model with a panel";
     place.replaceChildren();
     if (runs.length) show(runs[0], nav.firstChild);

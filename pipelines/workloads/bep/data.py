@@ -72,7 +72,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     held = held_out(groups, data)
     check_sizes(parts, held, data, source)
     share, worst, copies = described_overlap(parts, held, family, data)
-    note = "; ".join(filter(None, (note, copies))) or None
+    lines = sources.listed({**bad, **found.ignored})
+    note = "\n".join(filter(None, (*lines, "; ".join(filter(None, (note, copies)))))) or None
     alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)
     characters = Characters(sorted(alphabet), data.lower_case)
     tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}

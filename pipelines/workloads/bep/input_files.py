@@ -16,7 +16,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
     return each_file(paths, [".txt", ".json"], _texts)
 
 
-def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, Plain]]]:
+def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     if path.suffix.lower() != ".json":
         yield from lines_of(path, line)
         return
@@ -35,7 +35,7 @@ def line(text: str) -> Mapping[str, Plain]:
     return {"prompt": text}
 
 
-def completed(given: Mapping[str, Plain]) -> Mapping[str, Plain]:
+def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return an input with the usual beginning of its field, where it has a field of the form and no prompt."""
     field = given.get("field")
     if given.get("prompt") or not isinstance(field, str):

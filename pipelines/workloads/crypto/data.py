@@ -108,7 +108,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     in_order = [symbol for symbol in dict.fromkeys([*wanted, *kept]) if symbol in facts]
     return {
         "source": source,
-        "note": _simulated_note(in_order) if source == "simulate" else "",
+        "note": _note(data, in_order),
         "symbols": in_order,
         "failed": failed,
         "features": list(indicators.SETS[data.features]),
@@ -153,8 +153,12 @@ def _take_over(earlier: Path, folder: Path, name: str) -> None:
                 shutil.copyfile(path, place)
 
 
-def _simulated_note(symbols: Sequence[str]) -> str:
-    """Say that candles are simulated, whatever the names of the coins, and how to give real ones."""
+def _note(data: Data, symbols: Sequence[str]) -> str:
+    """Name the files passed over, or say that candles are simulated, and how to give real ones."""
+    if data.origin == "files":
+        return "\n".join(files.in_folder(data.candles_folder, data.timeframe)[1])
+    if data.origin != "simulate":
+        return ""
     names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"all {len(symbols)} coins"
     return (
         f"the candles of {names} are simulated, no market's; data.folder=FOLDER takes files of real ones, "

@@ -23,7 +23,7 @@ from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.verdict.judge import LEAK, SKILL, Comparison
+from pipelines.workloads.crypto.verdict.judge import LEAK, NOT_TRADABLE, PAYS, PREDICTIVE, Comparison
 from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
 Logged = Mapping[str, Sequence[Mapping[str, float | None]]]  # member -> the records of its metrics.jsonl
@@ -35,8 +35,10 @@ ACCOUNT_POINTS = 200  # of each curve
 IMPORTANT = 10  # parts of a window that are shown
 PRIOR = "prior"
 COIN = """
-<details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; accuracy {{ page.figures.accuracy | shown }}, always the
-majority class {{ page.figures.majority_accuracy | shown }}</summary>
+<details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; account
+{{ (100 * page.backtest.net_return) | shown }} % after costs, {{ page.backtest.num_trades }} trades;
+accuracy {{ page.figures.accuracy | shown }}, always the majority class {{ page.figures.majority_accuracy | shown }}
+</summary>
 <ul>{% for reason in page.reasons %}<li>{{ reason }}</li>{% endfor %}</ul>
 {{ pictures }}{{ tables }}
 </details>
@@ -74,7 +76,6 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     """Return the verdict on all coins in a few words, and in sentences."""
     rows = {page["symbol"]: _compared(page, "log_loss", rival=True) for page in pages}
     coins = {outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in COLOURS}
-    skilled = sum(page["verdict"].startswith(SKILL) for page in pages)
     rivals = Counter(row["against"] for row in rows.values())
     by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
     ends = " to ".join(
@@ -84,14 +85,11 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
     overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
     leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
-    kind = "simulated coin" if summary["simulated"] else "coin"
-    counted = f"{skilled} of {len(pages)} {kind}{'s' * (len(pages) > 1)} show{'s' * (skilled == 1)}"
-    grades = ", ".join(f"{grade} {num}" for grade, num in summary["grades"].items())
+    counted = _counted(pages, "simulated coin" if summary["simulated"] else "coin")
     first = (
-        f"{counted} skill ({grades}).{leaked} Against the strongest simple model of each "
-        "coin "
-        f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is better on "
-        f"{len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
+        f"{counted}.{leaked} {_accounts(pages)} By likelihood, whatever a forecast costs, against the strongest simple "
+        f"model of each coin ({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
+        f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
     )
     together = summary["together"]
@@ -100,17 +98,41 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         gain = _gain(together["log_loss"]["gain"], together["log_loss"]["interval_95"])
         gained = f"All coins together gain {gain} nats on the prior. "
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
+    simulated = " The candles are simulated." if summary["simulated"] else ""
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {chance}. Returns rank nothing here, as they are no "
-        f"evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
+        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a "
+        f"return by itself is no evidence.{simulated}"
     )
-    heading = f"{counted} skill"
+    heading = counted
     if leaks:
-        heading += f", a leak is suspected on {len(leaks)}"
+        heading += f"; a leak is suspected on {len(leaks)}"
     elif len(coins[overall]) == len(pages):
-        heading += f". {HEADINGS[overall]}"
+        heading += f". {HEADINGS[overall]} by likelihood, at any cost"
     return heading, answer(WORSE if leaks else overall, first, second)
+
+
+def _counted(pages: Sequence[Page], kind: str) -> str:
+    """Count the coins by what their grades are worth: money first, then predictability."""
+    grades = [page["grades"] for page in pages if page["verdict"] != LEAK]
+    pay = sum(each[PAYS] for each in grades)
+    known = sum(each[PREDICTIVE] and not each[PAYS] for each in grades)
+    verb = "pays its" if 1 in (pay, len(pages)) else "pay their"
+    said = f"{pay} of {len(pages)} {kind}{'s' * (len(pages) > 1)} {verb} costs"
+    return f"{said}; {known} {NOT_TRADABLE}" if known else said
+
+
+def _accounts(pages: Sequence[Page]) -> str:
+    """Say what the accounts of the coins came to."""
+    traded = [page["backtest"] for page in pages]
+    returns, trades = [each["net_return"] for each in traded], sum(each["num_trades"] for each in traded)
+    low, high, mean = (f"{100 * value:+.1f} %" for value in (min(returns), max(returns), sum(returns) / len(returns)))
+    span = f"{low} to {high}, {mean} in the mean" if len(pages) > 1 else mean
+    held = sum(each["buy_and_hold_return"] for each in traded) / len(traded)
+    return (
+        f"After all costs the accounts came to {span} (buy-and-hold {100 * held:+.1f} %), with {trades} "
+        f"trade{'s' * (trades != 1)} over {max(each['days'] for each in traded)} days."
+    )
 
 
 def _compared(page: Page, figure: str, rival: bool) -> Comparison:

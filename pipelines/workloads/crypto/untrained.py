@@ -13,7 +13,7 @@ from models import io
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.market.inputs import CLASSES
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
-from models.market.signal_model import SignalConfig, SignalModel
+from models.market.signal_model import SIMULATED, SignalConfig, SignalModel
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
@@ -60,6 +60,7 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
         timeframe_ms=first.candles.timeframe_ms,
         about={
             "classes": list(CLASSES),
+            "market": SIMULATED if config.data.origin == "simulate" else config.data.origin,
             "timeframe": first.facts["timeframe"],
             "feature_set": config.data.features,
             "label": dict(first.facts["label"]),

@@ -148,7 +148,12 @@ class CvrpTraining(Training):
 class EvaluationSettings(Section):
     """The instances to solve, how to solve them, and the solvers to compare with."""
 
-    instances: str = Field("test", description="test (the test set), or a .npz or .vrp file, or a folder of such files")
+    instances: str = Field(
+        "test",
+        description="test (the test set), or a .vrp or .npz file, a table of customers (.csv, .xlsx, .geojson), or a "
+        "folder of such files",
+    )
+    capacity: int | None = Field(None, ge=1, description="capacity of a vehicle in tables; null: their column capacity")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
         None,
         description="of each distance of instances from files: round, exact or trunc (cut); null: by the usual one of "

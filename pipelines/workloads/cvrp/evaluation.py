@@ -62,7 +62,7 @@ def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
     """Return the problems to solve, by name of the evaluation; the standard test set for a standard distribution."""
     settings, data = config.evaluation, config.data
     if settings.instances != "test":
-        return read(Path(settings.instances), settings.rounding)
+        return read(Path(settings.instances), settings.rounding, settings.capacity)
     size = data.sizes[0]
     if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[size] == data.vehicle_capacity:
         return {"test": standard_test_set(size, data.test_instances)}
@@ -107,7 +107,7 @@ def _evaluate_split(
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
-        summary=_summary(config, problems, headline, improved, ruined, reference),
+        summary={**_summary(config, problems, headline, improved, ruined, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),

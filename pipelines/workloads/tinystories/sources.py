@@ -55,8 +55,8 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path]]:
     if path.exists():
         return f"file {path}", read
     if DATASET_ID.fullmatch(data.source):
-        texts = _texts(_download(data.source), data.source)
-        return f"Hugging Face dataset {data.source}, split train", [blocks.write(written, texts)]
+        downloaded = _texts(_download(data.source), data.source)
+        return f"Hugging Face dataset {data.source}, split train", [blocks.write(written, downloaded)]
     raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
 
 

@@ -87,7 +87,7 @@ def test_a_checkpoint_is_complete_or_absent(root):
     disk = Disk(root, check)
     try:
         for step in (1, 2, 3):
-            Snapshot(weights, weights, {}, {}, {"step": step, "best": 1.0}).write(folder, 2, best)
+            Snapshot(step, weights, weights, {}, {}, {"step": step, "best": 1.0}).write(folder, 2, best)
             check()
             assert f"step-{step:06d}" in whole[-4:]
     finally:

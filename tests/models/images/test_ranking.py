@@ -248,6 +248,21 @@ def test_a_lean_to_whichever_image_comes_first_cancels():
     assert abs(float((found - known[:30]).mean())) < 0.02
 
 
+def test_an_answer_is_the_mean_over_both_orders():
+    leaning = ranking.References(
+        lambda a, b: torch.tensor([1.0, 0.5, 0]).expand(len(a), 3), torch.arange(2), torch.tensor([0.0, 1]), 0, 2
+    )
+    first, second, similar = leaning.answer(torch.tensor([0]), torch.tensor([1]))[0]
+    assert first == second != similar
+
+
+def test_the_seed_draws_which_references_the_scale_is_fitted_to():
+    known, log_odds = planted(0, 40, noise=0.5)
+    references = ranking.References(log_odds, torch.arange(40), known, 0.2, 3)  # 120 of 780 pairs
+    one, again, other = (ranking.fit_scale(references, seed=seed).davidson for seed in (1, 1, 2))
+    assert one == again != other
+
+
 def test_a_comparator_that_learned_the_reverse_gives_the_same_scores():
     known, log_odds = planted(30, 40, noise=0.1)
     found, _ = place(known, log_odds, 30)

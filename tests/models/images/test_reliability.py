@@ -95,6 +95,15 @@ def test_scores_of_few_values_stay_on_them():
     assert root_mean_square(found - known) < 0.15 * float(known.std())
 
 
+def test_a_score_that_occurs_repeatedly_has_no_width():
+    prior, noise = torch.tensor([0.0, 0, 1, 1], dtype=torch.float64), 0.25
+    estimate = torch.tensor([0.4], dtype=torch.float64)
+    (mean,), (error,) = Reliability(0, 1, noise, 0).scores(prior, estimate, torch.ones(1))
+    share = torch.tensor([-(0.4**2), -(0.6**2)], dtype=torch.float64).div(2 * noise).softmax(0)[1]  # of the score 1
+    assert float(mean) == pytest.approx(float(share))
+    assert float(error) == pytest.approx(float((share * (1 - share)).sqrt()))
+
+
 def test_a_comparator_that_knows_nothing_gives_the_mean():
     known = comparator(0.9, seed=0)[0]
     generator = torch.Generator().manual_seed(0)

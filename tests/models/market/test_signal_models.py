@@ -1,13 +1,17 @@
 """Predictions from candles, and the candles that are refused."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from models import io
 from models.market import candle_features
 from models.market.candles import Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
-from models.market.signal_model import ROWS_AT_ONCE
+from models.market.signal_model import ANY, NOTE, ROWS_AT_ONCE, SIMULATED
 
 STEP, START = 60_000, 1_700_000_040_000
 NAMES = ("log_return_1", "rsi_14", "volume_z_50")
@@ -99,3 +103,27 @@ def test_features_that_this_version_does_not_compute_are_named(model):
     old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8))
     with pytest.raises(ValueError, match="no set of features holds moon"):
         old.probabilities(candles(), now=0)
+
+
+def test_a_model_of_a_coin_without_a_name_answers_for_any_and_of_a_simulated_market_says_so(model):
+    made, scaler = make(), model.config.scalers["AUSDT"]
+    made.config = replace(made.config, coins=ANY, scalers={"": scaler}, about={"market": SIMULATED})
+    given = {name: column.tolist() for name, column in candles().items()}
+    own, named, nameless = (
+        next(each.predict([{"coin": coin, "candles": given}], now="newest"))
+        for each, coin in ((model, "AUSDT"), (made, "BTCUSDT"), (made, None))
+    )
+    assert own.keys() == {"coin", "time", "probabilities", "signal"}
+    assert named == {**own, "coin": "BTCUSDT", "market": "simulated", "note": NOTE}
+    assert nameless == {**named, "coin": None}
+    assert made.takes(made.input_type(coin="BTCUSDT", candles=given))
+    assert not model.takes(model.input_type(coin="BTCUSDT", candles=given))
+    assert "no forecast of any real coin" in NOTE
+
+
+def test_the_model_that_ships_says_that_its_market_was_simulated_and_is_small():
+    folder = Path(io.__file__).parent / "pretrained/crypto-simulated"
+    shipped = io.load(folder)
+    assert shipped.config.coins == ANY
+    assert shipped.config.warning == {"market": "simulated", "note": NOTE}
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 600_000

@@ -12,14 +12,14 @@ const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.
 
 export const launched = executablePath => chromium.launch({ executablePath, args: ["--no-sandbox"] });
 
-// What axe-core finds serious or critical. The page's policy must be ignored in its context.
-export async function faults(page) {
+// What axe-core finds, by default serious or critical. The page's policy must be ignored in its context.
+export async function faults(page, impacts = ["serious", "critical"]) {
   await page.evaluate(axe);
-  return page.evaluate(async () => {
+  return page.evaluate(async impacts => {
     const found = await axe.run(document, { resultTypes: ["violations"] });
-    return found.violations.filter(each => ["serious", "critical"].includes(each.impact))
+    return found.violations.filter(each => impacts.includes(each.impact))
       .map(each => `${each.id}: ${each.nodes.slice(0, 3).map(node => node.html.slice(0, 200)).join(" | ")}`);
-  });
+  }, impacts);
 }
 
 // Puts into `found` what the page asks for that does not begin with `known`, and what it complains of.

@@ -193,7 +193,9 @@ def test_files_that_cannot_be_used_are_left_out_on_demand(firm, tmp_path):
     facts = data.prepare(config(firm, skip_bad=True), tmp_path / "out")
     assert set(facts["skipped"]) == set(expected)
     assert all(reason in facts["skipped"][name] for name, reason in expected.items())
-    assert facts["ignored"] == {"table.xlsx": "files of this kind cannot be read"}
+    assert facts["ignored"] == {"table.xlsx": "tables are not read; save what is prose in them as .docx or .txt"}
+    assert "not read: table.xlsx: tables are not read; " in facts["note"]
+    assert all(f"not read: {name}: " in facts["note"] for name in expected)
     assert facts["files"] == clean["files"]
     assert facts["train"] == clean["train"]
 

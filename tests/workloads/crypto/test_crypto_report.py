@@ -123,12 +123,29 @@ def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
     ],
 )
 def test_what_holds_for_every_coin_is_the_heading(run, row, heading):
-    assert told(run, [row, row])[0].endswith(f" of 2 simulated coins show skill. {heading}")
+    found, _ = told(run, [row, row])
+    assert found.endswith(f"their costs. {heading} by likelihood, at any cost")
+
+
+@pytest.mark.parametrize(
+    ("pays", "predictive", "heading"),
+    [
+        (True, True, "2 of 2 simulated coins pay their costs"),
+        (False, True, "0 of 2 simulated coins pay their costs; 2 predictable, not tradable"),
+        (False, False, "0 of 2 simulated coins pay their costs"),
+    ],
+)
+def test_the_heading_counts_coins_by_what_their_grades_are_worth(run, pays, predictive, heading):
+    grades = {"predictive": predictive, "beyond simple models": False, "pays its costs": pays}
+    found, text = told(run, [gain(0.02, -0.01, 0.03)] * 2, grades=grades, verdict="any")
+    assert found.split(". ")[0] == heading
+    assert f"{heading}. After all costs the accounts came to " in text
+    assert " trades over " in text
 
 
 def test_a_suspected_leak_stands_above_all(run):
     heading, text = told(run, [gain(0.9, 0.8, 1.0)] * 2, verdict="leak suspected")
-    assert heading == "0 of 2 simulated coins show skill, a leak is suspected on 2"
+    assert heading == "0 of 2 simulated coins pay their costs; a leak is suspected on 2"
     assert "A leak is suspected on 2 (A0USDT, A1USDT), whose figures are worth nothing." in text
     assert 'class="answer worse"' in text
 
@@ -136,7 +153,7 @@ def test_a_suspected_leak_stands_above_all(run):
 def test_the_whole_page_is_written_from_the_runs_files(run, shown):
     report.write(run[3], run[2], shown)
     headings = checked(run[3].report.read_text()).headings()
-    assert "simulated coins show skill" in headings[0]
+    assert "their costs" in headings[0]
     assert headings[1:] == ["Evaluation: test", "Coin by coin", "How it was made", "Configuration"]
 
 

@@ -31,6 +31,7 @@ from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import classification
+from tests.workloads.crypto.disjoint import assert_disjoint
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 STEP = 900_000
@@ -126,7 +127,7 @@ def test_purge_and_embargo_leave_no_candle_in_two_parts_of_any_coin(horizon, loo
     listed = {"BTCUSDT": STEP * np.arange(3000), "ETHUSDT": STEP * np.arange(4000, 7000)}
     times = {symbol: each[rng.random(3000) < 0.9] for symbol, each in listed.items()}
     for fold in splits.divide(times, kind, folds, horizon, lookback, STEP):
-        splits.assert_disjoint(times, fold, horizon, lookback, STEP)
+        assert_disjoint(times, fold, horizon, lookback, STEP)
         parts = np.zeros((len(PARTS), 8000), bool)
         for number, part in enumerate(PARTS):
             for symbol, each in times.items():

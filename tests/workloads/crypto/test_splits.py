@@ -71,6 +71,7 @@ def test_walk_forward_trains_on_all_time_before_each_test_and_tests_follow_each_
         assert before.cuts[0] == after.cuts[0] == 0
         assert before.cuts[3] == after.cuts[2]
         assert len(after.indices["BTCUSDT"]["train"]) > len(before.indices["BTCUSDT"]["train"])
+    assert [fold.cuts[2] // STEP for fold in folds] == [1667, 3333, 5000, 6667, 8333]  # sixths, to the nearest candle
     assert folds[-1].cuts[3] == 10_000 * STEP
     share = (folds[2].cuts[2] - folds[2].cuts[1]) / folds[2].cuts[2]
     assert share == pytest.approx(0.15, abs=1e-3)

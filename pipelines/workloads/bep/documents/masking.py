@@ -29,7 +29,7 @@ _GAP = r"(?:[ .-]?[()]?[ .-]?|/(?!0))"  # within a number; a slash with spaces a
 # A telephone number is not part of a longer code; standards, scales and dates have other forms.
 TELEPHONES = re.compile(
     rf"(?<![\w.:/+#-])(?:"
-    rf"\+\d(?:{_GAP}\d){{7,14}}+"  # +44 (0)20 7946 0123
+    rf"\+\d(?:{_GAP}\d){{7,14}}+(?:\d{{0,3}}(?:[/-]\d{{1,4}})*+(?!\w))?"  # +44 (0)20 7946 0123/24/25/26
     r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
     r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
     r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199

@@ -1,4 +1,4 @@
-"""Documents found in the user's folder, and their text: txt, md, pdf, and Word's docx, docm, dotx and dotm.
+"""Documents found in the user's folder, and their text: txt, md, html, rtf, odt, pdf and Word's docx, docm, dotx, dotm.
 
 Nothing outside the folder that the user named is read, and no file expands beyond `maximum_bytes`.
 """
@@ -7,16 +7,20 @@ import codecs
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
+from pipelines.workloads.bep.documents.markup import read_html, read_odt
 from pipelines.workloads.bep.documents.pdf import read_pdf
 from pipelines.workloads.bep.documents.refusals import too_large
+from pipelines.workloads.bep.documents.rtf import read_rtf
 from pipelines.workloads.bep.documents.word import read_docx
 
 WORD_ENDINGS = (".docx", ".docm", ".dotx", ".dotm")
-ENDINGS = (".txt", ".md", *WORD_ENDINGS, ".pdf")
+WEB_ENDINGS = (".html", ".htm")
+ENDINGS = (".txt", ".md", *WORD_ENDINGS, ".odt", ".rtf", ".pdf", *WEB_ENDINGS)
 WAYS = f"give a folder of documents ({', '.join(ENDINGS)}), one such file, or leave data.sources out for embedded ones"
 # Kinds of files by their first bytes.
 SIGNATURES = {
@@ -35,6 +39,19 @@ BYTE_ORDER_MARKS = {  # UTF-32's little-endian mark comes first, as it begins li
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+HIDDEN = "hidden"
+UNREAD = "files of this kind cannot be read"
+PICTURE = "pictures are not read; run text recognition (OCR) on scans"
+TABLES = "tables are not read; save what is prose in them as .docx or .txt"
+REASONS = {
+    **dict.fromkeys((".doc", ".dot", ".wpd", ".wps", ".pages", ".fodt", ".ott"), "save it as .docx or .odt"),
+    **dict.fromkeys((".ppt", ".pptx", ".odp", ".key"), "slides are not read; save their text as .docx or .txt"),
+    **dict.fromkeys((".xls", ".xlsx", ".xlsm", ".ods", ".csv", ".numbers"), TABLES),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".bmp", ".heic", ".webp", ".svg"), PICTURE),
+    **dict.fromkeys((".zip", ".7z", ".rar", ".gz"), "unpack it"),
+    **dict.fromkeys((".eml", ".msg", ".mht", ".mhtml"), "save its text as .html or .txt"),
+}
+DECLARED = re.compile(rb"""charset\s*=\s*["']?([\w.:-]+)""", re.I)
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 # ![words](data:image/png;base64,...), [name]: data:..., and <img src="data:...">
 PICTURES = re.compile(
@@ -72,7 +89,7 @@ def find(source: str) -> Found:
     if path.is_file() and path.suffix.lower() in ENDINGS:
         return Found({path.name: path}, {}, {})
     if not path.is_dir():
-        wrong = "files of this kind cannot be read" if path.exists() else "there is no such folder or file"
+        wrong = REASONS.get(path.suffix.lower(), UNREAD) if path.exists() else "there is no such folder or file"
         raise UserError(f"data.sources={source}: {wrong}; {WAYS}")
     root = path.resolve()
     files: dict[str, Path] = {}
@@ -80,22 +97,33 @@ def find(source: str) -> Found:
     ignored: dict[str, str] = {}
     for folder, below, names in os.walk(path):
         hidden = [name for name in below if name.startswith(".")]
-        ignored |= {f"{_name(Path(folder) / name, path)}/": "hidden" for name in hidden}
+        ignored |= {f"{_name(Path(folder) / name, path)}/": HIDDEN for name in hidden}
         below[:] = [name for name in below if name not in hidden]
         links = [name for name in below if (Path(folder) / name).is_symlink()]  # os.walk does not follow them
         for file in (Path(folder) / name for name in [*names, *links]):
             name = _name(file, path)
             if file.name.startswith((".", "~$")):
-                ignored[name] = "hidden"
+                ignored[name] = HIDDEN
             elif file.is_symlink() and not file.resolve().is_relative_to(root):
                 refused[name] = f"is a symbolic link that leads out of {source}; copy the file into the folder"
             elif file.is_symlink():
                 ignored[name] = "a symbolic link within the folder"
             elif file.suffix.lower() not in ENDINGS or not file.is_file():
-                ignored[name] = "files of this kind cannot be read"
+                ignored[name] = REASONS.get(file.suffix.lower(), UNREAD)
             else:
                 files[name] = file
     return Found(dict(sorted(files.items())), dict(sorted(refused.items())), dict(sorted(ignored.items())))
+
+
+def listed(reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each kind of file and reason: how many there are, and one of them."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name, why in reasons.items():
+        kinds.setdefault(("" if why == HIDDEN else Path(name).suffix.lower(), why), []).append(name)
+    return [
+        f"not read: {names[0]}{f' and {len(names) - 1:,} more {ending}'.rstrip() if len(names) > 1 else ''}: {why}"
+        for (ending, why), names in kinds.items()
+    ]
 
 
 def _name(file: Path, folder: Path) -> str:
@@ -123,7 +151,8 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
         content = path.read_bytes()
         kind = path.suffix.lower()
         _check_kind(content, kind)
-        readers = {".pdf": read_pdf, ".md": _read_markdown, **dict.fromkeys(WORD_ENDINGS, read_docx)}
+        readers = {".pdf": read_pdf, ".md": _read_markdown, ".odt": read_odt, ".rtf": read_rtf}
+        readers |= {**dict.fromkeys(WORD_ENDINGS, read_docx), **dict.fromkeys(WEB_ENDINGS, _read_html)}
         reader = readers.get(kind, _read_text)
         text, pages, warnings = reader(content, maximum_bytes)
     except OSError as error:
@@ -141,7 +170,8 @@ def _check_kind(content: bytes, kind: str) -> None:
     found = next((what for start, what in SIGNATURES.items() if content.startswith(start)), None)
     if kind in WORD_ENDINGS and found == SIGNATURES[b"\xd0\xcf\x11\xe0"]:
         raise UserError("is an old or encrypted Office file; save it as .docx without a password")
-    expected = {".pdf": "a PDF", **dict.fromkeys(WORD_ENDINGS, "a zip archive")}.get(kind)
+    archives = dict.fromkeys((*WORD_ENDINGS, ".odt"), "a zip archive")
+    expected = {".pdf": "a PDF", ".rtf": "an RTF file", **archives}.get(kind)
     if content and found != expected and not (kind == ".pdf" and b"%PDF-" in content[:1024]):
         reality = f"is {found}" if found else f"is not a {kind.lstrip('.')} file"
         raise UserError(f"{reality} by its first bytes, although its ending is {kind}; rename or remove it")
@@ -154,6 +184,21 @@ def _read_markdown(content: bytes, maximum_bytes: int) -> tuple[str, int | None,
         text, count = pattern.subn("", text)
         warnings += [f"{what} left out: {count}"] if count else []
     return text, pages, warnings
+
+
+def _read_html(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
+    """Read a page, in the encoding that it declares."""
+    declared = DECLARED.search(content, 0, 4096)
+    if declared and not content.startswith(tuple(BYTE_ORDER_MARKS)):
+        name = declared[1].decode()
+        try:
+            if codecs.lookup(name).name != "utf-8":
+                return read_html(content.decode(name))
+        except (LookupError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot be decoded as {name}, which it declares; save it again as UTF-8") from error
+    text, _, warnings = _read_text(content, maximum_bytes)
+    text, pages, left_out = read_html(text)
+    return text, pages, [*warnings, *left_out]
 
 
 def _read_text(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:

@@ -41,7 +41,7 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
     try:
         document = docx.Document(unpacked(content, maximum_bytes))
         reader = _Reader(_notes(document.part))
-        text = "\n\n".join(_grouped(reader.blocks(document.element.body)))
+        text = "\n\n".join(grouped(reader.blocks(document.element.body)))
         reader.left_out["headers and footers"] = sum(
             1 for relation in document.part.rels.values() if relation.reltype.endswith(("/header", "/footer"))
         )
@@ -169,7 +169,7 @@ def _is_hidden(run: "BaseOxmlElement") -> bool:
     return mark is not None and mark.get(f"{WORD}val", "true") not in ("0", "false", "off")
 
 
-def _grouped(blocks: Iterator[tuple[str, str]]) -> list[str]:
+def grouped(blocks: Iterator[tuple[str, str]]) -> list[str]:
     """Return paragraphs; the items of a list, and the rows of a table, become the lines of one paragraph."""
     paragraphs: list[str] = []
     before = ""

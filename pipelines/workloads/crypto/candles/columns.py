@@ -1,21 +1,15 @@
 """Columns of a table of candles: found by their usual names and read as numbers and times."""
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.errors import UserError
-from models.market.candles import VALUES
+from models.market.candle_tables import COLUMN_NAMES, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ALIASES = {
-    "time": ("open_time", "opentime", "timestamp", "unix", "date", "datetime", "time", "index", "__index_level_0__"),
-    **{name: (name, name[0]) for name in VALUES},
-    "close_time": ("close_time",),
-}
 MISSING = ("", "nan", "null", "none")
 OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
 NEWEST = 4_102_444_800_000  # 2100-01-01
@@ -23,25 +17,20 @@ UNITS = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}  # per millisecond; between
 
 
 def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
-    """Return the columns of ALIASES under their names there; `close_time` may be missing.
+    """Return the columns of COLUMN_NAMES under their names there; `close_time` may be missing.
 
     Raises UserError, beginning with `where`, for a column that is missing or present twice.
     """
-    names = [re.sub(r"\W+", "_", str(name).strip().lower()) for name in table.columns]
-    chosen = {}
-    for ours, aliases in ALIASES.items():
-        known = [alias for alias in aliases if alias in names]
-        if known and names.count(known[0]) > 1:
-            raise UserError(f"{where}: there are {names.count(known[0])} columns {known[0]}; keep only one of them")
-        if known:
-            chosen[names.index(known[0])] = ours
-        elif ours != "close_time":
-            raise UserError(
-                f"{where}: there is no column for {ours} (columns: {', '.join(map(str, table.columns))}); "
-                f"name it {aliases[0]}"
-            )
-    table = table.iloc[:, list(chosen)]
-    table.columns = list(chosen.values())
+    names = [str(name) for name in table.columns]
+    try:
+        found = columns_of(names)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error
+    for ours, known in COLUMN_NAMES.items():
+        if ours not in found and ours != "close_time":
+            raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {known[0]}")
+    table = table.iloc[:, list(found.values())]
+    table.columns = list(found)
     return table
 
 

@@ -4,42 +4,47 @@ import contextlib
 import gzip
 import io
 import json
-import re
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from common.errors import UserError
+from models.market.candle_tables import FileName, file_name
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
-from pipelines.workloads.crypto.candles.names import canonical, letters_and_digits
+from pipelines.workloads.crypto.candles.names import canonical
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# BTCUSDT-15m.csv, BTC_USDT_15m.feather, XRP_USDT_USDT-5m-futures.json.gz, and Binance's parts BTCUSDT-15m-2024-01.zip
-NAME = re.compile(
-    r"(?P<coin>.+)[-_](?P<timeframe>\d+[mhd])(?P<part>-\d{4}-\d\d(-\d\d)?|-futures)?"
-    r"(?P<suffix>\.csv|\.json|\.json\.gz|\.parquet|\.feather|\.zip)",
-    re.IGNORECASE,
-)
 SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
-KLINES = 12  # columns of Binance's public klines, which may lack a header
+NOT_READ = {  # ending -> the reason
+    **dict.fromkeys(
+        (".h5", ".hdf5", ".hdf"),
+        "HDF5 keeps the names of columns as pickles, which can run code; write them as Feather (freqtrade convert-data "
+        "--format-from hdf5 --format-to feather) or as CSV",
+    ),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
+    **dict.fromkeys((".pkl", ".pickle"), "a pickle can run code; save the table as CSV or Parquet"),
+}
+KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
+NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
 
 
 def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
-    """Return the file of a coin, see NAME, or its parts of a month or a day each, in order of time.
+    """Return the file of a coin, see `named`, or its parts of a month or a day each, in order of time.
 
     Raises UserError if the folder or the file is missing, or if several whole files match.
     """
     folder, wanted = Path(folder), canonical(symbol)
-    files = _files(folder)
-    found = [(path, name) for path, name in files if _coin(name) == wanted and name["timeframe"].lower() == timeframe]
-    parts = [path for path, name in found if (name["part"] or "-futures").lower() != "-futures"]
-    whole = [path for path, _ in found if path not in parts]
+    files, _ = in_folder(folder)
+    found = [(path, name) for path, name in files if (name.coin, name.timeframe) == (wanted, timeframe)]
+    parts = [path for path, name in found if name.part]
+    whole = [path for path, name in found if not name.part]
     if len(whole) == 1 and not parts:
         return whole
     if parts and not whole:
@@ -56,26 +61,56 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
     """Return the coins with candles of this timeframe in the folder. Raises UserError if there are none."""
-    files = _files(Path(folder))
-    found = sorted({_coin(name) for _, name in files if name["timeframe"].lower() == timeframe})
+    files, passed_over = in_folder(Path(folder))
+    found = sorted({name.coin for _, name in files if name.timeframe == timeframe})
     if not found:
-        others = ", ".join(sorted({name["timeframe"].lower() for _, name in files})) or "no file of candles"
+        others = ", ".join(sorted({name.timeframe for _, name in files})) or "no file of candles"
         raise UserError(
-            f"data.folder={folder} holds no {timeframe} candles (found there: {others}); name the files like "
-            f"BTCUSDT-{timeframe}.csv, or give another data.timeframe"
+            "\n".join(
+                [
+                    f"data.folder={folder} holds no {timeframe} candles (found there: {others}); name the files like "
+                    f"BTCUSDT-{timeframe}.csv, or give another data.timeframe",
+                    *passed_over,
+                ]
+            )
         )
     return found
 
 
-def _files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Path, FileName]], list[str]]:
+    """Return the files of candles in a folder, and a line for each kind of what is passed over, with the reason.
+
+    With a `timeframe` the files of others are passed over. Raises UserError if there is no such folder.
+    """
     if not folder.is_dir():
         raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
-    named = [(path, NAME.fullmatch(path.name)) for path in sorted(folder.iterdir()) if path.is_file()]
-    return [(path, name) for path, name in named if name]
+    found, kinds = [], defaultdict[str, list[str]](list)
+    for path in (path for path in sorted(folder.iterdir()) if not path.name.startswith(".")):
+        name = named(path)
+        if not name.reason and timeframe not in (None, name.timeframe):
+            name = FileName(reason=f"{name.timeframe} candles, where {timeframe} are wanted")
+        if name.reason:
+            kinds[name.reason].append(path.name)
+        else:
+            found.append((path, name))
+    return found, [f"passed over in {folder}: {_listed(names)}: {reason}" for reason, names in kinds.items()]
 
 
-def _coin(name: re.Match[str]) -> str:
-    return letters_and_digits(name["coin"])
+def named(path: Path) -> FileName:
+    """Return what a file's name says of the candles in it, or why it is not read."""
+    low = path.name.lower()
+    suffix = next((each for each in sorted(SUFFIXES, key=len, reverse=True) if low.endswith(each)), None)
+    if path.is_dir():
+        return FileName(reason="folders are not looked into")
+    if suffix is None:
+        kind = path.suffix.lower()
+        return FileName(reason=NOT_READ.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
+    return file_name(path.name[: -len(suffix)])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def read(
@@ -151,35 +186,48 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
 
     try:
         with source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source) as file:
-            first = next((line.strip() for line in file if line.strip()), b"").decode("utf-8-sig")
+            skipped, first = _beginning(file)
         if isinstance(source, io.BytesIO):
             source.seek(0)
         separator = max(",;\t", key=first.count)
         cells = [cell.strip().strip('"') for cell in first.split(separator)]
         table = pd.read_csv(
-            source, header=None, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
+            source, header=None, skiprows=skipped, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
             skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig", on_bad_lines="error",
         )  # fmt: skip
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text; if it is an archive, unpack it first") from error
     except pd.errors.ParserError as error:
         raise UserError(f"this is not a table: {' '.join(str(error).split())}; repair or remove that line") from error
-    table.index += 1
+    table.index += 1 + skipped
     table = table.dropna(how="all")
     if not len(table):
         raise UserError("the file holds no rows; download it again")
     if cells[0][:1].isdigit():
-        if len(cells) not in (len(VALUES) + 1, KLINES):
+        if len(cells) not in (len(VALUES) + 1, len(VALUES) + 2, KLINES):
             raise UserError(
                 f"line {table.index[0]} has {len(cells)} columns and there is no header; add this first line: "
                 "time,open,high,low,close,volume"
             )
-        table.columns = ["time", *VALUES, "close_time", *range(len(cells) - 7)][: len(cells)]
+        seventh = "close_time" if len(cells) == KLINES else "trades"
+        table.columns = ["time", *VALUES, seventh, *range(len(cells) - 7)][: len(cells)]
         return table, 0
     cell_text = table.fillna("")
     headers = (cell_text == cell_text.iloc[0]).all(axis=1)  # joining files with cat repeats the header
     table.columns = cells
     return table[~headers], int(headers.sum()) - 1
+
+
+def _beginning(file: IO[bytes]) -> tuple[int, str]:
+    """Return how many lines of comment a table begins with, and the first line of the table itself.
+
+    A comment begins with # or has no separator, such as the address of the site that the file is from.
+    """
+    for number, line in enumerate(file):
+        text = line.decode("utf-8-sig" if not number else "utf-8").strip()
+        if any(separator in text for separator in ",;\t") and not text.startswith("#"):
+            return number, text
+    return 0, ""
 
 
 def _json(path: Path) -> tuple["pd.DataFrame", int]:

@@ -144,6 +144,11 @@ def table_row(page: Page) -> dict[str, object]:
     return {
         "coin": page["symbol"],
         "verdict": page["verdict"],
+        "net return": traded["net_return"],
+        "buy-and-hold": traded["buy_and_hold_return"],
+        "trades": traded["num_trades"],
+        "break-even fee": traded["break_even_fee"],
+        "days": traded["days"],
         "nats gained": gain["gain"],
         "interval": interval(gain),
         "of direction": direction["gain"],
@@ -151,8 +156,6 @@ def table_row(page: Page) -> dict[str, object]:
         "accuracy": metrics["accuracy"],
         "majority": metrics["majority_accuracy"],
         "sign right": metrics["directional_hit_rate"],
-        "net return": traded["net_return"],
-        "buy-and-hold": traded["buy_and_hold_return"],
     }
 
 

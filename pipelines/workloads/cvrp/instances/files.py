@@ -1,26 +1,31 @@
 """Reading instances from a file or from all files in a folder.
 
-A new format is one entry of READERS: the ending of its files and the function that reads one.
+A new format is one entry of READERS: the ending of its files and the function that reads one. Tables, which may lack a
+capacity, are read by `customers`.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from common.errors import UserError
 from models.routing.problems import Problem, distances_from
+from pipelines.workloads.cvrp.instances.customers import WRITTEN, read_table
 from pipelines.workloads.cvrp.instances.npz_files import read_npz
+from pipelines.workloads.cvrp.instances.tables import TABLES
 from pipelines.workloads.cvrp.instances.vrp_files import read_vrp
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}
-ENDINGS = " or ".join(READERS)
+ENDINGS = (*READERS, *TABLES)
+NAMED = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
 
-def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
+def read(path: Path, rounding: str | None = None, capacity: int | None = None) -> dict[str, list[Problem]]:
     """Return {file stem: problems} of one instance file, or of all instance files that lie directly in a folder.
 
-    `rounding`, a key of ROUNDINGS, replaces each file's usual one. Raises UserError, in one line, for anything missing,
-    damaged or contradictory, and for problems beyond the CVRP.
+    `rounding`, a key of ROUNDINGS, replaces each file's usual one, `capacity` that of tables. Raises UserError, in one
+    line, for anything missing, damaged or contradictory, and for problems beyond the CVRP.
     """
     found: dict[str, list[Problem]] = {}
     try:
@@ -28,7 +33,7 @@ def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
             # Results are named after the stem: those of one file would overwrite the other's.
             if file.stem in found:
                 raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
-            found[file.stem] = READERS[file.suffix.lower()](file)
+            found[file.stem] = _problems(file, capacity)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
@@ -45,6 +50,19 @@ def read(path: Path, rounding: str | None = None) -> dict[str, list[Problem]]:
     return found
 
 
+def _problems(file: Path, capacity: int | None) -> list[Problem]:
+    if file.suffix.lower() not in TABLES:
+        return READERS[file.suffix.lower()](file)
+    table = read_table(file)
+    print(f"{file}: {table.found}", file=sys.stderr)
+    return [table.as_problem(file, capacity)]
+
+
+def of_ours(file: Path) -> bool:
+    """Return whether a file in a user's folder is no instance: a hidden one, an open spreadsheet's, or our tours."""
+    return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
+
+
 def _check_reach(path: Path, problem: Problem) -> None:
     """Raise UserError for a customer out of reach of every route within the limit."""
     there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
@@ -58,12 +76,12 @@ def _check_reach(path: Path, problem: Problem) -> None:
 def _instance_files(path: Path) -> list[Path]:
     """Return `path` itself or, for a folder, the instance files in it."""
     if not path.is_dir():
-        if path.suffix.lower() not in READERS:
-            raise UserError(f"{path}: not an instance file; give a file ending in {ENDINGS}, or a folder")
+        if path.suffix.lower() not in ENDINGS:
+            raise UserError(f"{path}: not an instance file; give a file ending in {NAMED}, or a folder")
         return [path]
     # macOS leaves hidden files with the same endings beside the real ones.
-    files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in READERS and file.is_file()]
-    files = [file for file in files if not file.name.startswith(".")]
+    files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in ENDINGS and file.is_file()]
+    files = [file for file in files if not of_ours(file)]
     if not files:
-        raise UserError(f"{path}: holds no {ENDINGS} file; give the folder that holds the instances")
+        raise UserError(f"{path}: holds no {NAMED} file; give the folder that holds the instances")
     return files

@@ -18,6 +18,7 @@ from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.judging.one_image import texture_features
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
 from pipelines.workloads.lmol.people.propagation import averaged
+from pipelines.workloads.lmol.sources.folders import passed_over
 from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair
 
@@ -41,8 +42,14 @@ class PeoplesRanking:
     def write_ranking(self, path: Path) -> str:
         """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
 
-        Scores are centred on 0, and so are their intervals. Returns a line about the file.
+        Scores are centred on 0, and so are their intervals. Returns a line about the file. Raises UserError if nobody
+        has answered.
         """
+        if not len(self.answers):
+            raise UserError(
+                f"{path}: there are no answers to rank by; begin with --next next.csv, or rank by a trained model with "
+                f"pipelines/predict.py --workload lmol --model FOLDER {self.folder}"
+            )
         scores, errors = self.posterior.scores - self.posterior.scores.mean(), self.posterior.errors
         heard = np.bincount(self.answers[:, :2].ravel(), minlength=len(self.names))
         rows = (
@@ -81,21 +88,24 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
     """
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
-    table, passed_over = find_answers(source)
-    folder = source if source.is_dir() else source.parent
+    table, unknown_tables = find_answers(source)
+    folder = table.parent if table else source  # that names are relative to
     listed = read_table(table, None) if table else None
     if listed is not None and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     pairs = listed.pairs if listed else []
     for path in outputs:
         _check_nothing_is_lost(path, table or folder / ANSWERS, pairs)
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+    given = source if source.is_dir() else folder
+    files = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS)
     if not 2 <= len(files) <= MOST_IMAGES:
-        raise UserError(f"{folder} holds {len(files):,} images; give a folder of 2 to {MOST_IMAGES:,}")
+        raise UserError(f"{given} holds {len(files):,} images; give a folder of 2 to {MOST_IMAGES:,}")
     comparator = _comparator(model) if model else None
     names, pixels, aside = _read(folder, files, comparator)
     row = {name: i for i, name in enumerate(names)}
     known = [(row[a], row[b], label) for _, a, b, label in pairs if a in row and b in row]
+    if pairs and not known:
+        raise UserError(f"{table}: none of its {_count(len(pairs), 'answer')} is about two images that can be used")
     answers = np.array(known, np.int64).reshape(-1, 3)
     known_before = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
     priors, beforehand = likely_priors(answers, known_before)
@@ -103,7 +113,8 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
     heard = f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
     notes = [
         f"{heard}, from {table}" if table else f"{len(names):,} images, and no answers about them yet",
-        *passed_over,
+        *unknown_tables,
+        *(passed_over(given, [*files, *outputs, *([table] if table else [])], "images") if source.is_dir() else []),
         *(listed.notes if listed else []),
         *([f"{_count(unknown, 'answer')} about images that cannot be used"] if unknown else []),
         *(f"set aside: {each}" for each in aside),

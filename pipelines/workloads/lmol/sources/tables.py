@@ -17,6 +17,7 @@ from common.foreign_text import unguarded
 from models.images.comparator.interface import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
+from pipelines.workloads.lmol.sources.folders import home, located, within
 from pipelines.workloads.lmol.sources.units import LabelledPair, number
 
 EMBEDDED = ("digits", "photos")
@@ -59,13 +60,17 @@ class Listed:
         self.scores.setdefault(name, score)
 
 
-def find_table(source: str) -> Path:
-    """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank."""
+def find_table(source: str, columns: Mapping[str, str]) -> Path:
+    """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank.
+
+    A folder without any may have the table of its images beside it, one folder above.
+    """
     path = Path(source)
     if path.is_dir():
         tables = _tables(path)
         if not tables and _ranks(path):
             return path
+        tables = tables or [each for each in _above(path) if _layout(each, columns)[0] and _lists(each, path, columns)]
         if len(tables) != 1:
             found = f"has {len(tables)}: {', '.join(each.name for each in tables[:5])}" if tables else "has none"
             raise UserError(
@@ -85,13 +90,14 @@ def find_answers(source: Path) -> tuple[Path | None, list[str]]:
     """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
 
     In a folder, tables without answers are passed over: scores, rankings, pairs that nobody has labelled, and tables of
-    unknown columns, which the notes name.
+    unknown columns, which the notes name. Without one, a table of answers about its images may lie one folder above.
     """
     if not source.is_dir():
         return source, []
     found = {each: count_answers(each) for each in _tables(source)}
     notes = [f"passed over: {each}, whose columns are not those of answers" for each in found if found[each] is None]
     tables = [each for each, count in found.items() if count]
+    tables = tables or [each for each in _above(source) if count_answers(each) and _lists(each, source, None)]
     if len(tables) > 1:
         raise UserError(
             f"{source} has {len(tables)} tables of answers: {', '.join(each.name for each in tables)}; put their rows "
@@ -104,11 +110,30 @@ def _tables(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.suffix.lower() in TABLES)
 
 
-def count_answers(table: Path) -> int | None:
-    """Return how many rows of a table are answers about pairs; None if its columns are unknown.
+def _above(folder: Path) -> list[Path]:
+    return _tables(folder.parent if folder.name not in ("", "..") else folder.resolve().parent)
 
-    Columns come first, since what is no table of answers may be no table at all.
-    """
+
+def _lists(table: Path, folder: Path, columns: Mapping[str, str] | None) -> bool:
+    """Return True if a table lists an image that lies in the folder."""
+    try:
+        names = read_table(table, columns).scores
+    except UserError:
+        return False
+    inside = folder.resolve()
+    return any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name)
+
+
+def count_answers(table: Path) -> int | None:
+    """Return how many rows of a table are answers about pairs; None if its columns are unknown."""
+    layout, used = _layout(table, None)
+    if layout not in ("pairs", "choices"):
+        return 0 if layout else None
+    return sum(layout == "choices" or bool(row[used["label"]]) for _, row in _rows(table)[1])
+
+
+def _layout(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+    """Return a table's layout and columns by its first line alone, as it may be no table at all; "" if unknown."""
     try:
         with table.open(encoding="utf-8-sig", errors="replace") as file:
             text = file.readline(LONGEST_HEADER)
@@ -116,24 +141,16 @@ def count_answers(table: Path) -> int | None:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
     header = next(csv.reader([text], delimiter=_separator(text)), [])
     try:
-        layout, used, _ = assigned(str(table), [column.strip() for column in header], None)
+        return assigned(str(table), [column.strip() for column in header], columns)[:2]
     except UserError:
-        return None
-    if layout not in ("pairs", "choices"):
-        return 0
-    return sum(layout == "choices" or bool(row[used["label"]]) for _, row in _rows(table)[1])
-
-
-def home(table: Path) -> Path:
-    """Return the folder that the names in a table are relative to."""
-    return table if table.is_dir() else table.parent
+        return "", {}
 
 
 def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
     """Return a user's files behind `data.source`: the table, and those of its images that exist."""
     if source in EMBEDDED or not Path(source).exists():
         return []
-    table, found = find_table(source), []
+    table, found = find_table(source, columns), []
     for name in read_table(table, columns).scores:
         try:
             path = within(home(table), name)
@@ -157,7 +174,12 @@ def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
     for name in NAMES & used.keys():
         for _, row in named:
             row[name] = _plain(table, row[name])
-    listed = Listed(notes=notes, scored=layout in ("images", "scored pairs"))
+    moved, found = located(dict.fromkeys(row[name] for name in NAMES & used.keys() for _, row in named), home(table))
+    for _, row in named:
+        row |= {name: moved[row[name]] for name in NAMES & used.keys() if row[name] in moved}
+        if moved and "label" in row:
+            row["label"] = moved.get(_plain(table, row["label"]), row["label"])
+    listed = Listed(notes=notes + found, scored=layout in ("images", "scored pairs"))
     {"images": _images, "choices": _choices}.get(layout, _pairs)(listed, table, named)
     if rows and layout == "pairs" and not listed.pairs:
         raise UserError(f"{table} has no label yet; fill in its column {used['label']} with First, Second or Similar")
@@ -326,11 +348,3 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 
 def _separator(text: str) -> str:
     return max(SEPARATORS, key=text.split("\n", 1)[0].count)
-
-
-def within(folder: Path, name: str) -> Path:
-    """Return the path of the image called `name` in a CSV of `folder`; ValueError if it lies elsewhere."""
-    path = folder / name
-    if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"not below {folder}, the folder of the CSV; move the CSV to a folder above all of its images")
-    return path

@@ -15,8 +15,9 @@ from common.workers import in_order
 from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
+from pipelines.workloads.lmol.sources.folders import home, passed_over, within
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
-from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, home, read_table, within
+from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
@@ -36,8 +37,11 @@ class Usable:
 
 def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
-    table = find_table(data.source)
+    table = find_table(data.source, data.columns.given())
     listed = read_table(table, data.columns.given())
+    if Path(data.source).is_dir():
+        used = [table, *(home(table) / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
+        listed.notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
     found = Usable(refused=dict(listed.refused))
     squares = write(path, _decoded(listed, home(table), data, found))
     count = len(listed.scores) + len(listed.refused)

@@ -81,7 +81,7 @@ def test_a_folder_is_read_with_all_below_it_and_the_rest_is_named(tmp_path):
         ".git/": "hidden",
         ".hidden.txt": "hidden",
         "again.txt": "a symbolic link within the folder",
-        "f.xlsx": "files of this kind cannot be read",
+        "f.xlsx": "tables are not read; save what is prose in them as .docx or .txt",
         "g": "files of this kind cannot be read",
         "~$c.docx": "hidden",
     }
@@ -115,9 +115,26 @@ def test_the_folder_itself_may_be_a_link_and_a_file_a_source(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("no/where", "no such folder or file"), ("a.xlsx", "files of this kind cannot be read")]
+    ("name", "message"), [("no/where", "no such folder or file"), ("a.xlsx", "tables are not read; save what")]
 )
 def test_a_source_that_is_none_is_refused(tmp_path, name, message):
     (tmp_path / "a.xlsx").write_text("x")
     with pytest.raises(UserError, match=message):
         sources.find(str(tmp_path / name))
+
+
+def test_what_is_not_read_is_named_in_a_line_for_each_kind():
+    reasons = {
+        "a.doc": "save it",
+        "b/c.DOC": "save it",
+        "d.doc": "is empty",
+        ".x": "hidden",
+        "~$y.docx": "hidden",
+        "g": "odd",
+    }
+    assert sources.listed(reasons) == [
+        "not read: a.doc and 1 more .doc: save it",
+        "not read: d.doc: is empty",
+        "not read: .x and 1 more: hidden",
+        "not read: g: odd",
+    ]

@@ -19,6 +19,7 @@ from pipelines.workloads.lmol.people.preferences import (
     TIE_VARIANCE,
     TYPICAL,
     UNKNOWN,
+    Posterior,
     Prior,
     fit,
     likeliest,
@@ -285,6 +286,26 @@ def test_the_gain_of_a_pair_is_the_fall_of_the_summed_variance():
         answers = np.concatenate([answers, [[*pair, 0]]])
 
 
+def test_every_pair_is_chosen_once():
+    found = Posterior(np.arange(4.0), np.diag([1.0, 1, 1, 100]), 0.0)
+    chosen = next_pairs(found, 10, np.zeros((0, 3), int), 0)
+    assert len(np.unique(np.sort(chosen, axis=1), axis=0)) == len(chosen) == 6
+
+
+def test_a_difference_that_is_itself_uncertain_promises_more():
+    found = Posterior(np.array([0.0, 3, 0, 16]), np.diag([2.0, 2, 50, 50]), 0.0)
+    between = np.array([[first, second, 0] for first in (0, 1) for second in (2, 3)])
+    ((first, second),) = next_pairs(found, 1, between, 0)
+    assert {first, second} == {2, 3}  # of a difference of 16 for certain, the answer would be no news
+
+
+def test_priors_that_mean_the_same_count_once():
+    generator = np.random.default_rng(0)
+    answers = answered(generator.normal(size=12), random_pairs(40, 12, generator), generator)
+    priors, _ = likely_priors(answers, Prior(np.zeros(12), np.ones(12)))  # without features, so no length counts
+    assert len(priors) == len({each.deviation[0] for each in priors}) > 1
+
+
 def test_the_command_begins_ranks_and_asks_on(tmp_path):
     generator = np.random.default_rng(0)
     for row in range(12):
@@ -362,7 +383,7 @@ def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(t
     begun = asking.rank(tmp_path, None)
     assert (begun.table, len(begun.answers)) == (None, 0)
     begun.write_next(following, 3, 0)
-    begun.write_ranking(ranking)
+    ranking.write_text("image,score,low,high,answers\n-0.png,1,0,2,0\n")
     assert asking.rank(tmp_path, None).table is None  # neither holds an answer
     following.write_text(following.read_text().replace(",\n", ",First\n"))
     again = asking.rank(tmp_path, None)
@@ -375,6 +396,37 @@ def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(t
     assert "1 answer about images that cannot be used" in asking.rank(answers, None).notes
     with pytest.raises(UserError, match=r"2 tables of answers: answers.csv, next.csv; .* as in .*answers.csv"):
         asking.rank(tmp_path, None)
+
+
+def test_without_a_usable_answer_there_is_no_ranking(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png"])
+    done = stages.stage(tmp_path, "ask.py", ".", "--ranking", "ranking.csv")
+    stages.refused(done, "ranking.csv: there are no answers to rank by; begin with --next next.csv")
+    (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,gone.png,First\n")
+    for option in ("--ranking", "--next"):
+        done = stages.stage(tmp_path, "ask.py", "answers.csv", option, "written.csv")
+        stages.refused(done, "answers.csv: none of its 1 answer is about two images that can be used")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "answers.csv", "b.png"]
+
+
+def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_counted(tmp_path):
+    folder = tmp_path / "images"
+    (folder / "deep").mkdir(parents=True)
+    pictures(folder, ["a.png", "deep/b.png", "c.png"])
+    (folder / "notes.txt").write_text("of no concern")
+    (folder / ".hidden").write_text("of no concern")
+    answers = tmp_path / "votes.csv"
+    answers.write_text("winner,loser\na.png,b.png\nimages/deep/b.png,c.png\n")
+    (tmp_path / "others.csv").write_text("winner,loser\nx.png,y.png\n")  # not of these images
+    found = asking.rank(folder, None)
+    assert found.table == answers
+    assert list(found.names) == ["images/a.png", "images/c.png", "images/deep/b.png"]
+    assert found.answers.tolist() == [[0, 2, FIRST], [2, 1, FIRST]]
+    assert f"passed over in {folder}: .txt (1)" in found.notes
+    assert asking.rank(answers, None).answers.tolist() == found.answers.tolist()
+    (tmp_path / "elsewhere").mkdir()
+    pictures(tmp_path / "elsewhere", ["d.png", "e.png"])
+    assert asking.rank(tmp_path / "elsewhere", None).table is None
 
 
 def test_answers_by_which_expectation_propagation_does_not_settle_are_ranked_all_the_same(tmp_path):

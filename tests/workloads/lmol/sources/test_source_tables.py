@@ -65,6 +65,48 @@ def test_inputs_are_the_table_and_the_images_that_are_there(tmp_path):
     assert tables.files_of("digits", {}) == tables.files_of(str(tmp_path / "gone"), {}) == []
 
 
+def test_images_are_found_anywhere_below_the_folder_of_their_table(tmp_path):
+    folder(tmp_path, {f"{name}.png": "1" for name in "abcde"})
+    images = tmp_path / "images" / "raw"
+    images.mkdir(parents=True)
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).rename(images / name)
+    elsewhere = "/home/somebody/images/raw/b.png"  # as on the machine where the table was made
+    names = ("a.png", elsewhere, "c.png", "../d.png", "e.png")
+    table(tmp_path / "scores.csv", ("image", "score"), *((name, i) for i, name in enumerate(names)))
+    found = read(data(tmp_path))
+    assert found.names == ["images/raw/a.png", "images/raw/b.png", "c.png", "e.png"]
+    assert "not below" in found.facts["quarantined"]["../d.png"]
+    assert f"images are found below {tmp_path}, such as images/raw/a.png" in found.facts["columns"]
+    (tmp_path / "a.png").write_bytes(b"")
+    (images.parent / "c.png").write_bytes((tmp_path / "c.png").read_bytes())
+    (tmp_path / "c.png").rename(images / "c.png")
+    found = read(data(tmp_path))
+    assert found.facts["quarantined"].keys() == {"a.png", "c.png", "../d.png"}  # where the table says comes first
+    unclear = "names that fit several files are not used: c.png (images/c.png, images/raw/c.png)"
+    assert unclear in found.facts["columns"]
+    assert f"passed over in {tmp_path}: images that scores.csv does not list (4)" in found.facts["columns"]
+
+
+def test_the_table_may_lie_one_folder_above_its_images(tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    folder(images, {"a.png": "1", "b.png": "2"})
+    (images / "scores.csv").rename(tmp_path / "votes.csv")
+    (tmp_path / "camera.csv").write_text("size,lens\n3,f2\n")
+    (tmp_path / "others.csv").write_text("image,score\nx.png,3\n")
+    (images / "notes.txt").write_text("of no concern")
+    (images / "more.png").write_bytes((images / "a.png").read_bytes())
+    found = read(data(images))
+    assert found.names == ["images/a.png", "images/b.png"]
+    assert found.scores.tolist() == [1, 2]
+    others = f"passed over in {images}: .txt (1), images that votes.csv does not list (1)"
+    assert others in found.facts["columns"]
+    assert tables.files_of(str(images), {}) == [tmp_path / "votes.csv", images / "a.png", images / "b.png"]
+    (tmp_path / "others.csv").write_text("image,score\nimages/a.png,3\n")
+    assert "2: others.csv, votes.csv" in refusal(images)
+
+
 def test_old_labels_with_a_full_stop_mean_the_same_and_others_are_refused(tmp_path):
     path = paired(tmp_path, SCORES, Fraction("0.2"))
     path.write_text(path.read_text().replace("First", "First.").replace("Similar", "similar."))

@@ -1,0 +1,51 @@
+"""Export the models that ship as a site: an index, and a page for each workload that computes in the browser.
+
+It needs no server but one for files, such as GitHub Pages, and opens as files, too.
+"""
+
+from pathlib import Path
+
+from markupsafe import Markup
+
+from common.disk.files import write_whole
+from exporters import to_web
+from exporters.stills import still
+from exporters.web.packing import pack
+from models import io, shipped
+
+MOST_BYTES = 8_000_000
+SAID = {
+    "cvrp": "Place customers on a map: a network plans the tours of vehicles of limited capacity.",
+    "tinystories": "Begin a story: a language model that fits a microcontroller goes on with it.",
+    "crypto": "Look at candles of a simulated market: three experts say what they expect next.",
+    "bep": "Write a plan for building information management: a model that has read such plans suggests the words.",
+    "lmol": "Drop in images: a network that compares two at a time puts them in order.",
+}
+CARD = Markup(
+    '<section class="card"><h2><a href="{}/index.html">{}</a></h2><p>{}</p>{}'
+    '<p class="note">{}, {:,} parameters</p></section>'
+)
+
+
+def export_shipped(out: Path) -> str:
+    """Write the site into `out`. Raises ValueError for a folder with other files, and for a site that is too large."""
+    strange = [path.name for path in out.glob("*") if path.name not in (*SAID, to_web.PAGE, ".nojekyll")]
+    if strange:
+        raise ValueError(f"{out} holds other files than a site's, such as {strange[0]}; give another folder")
+    cards, lines = [], []
+    for workload, said in SAID.items():
+        if not (names := shipped.names(workload)):
+            continue
+        folder = shipped.FOLDER / names[-1]  # of several, the one for inputs of most sizes
+        model = io.load(folder)
+        packed = pack(model, folder)
+        lines.append(to_web.write(packed, model, folder, folder, out / workload, back="../index.html"))
+        count = sum(parameter.numel() for parameter in model.parameters())
+        cards.append(CARD.format(workload, packed.heading, said, still(model, packed), folder.name, count))
+    page = to_web.filled("site.html", style=to_web.style(), cards=Markup("\n").join(cards))
+    write_whole(out / to_web.PAGE, page.encode())
+    write_whole(out / ".nojekyll", b"")
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    if size > MOST_BYTES:
+        raise ValueError("\n".join([f"the site has {size:,} bytes, more than {MOST_BYTES:,}", *lines]))
+    return "\n".join([*lines, f"{out / to_web.PAGE}: {len(cards)} models, {size:,} bytes in all"])

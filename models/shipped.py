@@ -1,0 +1,17 @@
+"""The models that come with the project: folders pretrained/WORKLOAD-WHAT with a model and a run's config."""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent / "pretrained"
+
+
+def names(workload: str) -> list[str]:
+    """Return the names of a workload's shipped models, the smallest first."""
+    found = [path.parent.name for path in FOLDER.glob(f"{workload}-*/run.yaml")]
+    return sorted(found, key=lambda name: (len(name), name))
+
+
+def models_in(folder: Path) -> dict[str, Path]:
+    """Return {name: folder} of the model in a folder, else of those in its subfolders."""
+    below = {path.parent.name: path.parent for path in sorted(folder.glob("*/config.json"))}
+    return {folder.name: folder} if (folder / "config.json").is_file() or not below else below

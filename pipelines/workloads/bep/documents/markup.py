@@ -1,0 +1,243 @@
+"""The text of web pages and of OpenDocument texts: paragraphs, lists, and tables with a line for each row."""
+
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+from common.errors import UserError
+from pipelines.workloads.bep.documents.refusals import reason, too_large
+from pipelines.workloads.bep.documents.word import grouped
+
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+BLOCKS = {
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
+    "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, "main", "ol", "p", "pre",
+    "section", "summary", "table", "tbody", "tfoot", "thead", "ul",
+}  # fmt: skip
+ITEM, ROW, CELLS = "li", "tr", {"td", "th"}
+VOID = {
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+}  # fmt: skip
+# What an element ends where its own end tag was left out.
+ENDS = {
+    **{name: {"p"} for name in BLOCKS},
+    **{name: {"p", "dd", "dt"} for name in ("dd", "dt")},
+    **{name: {"p", *CELLS} for name in CELLS},
+    ITEM: {"p", ITEM},
+    ROW: {"p", *CELLS, ROW},
+}
+NO_TEXT = {
+    "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title",
+}  # fmt: skip
+HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
+COMMENT = re.compile(r"mso-element:comment")
+
+TEXT, OFFICE, STYLE, TABLE = (
+    f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style", "table")
+)
+SAME = {  # elements of OpenDocument by those of HTML
+    f"{TEXT}h": "h1",
+    f"{TEXT}p": "p",
+    f"{TEXT}list-item": ITEM,
+    f"{TABLE}table-row": ROW,
+    f"{TABLE}table-cell": "td",
+}
+SIGNS = {f"{TEXT}line-break": "\n", f"{TEXT}tab": "\t", f"{TEXT}s": " "}
+OMITTED = {
+    f"{OFFICE}annotation": "comments",
+    f"{TEXT}tracked-changes": "lists of deletions",
+    f"{TEXT}table-of-content": "tables of contents",
+    f"{TEXT}hidden-text": "runs of hidden text",
+    f"{TABLE}covered-table-cell": "",
+    f"{TEXT}note-citation": "",
+    "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}title": "",
+    "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}desc": "",
+}
+
+
+def read_html(text: str) -> tuple[str, int | None, list[str]]:
+    """Return the text of a page, None as the number of pages, and warnings."""
+    page = _Page()
+    whole, last, rest = text.rpartition(">")
+    page.feed(whole + last + rest.replace("<", "&lt;"))  # html.parser takes quadratic time over tags without an end
+    page.close()
+    return page.blocks.finished()
+
+
+def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
+    """Return the text, None as the number of pages, and warnings.
+
+    Raises UserError for what is no OpenDocument text, is encrypted, or expands beyond `maximum_bytes`.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            if not {"content.xml", "mimetype"} <= set(packed.namelist()):
+                raise UserError("is a zip archive but not an OpenDocument text; rename it, or unpack it")
+            parts = {}
+            for name in {"content.xml", "META-INF/manifest.xml"} & set(packed.namelist()):
+                with packed.open(name) as part:  # declared sizes may be wrong
+                    parts[name] = part.read(maximum_bytes + 1)
+                if len(parts[name]) > maximum_bytes:
+                    raise too_large(max(len(parts[name]), packed.getinfo(name).file_size), maximum_bytes)
+        if b"encryption-data" in parts.get("META-INF/manifest.xml", b""):
+            raise UserError("is encrypted; save it without a password")
+        root = ElementTree.fromstring(parts["content.xml"])
+        body = root.find(f"{OFFICE}body/{OFFICE}text")
+        if body is None:
+            raise UserError("is an OpenDocument file but not a text; save it as .odt")
+        reader = _OpenDocument(root)
+        reader.walk(body, [])
+    except UserError:
+        raise
+    except (zipfile.BadZipFile, ElementTree.ParseError, OSError, ValueError, EOFError, RecursionError) as error:
+        raise UserError(f"cannot be read as an OpenDocument text: {reason(error)}; save it again as .odt") from error
+    return reader.blocks.finished()
+
+
+class _Blocks:
+    """Blocks made of begins and ends of elements, by their names in HTML, and of the text between them."""
+
+    def __init__(self) -> None:
+        self.left_out = Counter[str]()
+        self.open: list[tuple[str, bool]] = []  # names, and whether their text is left out
+        self.names = Counter[str]()  # of what is open
+        self.found: list[list[tuple[str, str]]] = [[]]  # blocks of the document, and of cells within cells
+        self.rows: list[list[list[tuple[str, str]]]] = []
+        self.pieces: list[str] = []
+        self.in_item = False
+
+    def finished(self) -> tuple[str, int | None, list[str]]:
+        while self.open:
+            self.end(self.open[-1][0])
+        self._flush()
+        warnings = [f"{what} left out: {count}" for what, count in self.left_out.items() if count]
+        return "\n\n".join(grouped(iter(self.found[0]))), None, warnings
+
+    def begin(self, name: str, omitted: str | None = None) -> None:
+        """Begin an element; the text of `omitted` ones, named for the report or "", is left out."""
+        within = bool(self.open) and self.open[-1][1]
+        if omitted and not within:
+            self.left_out[omitted] += 1
+        self.open.append((name, within or omitted is not None))
+        self.names[name] += 1
+        if self.open[-1][1]:
+            return
+        if name in BLOCKS or name in ENDS:
+            self._flush()
+        self.in_item = name == ITEM or (self.in_item and name not in (*CELLS, *HEADINGS))
+        if name == ROW:
+            self.rows.append([])
+        elif name in CELLS:
+            self.found.append([])
+
+    def end(self, name: str) -> None:
+        """End an element with all that is open within it; an end without a beginning does nothing."""
+        if not self.names[name]:
+            return
+        last = ""
+        while last != name:
+            last, omitted = self.open.pop()
+            self.names[last] -= 1
+            if not omitted and (last in BLOCKS or last in ENDS):
+                self._flush()
+                self._end_of_table_part(last)
+
+    def _end_of_table_part(self, name: str) -> None:
+        if name in CELLS:
+            blocks = self.found.pop()
+            if self.rows:
+                self.rows[-1].append(blocks)
+            else:
+                self.found[-1] += blocks
+        elif name == ROW:
+            cells = [cell for cell in self.rows.pop() if cell]
+            if len(cells) == 1:  # such as all of a page that is laid out by a table
+                self.found[-1] += cells[0]
+            elif cells:
+                self.found[-1].append(("row", " | ".join(" ".join(text for _, text in cell) for cell in cells)))
+
+    def text(self, text: str | None) -> None:
+        """Add text, in which white space is a space."""
+        self.sign(re.sub(r"[ \t\r\n]+", " ", text or ""))
+
+    def sign(self, text: str) -> None:
+        """Add text as it is."""
+        if not (self.open and self.open[-1][1]):
+            self.pieces.append(text)
+
+    def _flush(self) -> None:
+        text = re.sub(r" *\n *", "\n", re.sub(" +", " ", "".join(self.pieces))).strip()
+        self.pieces.clear()
+        if text:
+            self.found[-1].append(("item", f"\u2022 {text}") if self.in_item else ("", text))
+            self.in_item = False
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = _Blocks()
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        while self.blocks.open and self.blocks.open[-1][0] in ENDS.get(tag, ()):
+            self.blocks.end(self.blocks.open[-1][0])
+        if tag == "br":
+            self.blocks.sign("\n")
+        if tag not in VOID:
+            self.blocks.begin(tag, _omitted(tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.blocks.end(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.blocks.text(data)
+
+
+def _omitted(tag: str, attributes: dict[str, str | None]) -> str | None:
+    """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
+    style = re.sub(r"\s", "", attributes.get("style") or "").lower()
+    if tag in NO_TEXT:
+        return ""
+    if tag == "del" or tag == "nav":
+        return {"del": "deletions", "nav": "navigation"}[tag]
+    if COMMENT.search(style):
+        return "comments"
+    return "runs of hidden text" if "hidden" in attributes or HIDDEN.search(style) else None
+
+
+class _OpenDocument:
+    def __init__(self, root: ElementTree.Element):
+        self.blocks = _Blocks()
+        self.hidden = {
+            style.get(f"{STYLE}name")
+            for style in root.iter(f"{STYLE}style")
+            if any(part.get(f"{TEXT}display") == "none" for part in style)
+        }
+
+    def walk(self, element: ElementTree.Element, notes: list[ElementTree.Element]) -> None:
+        """Read an element; `notes` takes what follows the paragraph that it stands in."""
+        name = SAME.get(element.tag, element.tag)
+        if element.tag == f"{TEXT}note":
+            notes.append(element)
+            return
+        self.blocks.begin(name, self._omitted(element))
+        self.blocks.sign(SIGNS.get(element.tag, ""))
+        self.blocks.text(element.text)
+        paragraph = element.tag in (f"{TEXT}h", f"{TEXT}p")
+        below = [] if paragraph else notes
+        for child in element:
+            self.walk(child, below)
+            self.blocks.text(child.tail)
+        self.blocks.end(name)
+        if paragraph:
+            for note in below:
+                for part in note:
+                    self.walk(part, [])
+
+    def _omitted(self, element: ElementTree.Element) -> str | None:
+        hidden = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in self.hidden - {None}
+        return "runs of hidden text" if hidden else OMITTED.get(element.tag)

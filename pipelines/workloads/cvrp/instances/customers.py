@@ -1,0 +1,255 @@
+"""Customers as people keep them: CSV and XLSX tables and GeoJSON points, and their tours in return.
+
+A table has a row for the depot and one for each customer. Its columns are found by their usual names; the depot is the
+row that says so, else the first. Longitudes and latitudes make distances kilometres on the sphere.
+"""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from common.disk.files import write_text
+from common.errors import UserError
+from common.foreign_text import printable, to_csv
+from models.routing.distance_metrics import great_circle, local_plane
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem
+from pipelines.workloads.cvrp.instances.tables import TABLES
+
+# What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts.
+USUAL = {
+    "lon": ("lon", "lng", "long", "longitude", "laengengrad", "langengrad"),
+    "lat": ("lat", "latitude", "breitengrad"),
+    "x": ("x", "xcoord", "xcoordinate", "coordx", "east", "easting"),
+    "y": ("y", "ycoord", "ycoordinate", "coordy", "north", "northing"),
+    "demand": (
+        *("demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels"),
+        *("packages", "pallets", "boxes", "items", "bedarf", "menge", "gewicht"),
+    ),
+    "name": ("name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"),
+    "capacity": ("capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"),
+    "depot": ("depot", "isdepot", "type", "kind", "role"),
+}
+MARKS = ("1", "true", "yes", "y", "x", "depot", "ja")  # of the depot, in the column of that name
+WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` writes
+WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude
+
+Row = Mapping[str, object]  # cells by what they hold
+
+
+@dataclass(frozen=True, eq=False)
+class Customers:
+    """The depot, first, and the customers of a table."""
+
+    stem: str
+    rows: list[int]  # N numbers of rows, as a spreadsheet shows them
+    names: list[str]  # N, "" without a column for them
+    places: np.ndarray  # (N, 2) float64, x and y or longitude and latitude
+    demands: list[float]  # N, 0 at the depot
+    capacity: float | None
+    degrees: bool
+    found: str  # what was read from where, in a line
+
+    def as_input(self) -> dict[str, object]:
+        """Return the fields of an input of the models; the capacity is missing where the table has none."""
+        depot, *customers = self.places.tolist()
+        capacity = {} if self.capacity is None else {"capacity": self.capacity}
+        own = {"name": self.stem, "depot": depot, "customers": customers, "demands": self.demands[1:]}
+        return {**own, **capacity, "degrees": self.degrees}
+
+    def as_problem(self, path: Path, capacity: float | None) -> Problem:
+        """Return the problem, of vehicles of `capacity`, else of the table's own."""
+        capacity = self.capacity if capacity is None else capacity
+        if capacity is None:
+            raise UserError(f"{path}: has no column capacity; add one, or give evaluation.capacity=100 or the like")
+        if (large := max(self.demands)) > capacity:
+            who = self.rows[self.demands.index(large)]
+            raise UserError(f"{path}: row {who}: demand {large:g} is above the capacity {capacity:g}; split the row")
+        if self.degrees and len(self.places) > MOST_CUSTOMERS + 1:
+            raise UserError(f"{path}: has {len(self.places) - 1} customers; of degrees, {MOST_CUSTOMERS} are the most")
+        (*demands, whole), locs, matrix = whole_numbers([*self.demands, capacity]), self.places, None
+        if self.degrees:
+            locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
+        return Problem(self.stem, locs, np.array(demands, np.int64), whole, "exact", matrix=matrix)
+
+
+def whole_numbers(amounts: Sequence[float]) -> list[int]:
+    """Return amounts times the least power of ten that makes all of them whole, such as [25, 1000] for [2.5, 100].
+
+    Raises UserError if that takes more than a vehicle may carry here.
+    """
+    exact = [Decimal(repr(float(amount))) for amount in amounts]
+    digits = max(0, *(-int(each.normalize().as_tuple().exponent) for each in exact))
+    whole = [int(each.scaleb(digits)) for each in exact]
+    if max(whole) > MOST_CAPACITY:
+        raise UserError(
+            f"demands and capacity have {digits} decimals and go up to {max(amounts):g}; round them so that, written "
+            f"without the point, none is above {MOST_CAPACITY}"
+        )
+    return whole
+
+
+def read_table(path: Path) -> Customers:
+    """Return the customers of a table; raise UserError, in one line, for one that cannot be used."""
+    if path.name.lower().endswith(WRITTEN):
+        raise UserError(f"{path}: these are tours that were written here; give the table of customers")
+    (_, header), *body = TABLES[path.suffix.lower()](path) or [(0, [])]
+    columns = _columns(path, [str(cell if cell is not None else "").strip() for cell in header])
+    if len(body) < 2:
+        raise UserError(f"{path}: has {len(body)} rows below its header; give the depot one, and each customer")
+    rows = {number: {what: row[at] if at < len(row) else None for what, at in columns.items()} for number, row in body}
+    depot, marked = _depot(path, rows)
+    rows = {depot: rows[depot], **rows}  # the depot first
+    axes = ("lon", "lat") if "lon" in columns else ("x", "y")
+    places = np.array([[_number(path, row, axis, cells[axis]) for axis in axes] for row, cells in rows.items()])
+    degrees = axes[0] == "lon" or _looks_like_degrees(places)
+    _check_places(path, list(rows), places, axes)
+    demands = [_demand(path, row, cells["demand"]) if row != depot else 0.0 for row, cells in rows.items()]
+    if load := _demand(path, depot, rows[depot]["demand"] or 0):
+        raise UserError(
+            f"{path}: row {depot} is the depot, {'as it says' if marked else 'being the first'}, but its demand is "
+            f"{load:g}; set that to 0, or add a column depot and write 1 into the depot's row"
+        )
+    names = [str(cells["name"]).strip() if cells.get("name") is not None else "" for cells in rows.values()]
+    called = [f"{what} from {header[at]}" for what, at in columns.items() if str(header[at]).strip().lower() != what]
+    where = f"row {depot}{f' ({names[0]})' if names[0] else ''}{'' if marked else ', the first'}"
+    found = "; ".join([f"{len(rows) - 1} customers, depot in {where}", *called])
+    if degrees:
+        by = "" if axes[0] == "lon" else " by the range of x and y (degrees=false if they lie in a plane)"
+        found += f"; longitude and latitude{by}: costs are in km"
+    capacity = _capacity(path, rows)
+    return Customers(path.stem, list(rows), names, places, demands, capacity, degrees, printable(found, 400))
+
+
+def _columns(path: Path, header: Sequence[str]) -> dict[str, int]:
+    """Return the number of the column of each thing that a table holds."""
+    plain = {_plain(column): at for at, column in reversed(list(enumerate(header)))}
+    guesses = ((what, next((plain[name] for name in names if name in plain), None)) for what, names in USUAL.items())
+    found = {what: at for what, at in guesses if at is not None}
+    pairs = [pair for pair in (("lon", "lat"), ("x", "y")) if found.keys() >= set(pair)]
+    if not pairs or "demand" not in found:
+        lacking = "demand (or quantity, weight)" if pairs else "lon and lat (or longitude and latitude, or x and y)"
+        has = ", ".join(printable(column, 40) for column in header if column) or "none"
+        raise UserError(
+            f"{path}: there is no column {lacking} among {has}; name them in the first row, as in name,lon,lat,demand"
+        )
+    return {what: at for what, at in found.items() if what not in ("lon", "lat", "x", "y") or what in pairs[0]}
+
+
+def _plain(column: str) -> str:
+    """Return a column's name without case, accents, spaces, signs and what stands in brackets, such as its unit."""
+    bare = unicodedata.normalize("NFKD", re.sub(r"[(\[].*", "", column)).casefold()
+    return re.sub(r"[^0-9a-z]", "", bare)
+
+
+def _depot(path: Path, rows: Mapping[int, Row]) -> tuple[int, bool]:
+    """Return the row of the depot, and whether it says so: in a column depot or type, or by the name depot."""
+    marked = [row for row, cells in rows.items() if _text(cells.get("depot")) in MARKS]
+    marked = marked or [row for row, cells in rows.items() if _text(cells.get("name")) == "depot"]
+    if len(marked) > 1:
+        raise UserError(f"{path}: rows {marked[0]} and {marked[1]} are both marked as the depot; mark one")
+    return (marked or list(rows))[0], bool(marked)
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell).strip().casefold()
+
+
+def _number(path: Path, row: int, column: str, cell: object) -> float:
+    """Return a cell as a number, or raise UserError."""
+    try:
+        value = float(str(cell).strip())
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= MAX_COORDINATE:  # true for nan as well
+        given = "is empty" if cell is None or cell == "" else f"is {printable(repr(cell), 40)}"
+        raise UserError(f"{path}: row {row}: {column} {given}; type a number, such as 52.5")
+    return value
+
+
+def _demand(path: Path, row: int, cell: object) -> float:
+    if cell is None or cell == "":
+        raise UserError(f"{path}: row {row}: demand is empty; type a number, 0 where nothing is delivered")
+    value = _number(path, row, "demand", cell)
+    if value < 0:
+        raise UserError(f"{path}: row {row}: demand is {value:g}; type 0 or more")
+    return value
+
+
+def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
+    """Return what the column capacity holds, wherever it is filled in."""
+    given = {row: cells["capacity"] for row, cells in rows.items() if cells.get("capacity") not in (None, "")}
+    values = {row: _number(path, row, "capacity", cell) for row, cell in given.items()}
+    (first, most), *others = values.items() or [(0, None)]
+    for row, value in others:
+        if value != most:
+            raise UserError(
+                f"{path}: capacity is {most:g} in row {first} and {value:g} in row {row}; all vehicles are alike here, "
+                "so type one number"
+            )
+    return most
+
+
+def _looks_like_degrees(places: np.ndarray) -> bool:
+    """Return whether x and y are longitude and latitude: in range, near each other, fine, off the unit square."""
+    low, high = places.min(0), places.max(0)
+    within = (np.abs(places) <= (180, 90)).all() and (high - low <= WIDEST).all()
+    fine = (np.abs(places * 100 - np.rint(places * 100)) > 1e-6).any(1).mean() > 0.5  # three decimals or more
+    return bool(within and fine and (low.min() < 0 or high.max() > 1))
+
+
+def _check_places(path: Path, numbers: Sequence[int], places: np.ndarray, axes: Sequence[str]) -> None:
+    """Raise UserError for longitudes and latitudes that are none."""
+    for axis, most, values in zip(axes, (180, 90), places.T, strict=True):
+        if axis in ("lon", "lat") and (far := np.abs(values) > most).any():
+            at = int(far.argmax())
+            raise UserError(
+                f"{path}: row {numbers[at]}: {axis} is {values[at]:g}, not from -{most} to {most}; are lon and lat "
+                "exchanged? Name the columns x and y if they lie in a plane"
+            )
+
+
+def write_routes(path: Path, routes: Sequence[Sequence[int]], run: str) -> list[Path]:
+    """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson if it has degrees; return the paths."""
+    table = read_table(path)
+    axes = ("lon", "lat") if table.degrees else ("x", "y")
+    stops = [
+        (number, stop, table.rows[node], table.names[node], *table.places[node].tolist(), f"{table.demands[node]:g}")
+        for number, route in enumerate(routes, 1)
+        for stop, node in enumerate((0, *route, 0))
+    ]
+    written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if table.degrees else WRITTEN[:1])]
+    write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand"), stops))
+    for file in written[1:]:
+        write_text(file, json.dumps(_geojson(table, routes), ensure_ascii=False) + "\n")
+    return written
+
+
+def _geojson(table: Customers, routes: Sequence[Sequence[int]]) -> dict[str, object]:
+    """Return the tours as lines and the places as points (RFC 7946)."""
+    features: list[tuple[dict[str, object], str, list[object]]] = []  # properties, kind and coordinates
+    for number, route in enumerate(routes, 1):
+        path = table.places[[0, *route, 0]]
+        about = {
+            "route": number,
+            "stops": len(route),
+            "load": round(sum(table.demands[node] for node in route), 6),
+            "km": round(float(great_circle(path[1:], path[:-1]).sum()), 3),
+        }
+        features.append((dict(about), "LineString", path.tolist()))
+    visits = {node: (number, stop) for number, route in enumerate(routes, 1) for stop, node in enumerate(route, 1)}
+    for node, place in enumerate(table.places.tolist()):
+        own = {"name": table.names[node], "row": table.rows[node], "demand": table.demands[node]}
+        visit = dict(zip(("route", "stop"), visits[node], strict=True)) if node else {"depot": True}
+        features.append(({**own, **visit}, "Point", place))
+    shapes = [
+        {"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}}
+        for about, kind, coordinates in features
+    ]
+    return {"type": "FeatureCollection", "features": shapes}

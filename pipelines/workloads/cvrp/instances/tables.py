@@ -1,0 +1,72 @@
+"""The rows of CSV and XLSX files and of GeoJSON points, as cells under a header."""
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from common.errors import UserError
+
+Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not blank, the header first
+
+
+def _csv(path: Path) -> Rows:
+    """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
+    raw = path.read_bytes()
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = raw.decode("utf-16", "replace")  # a spreadsheet's "Unicode text"
+    else:
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode("cp1252", "replace")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    divider = max(",;\t|", key=first.count)
+    reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
+    try:
+        for number, row in enumerate(reader, 1):
+            if any(cell.strip() for cell in row):
+                rows.append((number, [_with_point(cell.strip(), divider) for cell in row]))
+    except csv.Error as error:
+        raise UserError(f"{path}: row {number + 1} is no CSV ({error}); save the table as CSV once more") from error
+    return rows
+
+
+def _with_point(cell: str, divider: str) -> str:
+    """Return a number with a decimal comma, which a file may have that commas do not divide, with a point."""
+    return cell.replace(",", ".") if divider != "," and cell.count(",") == 1 and "." not in cell else cell
+
+
+def _xlsx(path: Path) -> Rows:
+    """Read the first sheet, formulas as the values that the spreadsheet saved."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise UserError(f"{path}: needs openpyxl (pip install -e '.[cvrp]'); or save the sheet as CSV") from error
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+        book.close()
+    except (zipfile.BadZipFile, KeyError, ValueError, IndexError, OSError) as error:
+        kind = type(error).__name__
+        raise UserError(f"{path}: not an .xlsx file, or a damaged one ({kind}); save it again") from error
+    return [(number, row) for number, row in enumerate(rows, 1) if any(str(cell or "").strip() for cell in row)]
+
+
+def _geojson(path: Path) -> Rows:
+    """Read points as rows, numbered from 1 as the features are, their properties under lon and lat as columns."""
+    try:
+        found = json.loads(path.read_bytes().decode("utf-8-sig"))
+        features = [each for each in found["features"] if each["geometry"]["type"] == "Point"]
+        places = [each["geometry"]["coordinates"][:2] for each in features]
+        about = [each.get("properties") or {} for each in features]
+        columns = [key for key in dict.fromkeys(key for each in about for key in each) if key not in ("lon", "lat")]
+        rows = [[lon, lat, *(each.get(key) for key in columns)] for (lon, lat), each in zip(places, about, strict=True)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: not a FeatureCollection of points (GeoJSON); export the places as points") from error
+    return [(0, ["lon", "lat", *columns]), *enumerate(rows, 1)]
+
+
+TABLES: dict[str, Callable[[Path], Rows]] = {".csv": _csv, ".geojson": _geojson, ".xlsx": _xlsx}

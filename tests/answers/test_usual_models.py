@@ -1,0 +1,108 @@
+"""Which model answers where no run is named: the newest run's, else the one that ships."""
+
+import os
+
+import pytest
+
+from common.errors import UserError
+from common.input_files import Inputs
+from models import io, shipped
+from models.routing.inputs import RoutingInput, RoutingSettings
+from models.routing.policy import RoutingPolicy
+from pipelines import serve, workloads
+from pipelines.answers import trained
+from tests.stages import refused, stage
+
+LINE = '{"depot": [0, 0], "customers": [[1, 0], [0, 1]], "demands": [1, 1], "capacity": 2}'
+
+
+def run(name, seconds, member=""):
+    """Make a run of routes whose best model is that many seconds old."""
+    folder = trained.Run("cvrp", name).folder
+    best = folder / member / "model/best"
+    io.save(RoutingPolicy.load_pretrained("cvrp-20"), best)
+    (folder / "config.yaml").touch()
+    os.utime(best / "config.json", (2e9 - seconds, 2e9 - seconds))
+
+
+def test_the_newest_run_answers_else_the_model_that_ships(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert trained.usual("cvrp") == shipped.names("cvrp")[0]
+    run("default", 60)
+    run("older", 90)
+    assert trained.usual("cvrp") == "default"
+    run("coins", 30, "members/AAA")
+    assert trained.usual("cvrp") == "coins"
+    run("forgotten", 0)
+    (tmp_path / "runs/cvrp/forgotten/config.yaml").unlink()
+    assert trained.usual("cvrp") == "coins"
+    assert trained.find("cvrp", None, None, "cpu").name == "coins"
+    assert capsys.readouterr().err == "answers from runs/cvrp/coins, the newest run; --name takes another\n"
+
+
+def test_the_workload_chooses_among_the_models_that_ship(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    known = workloads.inputs("cvrp")
+
+    def fitting(given):
+        return "cvrp-50" if len(given["customers"]) > 2 else "cvrp-20"
+
+    monkeypatch.setattr(
+        workloads, "inputs", lambda word: Inputs(RoutingInput, RoutingSettings, known.read, shipped=fitting)
+    )
+    found = trained.find("cvrp", None, None, "cpu")
+    assert capsys.readouterr().err.startswith("answers from cvrp-20, cvrp-50, cvrp-100, cvrp-mixed, which ship:")
+    small = found.read({"depot": [0, 0], "customers": [[1, 0], [0, 1]], "demands": [1, 1], "capacity": 2})
+    large = found.read({"depot": [0, 0], "customers": [[1, 0]] * 3, "demands": [1] * 3, "capacity": 9})
+    assert [found.member_for(each) for each in (small, large)] == ["cvrp-20", "cvrp-50"]
+    answers = found.together([small, large], {})
+    assert [answer["cost"] for answer in answers] == pytest.approx([2 + 2**0.5, 2])
+
+
+def test_the_command_says_which_model_answers_and_a_new_process_answers_soon(tmp_path):
+    (tmp_path / "one.jsonl").write_text(LINE)
+    before = os.times()
+    done = stage(tmp_path, "predict.py", "one.jsonl", fresh=True)
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "which ships: there is no run yet; --name takes another" in done.stderr
+    assert after.children_user - before.children_user + after.children_system - before.children_system < 5
+
+
+def test_a_workload_without_run_and_shipped_model_says_how_to_train_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    with pytest.raises(UserError, match="no run of bep yet, and no model of it ships; train one: accelerate launch"):
+        trained.usual("bep")
+    with pytest.raises(UserError, match="no run of bep yet"):
+        serve.usual_runs()
+
+
+def test_a_server_takes_one_model_of_each_workload(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for workload in workloads.names():
+        (tmp_path / f"shipped/{workload}-small").mkdir(parents=True)
+        (tmp_path / f"shipped/{workload}-small/run.yaml").touch()
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "shipped")
+    assert serve.usual_runs() == [f"{workload}/{workload}-small" for workload in workloads.names()]
+
+
+def test_nothing_usable_ends_with_2(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/notes.md").touch()
+    refused(stage(tmp_path, "predict.py", "folder"), "nothing could be answered")
+    done = stage(tmp_path, "predict.py", "folder")
+    assert "it holds .md (1)" in done.stderr
+    refused(stage(tmp_path, "predict.py"), "there is no input")
+
+
+def test_what_a_folder_holds_beside_its_inputs_is_counted_in_one_line(tmp_path):
+    (tmp_path / "folder/below").mkdir(parents=True)
+    for name in ("notes.md", "more.MD", "README", ".hidden", "a.vrp"):
+        (tmp_path / "folder" / name).touch()
+    done = stage(tmp_path, "predict.py", "folder")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("folder: ")]
+    assert line.startswith(
+        "folder: passed over .md (2), folder (1), without an ending (1); files that end in .npz or .vrp are"
+    )

@@ -1,0 +1,64 @@
+"""Folders as people have them: what is read, and a line for each kind of what is not."""
+
+import pytest
+
+from common.errors import UserError
+from pipelines.workloads.crypto import input_files
+from pipelines.workloads.crypto.candles.files import coins, find, in_folder
+from tests.workloads.crypto.candles.candle_tables import table
+
+NAMES = ("ETH-USDT 15m export.csv", "BTCUSDT_15m.csv", "Binance_XRPUSDT_1h.csv")
+OTHERS = (
+    "a.h5",
+    "b.h5",
+    "c.h5",
+    "d.h5",
+    "notes.txt",
+    "candles.xlsx",
+    "BTCUSDT.csv",
+    "BTC_USDT-8h-mark.feather",
+    ".hidden",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of three files of candles among others."""
+    for name in (*NAMES, *OTHERS):
+        table(300).to_csv(tmp_path / name, index=False)
+    (tmp_path / "old").mkdir()
+    return tmp_path
+
+
+def test_whatever_is_passed_over_is_named_in_one_line_per_kind_with_the_reason(folder):
+    found, passed_over = in_folder(folder, "15m")
+    assert {(path.name, name.coin) for path, name in found} == {(NAMES[0], "ETHUSDT"), (NAMES[1], "BTCUSDT")}
+    reasons = dict(line.removeprefix(f"passed over in {folder}: ").split(": ", 1) for line in passed_over)
+    assert len(reasons) == len(passed_over) == 7
+    assert "Feather (freqtrade convert-data" in reasons["a.h5, b.h5, c.h5 and 1 more"]
+    assert reasons["candles.xlsx"] == "a spreadsheet; save it as CSV"
+    assert reasons["notes.txt"] == ".txt: no format of candles"
+    assert reasons["BTCUSDT.csv"].startswith("no timeframe")
+    assert reasons["BTC_USDT-8h-mark.feather"].startswith("funding rates, mark prices")
+    assert reasons["old"] == "folders are not looked into"
+    assert reasons["Binance_XRPUSDT_1h.csv"] == "1h candles, where 15m are wanted"
+    assert coins(folder, "15m") == ["BTCUSDT", "ETHUSDT"]
+    assert find(folder, "XRP/USDT", "1h") == [folder / "Binance_XRPUSDT_1h.csv"]
+
+
+def test_a_prediction_reads_the_files_it_can_and_names_the_others(folder, capsys):
+    (folder / NAMES[2]).unlink()
+    given = list(input_files.read([folder]))
+    assert [(each.input["coin"], each.error) for each in given] == [("BTCUSDT", ""), ("ETHUSDT", "")]
+    assert capsys.readouterr().err.count("passed over in ") == 6
+
+
+def test_nothing_usable_is_a_mistake_that_the_user_can_mend(tmp_path, capsys):
+    (tmp_path / "candles.h5").touch()
+    with pytest.raises(UserError, match="no file of candles; name them like"):
+        list(input_files.read([tmp_path]))
+    assert "HDF5 keeps the names of columns as pickles" in capsys.readouterr().err
+    with pytest.raises(UserError, match="no such file"):
+        list(input_files.read([tmp_path / "none.csv"]))
+    with pytest.raises(UserError, match=r"holds no 15m candles.*\n.*candles\.h5: HDF5"):
+        coins(tmp_path, "15m")

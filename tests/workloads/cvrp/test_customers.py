@@ -1,0 +1,286 @@
+"""Customers as people keep them: CSV, XLSX and GeoJSON, in degrees or in a plane, and their tours in return."""
+
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+
+import openpyxl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.config import checked
+from common.errors import UserError
+from models.routing.distance_metrics import great_circle, local_plane
+from models.routing.inputs import RoutingInput
+from models.routing.problems import cost_of
+from models.routing.solve import problem_of
+from pipelines.answers import words
+from pipelines.workloads.cvrp.input_files import INPUTS
+from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
+from pipelines.workloads.cvrp.instances.files import read
+from pipelines.workloads.cvrp.solvers.reference import sisrs
+from tests.stages import stage
+
+BERLIN = """name,lat,lng,quantity
+Yard,52.52,13.405,
+Spandau,52.536,13.199,4
+Potsdam,52.3906,13.0645,7
+Bernau,52.679,13.587,2.5
+Koepenick,52.445,13.574,3
+Tegel,52.588,13.287,5
+Falkensee,52.56,13.092,6
+Oranienburg,52.754,13.236,4
+"""
+
+
+def written(folder: Path, text: str | bytes, name: str = "customers.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def asked(path: Path, **fields: object) -> RoutingInput:
+    """Return the input that a command makes of a table and of words beside it."""
+    (found,) = words.given([path], fields, INPUTS, None)
+    assert found.input is not None, found.error
+    return checked(INPUTS.input, INPUTS.completed(found.input), "an input")
+
+
+def refusal(path: Path, **fields: object) -> str:
+    (found,) = words.given([path], fields, INPUTS, None)
+    if found.input is None:
+        return found.error.removeprefix(f"{path}: ")
+    with pytest.raises(UserError) as caught:
+        checked(INPUTS.input, INPUTS.completed(found.input), "an input")
+    return str(caught.value)
+
+
+def haversine(one: list[float], two: list[float]) -> float:
+    """Return kilometres between two places by the textbook's formula, one pair at a time."""
+    (a, b), (c, d) = ((math.radians(x) for x in place) for place in (one, two))
+    return (
+        2
+        * 6371.0088
+        * math.asin(math.sqrt(math.sin((d - b) / 2) ** 2 + math.cos(b) * math.cos(d) * math.sin((c - a) / 2) ** 2))
+    )
+
+
+def test_degrees_are_measured_on_the_sphere_and_not_taken_for_a_plane(tmp_path):
+    path = written(tmp_path, BERLIN)
+    table, given = read_table(path), asked(path, capacity=15)
+    assert given.degrees
+    problem = problem_of(given)
+    routes = sisrs(problem, rounds=500)
+    legs = [leg for route in routes for leg in zip((0, *route), (*route, 0), strict=True)]
+    kilometres = sum(haversine(table.places[a].tolist(), table.places[b].tolist()) for a, b in legs)
+    assert cost_of(problem, routes) == pytest.approx(kilometres, rel=1e-9)
+    # A degree of longitude taken for as long as one of latitude gives other, longer tours.
+    plane = problem_of(asked(path, capacity=15, degrees=False))
+    assert cost_of(problem, sisrs(plane, rounds=500)) > 1.01 * kilometres
+
+
+@given(st.floats(-179, 179), st.floats(-70, 70), st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))
+def test_the_local_plane_keeps_distances_of_a_region(lon, lat, east, north):
+    import numpy as np
+
+    places = np.array([[lon, lat], [lon + east, lat + north], [lon + 0.4, lat - 0.3]])
+    plane = local_plane(places)
+    for one, two in ((0, 1), (1, 2), (0, 2)):
+        true = float(great_circle(places[one], places[two]))
+        assert true == pytest.approx(haversine(places[one].tolist(), places[two].tolist()), rel=1e-9, abs=1e-6)
+        assert float(np.hypot(*(plane[one] - plane[two]))) == pytest.approx(true, rel=0.03, abs=1e-3)
+
+
+def test_the_date_line_divides_nothing():
+    import numpy as np
+
+    east, west = local_plane(np.array([[179.9, -17.0], [-179.9, -17.0]]))
+    assert float(np.hypot(*(east - west))) == pytest.approx(
+        float(great_circle(*np.array([[179.9, -17.0], [-179.9, -17.0]]))), rel=1e-3
+    )
+
+
+def as_xlsx(folder: Path, text: str) -> Path:
+    book = openpyxl.Workbook()
+    for row in csv.reader(text.splitlines()):
+        book.active.append([float(cell) if cell.replace(".", "", 1).isdigit() else cell or None for cell in row])
+    book.save(folder / "customers.xlsx")
+    return folder / "customers.xlsx"
+
+
+def as_geojson(folder: Path, text: str) -> Path:
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {"type": "Point", "coordinates": [float(row.pop("lng")), float(row.pop("lat"))]},
+            "properties": {key: value for key, value in row.items() if value},
+        }
+        for row in csv.DictReader(text.splitlines())
+    ]
+    return written(folder, json.dumps({"type": "FeatureCollection", "features": features}), "customers.geojson")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        as_xlsx,
+        as_geojson,
+        lambda folder, text: written(folder, text.replace(".", "_").replace(",", ";").replace("_", ","), "german.csv"),
+        lambda folder, text: written(folder, text.replace(",", "\t").encode("utf-16"), "unicode.csv"),
+        lambda folder, text: written(folder, "\ufeff\n" + text.replace("\n", "\r\n\r\n"), "windows.csv"),
+        lambda folder, text: written(
+            folder, text.replace("name,lat,lng,quantity", "Kunde,Breitengrad,Längengrad,Gewicht (kg)"), "a.csv"
+        ),
+    ],
+)
+def test_every_kind_of_table_gives_the_same_problem(tmp_path, other):
+    one, two = asked(written(tmp_path, BERLIN), capacity=15), asked(other(tmp_path, BERLIN), capacity=15)
+    assert one.model_dump(exclude={"name"}) == two.model_dump(exclude={"name"})
+    assert (one.demands[2], one.capacity) == (25, 150)  # tenths, as the models take whole numbers
+
+
+def test_the_depot_is_the_marked_row_else_the_one_of_that_name_else_the_first(tmp_path):
+    rows = ["A,1,2,3,", "B,5,6,0,{}", "C,7,8,9,"]
+    for mark, depot in (("1", (5, 6)), ("depot", (5, 6)), ("yes", (5, 6))):
+        text = "name,x,y,demand,depot\n" + "\n".join(rows).format(mark)
+        assert asked(written(tmp_path, text), capacity=10).depot == depot
+    named = "name,x,y,demand\nA,1,2,3\nDepot,5,6,\nC,7,8,9\n"
+    assert asked(written(tmp_path, named), capacity=10).depot == (5, 6)
+    assert asked(
+        written(tmp_path, named.replace("Depot", "B").replace("2,3", "2,0").replace("6,", "6,1")), capacity=10
+    ).depot == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("places", "degrees"),
+    [
+        (["13.4050,52.5200", "13.1990,52.5361"], True),
+        (["0.3141,0.5926", "0.5358,0.9793"], False),  # the unit square
+        (["13,52", "14,53"], False),  # a grid
+        (["13.405,52.52", "80.123,12.345"], False),  # farther apart than tours go
+        (["13405.123,52520.456", "13199.9,52536.1"], False),
+    ],
+)
+def test_x_and_y_are_degrees_only_by_their_range(tmp_path, places, degrees):
+    path = written(tmp_path, f"x,y,demand\n{places[0]},0\n{places[1]},1\n")
+    assert asked(path, capacity=1).degrees == degrees
+    assert ("longitude and latitude by the range of x and y" in read_table(path).found) == degrees
+    assert not asked(path, capacity=1, degrees=False).degrees
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "lng",
+            "east-west",
+            "there is no column lon and lat (or longitude and latitude, or x and y) among name, lat, east-west",
+        ),
+        (
+            "quantity",
+            "colour",
+            "there is no column demand (or quantity, weight) among name, lat, lng, colour; name them in",
+        ),
+        ("13.0645", "13'0645", 'row 4: lon is "13\'0645"; type a number, such as 52.5'),
+        ("13.0645", "", "row 4: lon is empty; type a number"),
+        (
+            "52.3906",
+            "152.39",
+            "row 4: lat is 152.39, not from -90 to 90; are lon and lat exchanged? Name the columns x",
+        ),
+        ("13.0645,7", "13.0645,", "row 4: demand is empty; type a number, 0 where nothing is delivered"),
+        ("13.0645,7", "13.0645,-7", "row 4: demand is -7; type 0 or more"),
+        ("13.0645,7", "13.0645,7.25e9", "row 4: demand is '7.25e9'; type a number"),
+        (
+            "13.405,",
+            "13.405,9",
+            "row 2 is the depot, being the first, but its demand is 9; set that to 0, or add a column",
+        ),
+        (
+            "Spandau,52.536,13.199,4\nPotsdam",
+            "Depot,52.536,13.199,4\ndepot",
+            "rows 3 and 4 are both marked as the depot",
+        ),
+        ("13.0645,7", "13.0645,16", "customer 2 asks for 16, more than the capacity of 15; split the customer"),
+        ("13.587,2.5", "13.587,2.12345678", "demands and capacity have 8 decimals and go up to 15; round them"),
+    ],
+)
+def test_errors_name_column_row_and_what_to_type(tmp_path, old, new, said):
+    assert old in BERLIN
+    assert refusal(written(tmp_path, BERLIN.replace(old, new)), capacity=15).startswith(said)
+
+
+def test_unusable_files_are_named(tmp_path):
+    assert (
+        refusal(written(tmp_path, "name,x,y,demand\nA,1,2,3\n"))
+        == "has 1 rows below its header; give the depot one, and each customer"
+    )
+    assert refusal(written(tmp_path, "")).startswith("there is no column lon and lat")
+    assert refusal(written(tmp_path, "no zip", "a.xlsx")).startswith("not an .xlsx file, or a damaged one (BadZipFile)")
+    assert refusal(written(tmp_path, "{}", "a.geojson")).startswith("not a FeatureCollection of points")
+    assert "there is no capacity; give what a vehicle carries as capacity=100" in refusal(written(tmp_path, BERLIN))
+
+
+def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
+    path = as_xlsx(tmp_path, BERLIN)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    assert refusal(path) == "needs openpyxl (pip install -e '.[cvrp]'); or save the sheet as CSV"
+
+
+def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):
+    text = "x,y,demand,capacity\n1,2,0,20\n3,4,5,\n5,6,7,20\n"
+    path = written(tmp_path, text)
+    assert asked(path).capacity == 20
+    assert asked(path, capacity=30).capacity == 30
+    ((problem,),) = read(path).values()
+    assert problem.capacity == 20
+    assert read(path, capacity=30)["customers"][0].capacity == 30
+    assert refusal(written(tmp_path, text.replace("7,20", "7,21"))).startswith(
+        "capacity is 20 in row 2 and 21 in row 4; all"
+    )
+    with pytest.raises(UserError, match=r"has no column capacity; add one, or give evaluation.capacity=100"):
+        read(written(tmp_path, "x,y,demand\n1,2,0\n3,4,5\n"))
+    with pytest.raises(UserError, match=r"row 3: demand 5 is above the capacity 4; split the row"):
+        read(tmp_path / "customers.csv", capacity=4)
+
+
+@given(st.lists(st.decimals(0, 1000, places=3), min_size=1, max_size=20))
+def test_amounts_become_whole_numbers_in_the_same_ratio(amounts):
+    given = [float(each) for each in amounts]
+    whole = whole_numbers(given)
+    factor = next((w / g for w, g in zip(whole, given, strict=True) if g), 1)
+    assert min(abs(factor / each - 1) for each in (1, 10, 100, 1000)) < 1e-9
+    assert whole == pytest.approx([factor * each for each in given])
+
+
+def test_tours_of_degrees_are_a_table_and_a_map(tmp_path):
+    path = written(tmp_path, BERLIN)
+    table, _ = write_routes(path, [[2, 1], [3, 4, 5, 6, 7]], "model")
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["name"] for row in rows[:4]] == ["Yard", "Potsdam", "Spandau", "Yard"]
+    assert [row["row"] for row in rows[:4]] == ["2", "4", "3", "2"]
+    shapes = json.loads((tmp_path / "customers.model.routes.geojson").read_text())["features"]
+    lines = [each for each in shapes if each["geometry"]["type"] == "LineString"]
+    assert [(each["properties"]["stops"], each["properties"]["load"]) for each in lines] == [(2, 11), (5, 20.5)]
+    assert lines[0]["geometry"]["coordinates"][1] == [13.0645, 52.3906]
+    assert len(shapes) == 2 + 8
+    assert refusal(table) == "these are tours that were written here; give the table of customers"
+
+
+def test_predict_answers_a_folder_of_tables_beside_its_own_tours(tmp_path):
+    for name, text in (("a.csv", BERLIN), ("~$b.xlsx", "open"), ("plane.csv", "x,y,demand\n1,2,0\n3,4,5\n5,9,7\n")):
+        written(tmp_path, text, name)
+    written(tmp_path, "route,stop\n", "a.other.routes.csv")
+    done = stage(tmp_path, "predict.py", "--name", "cvrp-20", ".", "capacity=15")
+    assert done.returncode == 0, done.stderr
+    one, two = (json.loads(line) for line in done.stdout.splitlines())
+    assert (one["name"], one["unit"], two["name"], "unit" in two) == ("a", "km", "plane", False)
+    said = "a.csv: 7 customers, depot in row 2 (Yard), the first; lon from lng; demand from quantity; longitude and"
+    assert said in done.stderr
+    tours = sorted(each.name for each in tmp_path.glob("*.cvrp-20.*"))
+    assert tours == ["a.cvrp-20.routes.csv", "a.cvrp-20.routes.geojson", "plane.cvrp-20.routes.csv"]
+    problems = read(tmp_path, capacity=15)
+    assert cost_of(problems["a"][0], one["routes"]) == pytest.approx(one["cost"])
