@@ -13,7 +13,7 @@ function textPanel(place, backend, about) {
     labelled(name == "length" ? `length, in ${about.unit}` : FIELD_NAMES[name] ?? name, input));
   const fields = Object.entries(about.fields ?? {});
   const field = element("select", { change: () => { prompt.value = about.fields[field.value]; proposed?.renew(); } },
-    ...fields.map(([name]) => element("option", {}, name)));
+    ...fields.map(([name, begin]) => element("option", { selected: begin == about.prompt }, name)));
   const go = element("button", { class: "main" }, about.stories ? "Tell another" : "Continue"), stop = button("Stop", () => { running = null; }, { disabled: true });
   const aloud = about.stories && window.speechSynthesis && reader(() => written.textContent);
   const proposed = backend.suggest && proposals(prompt, () => backend.suggest({ field: field.value, prompt: prompt.value }));
@@ -88,7 +88,7 @@ function proposals(field, ask) {
     list.replaceChildren(...ways.map((way, number) => element("li", { role: "option", id: `proposal-${number}`, pointerdown: event => {
       event.preventDefault();  // the focus stays in the field
       take(number);
-    } }, element("span", {}, way.text), element("small", {}, way.document ? `${way.document}, line ${way.line}: ${way.heading || "no heading"}` : "written by the model"))));
+    } }, element("span", {}, way.text), element("small", {}, way.document ? `${way.document}, line ${way.line}: ${way.heading?.replace(/^#+ /, "") || "no heading"}` : "written by the model"))));
     list.hidden = hint.hidden = !ways.length;
     mark(0);
   }

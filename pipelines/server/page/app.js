@@ -7,7 +7,7 @@ const WORKLOADS = {
     stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
     said: "The model goes on with a field of a form in the language of its documents. Suggestions appear below the field as you type, each with the document it comes from.",
-    fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
+    fields, unit: "characters", prompt: fields?.handoverRequirements ?? "The project consists of ", longest_prompt: 10000,
     settings: { length: 200, temperature: 0.5, seed: 0 } }) },
   crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
   lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
