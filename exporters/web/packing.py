@@ -198,7 +198,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
 
 
 def _leading(hashes: np.ndarray) -> torch.Tensor:
-    """Return the leading bits of ascending hashes (N,) int64, whose bits are mixed: few enough for a page, and hardly ever equal."""
+    """Return the leading bits of ascending, mixed hashes (N,) int64: few enough for a page, and hardly ever equal."""
     return _differences(((hashes.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(64 - HASH_BITS)).astype(np.int64))
 
 
