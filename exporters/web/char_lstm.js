@@ -77,14 +77,14 @@ function encoded({ texts, ids, lower_case }, text) {
   return [...(lower_case ? text.toLowerCase() : text)].map(character => ids[character] ?? UNKNOWN);
 }
 
-// Whether one of the last `fresh` characters makes what is written a copy of stored documents, by sorted hashes of all
+// Whether one of the last `fresh` characters makes what is written a copy of stored documents, by sorted, mixed hashes of all
 // their pieces of as many characters as there are powers. A page without such documents has no hashes.
 function copied(copies, powers, written, fresh) {
   if (!copies) return false;
   const codes = written.map(character => BigInt(character.codePointAt(0))), span = powers.length;
   for (let end = Math.max(codes.length - fresh + 1, span); end <= codes.length; end++) {
     const hash = powers.reduce((sum, power, i) => sum + codes[end - span + i] * BigInt(power), 0n);
-    if (placeOf(wrap(hash), copies.data) >= 0) return true;
+    if (placeOf(mixed(wrap(hash)), copies.data) >= 0) return true;
   }
   return false;
 }

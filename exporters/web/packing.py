@@ -189,7 +189,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         changed["text"] = None
         if model.config.documents:
             described["powers"] = [str(power) for power in model.copies.powers]
-            changed["copies"] = _leading(np.sort(model.copies.known.view(np.int64)))
+            changed["copies"] = _leading(np.sort(chains.mixed(model.copies.known).view(np.int64)))
     return Packed(
         heading="Complete a form",
         said="The model goes on with a text in the language of building plans, and suggests how while you type.",
@@ -206,7 +206,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
 
 
 def _leading(hashes: np.ndarray) -> torch.Tensor:
-    """Return the leading bits of ascending hashes (N,) int64: few enough for a page, and hardly ever equal."""
+    """Return the leading bits of ascending, mixed hashes (N,) int64: few enough for a page, and hardly ever equal."""
     return _differences(((hashes.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(64 - HASH_BITS)).astype(np.int64))
 
 
