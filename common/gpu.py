@@ -108,10 +108,9 @@ def _handles() -> tuple[object, ...]:
 
 @cache
 def _handle(index: int) -> object | None:
-    """Return NVML's handle of torch's device `index`.
+    """Return NVML's handle of torch's device `index`, by its UUID.
 
-    CUDA numbers the GPUs that CUDA_VISIBLE_DEVICES leaves, fastest first; NVML numbers all of them by bus. Only the
-    UUID means the same to them.
+    CUDA numbers the visible GPUs, fastest first; NVML numbers all of them by bus.
     """
     if driver_fault() is not None:
         return None

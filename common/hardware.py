@@ -1,4 +1,4 @@
-"""Settings of the machine that Accelerate does not have: the config section, and how it is applied."""
+"""Machine settings beyond Accelerate's: the config section, and how it is applied."""
 
 from __future__ import annotations
 
@@ -41,10 +41,7 @@ class Hardware(Section):
 
 
 def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) -> None:
-    """Apply `hardware` to this process; report in one line which of the settings this machine ignores.
-
-    Call it before anything is computed on the device: cuBLAS asks once whether its results have to be repeatable.
-    """
+    """Apply `hardware` before the device computes, as cuBLAS reads its setting once; report ignored settings."""
     import torch
 
     _set_threads(hardware.threads, device, say)
@@ -71,7 +68,7 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
 
 
 def apply_to(model: nn.Module, hardware: Hardware) -> None:
-    """Apply to `model` what concerns it. Raises UserError for what it cannot do."""
+    """Apply the model's settings. Raises UserError for those it lacks."""
     if hardware.gradient_checkpointing:
         if not hasattr(model, "gradient_checkpointing"):
             raise UserError(f"hardware.gradient_checkpointing: {type(model).__name__} cannot do that; set it to false")

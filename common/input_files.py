@@ -1,4 +1,4 @@
-"""What a workload says about the inputs that its trained models answer, and how they are read from files.
+"""The inputs that a workload's trained models answer, and how they are read from files.
 
 torch is not imported here: a command's words are read, and refused, before it.
 """
@@ -45,8 +45,9 @@ class Inputs:
     beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
-    # Inputs that a server answers together, of all settings or by them: few enough, as others wait meanwhile.
+    # Inputs that a server answers together, perhaps by their settings: few, as others wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
+    example: Sequence[str] = ()  # words of a first call of predict, such as a file that ships
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
@@ -60,10 +61,7 @@ class Inputs:
 def each_file(
     paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, object]]]]
 ) -> Iterator[Given]:
-    """Yield what `read` finds in each file, (source, input), and one error for a file that it refuses.
-
-    Of a folder, the files with one of the `endings` are read.
-    """
+    """Yield what `read` finds in each file or folder's files with these `endings`, or one error for a refused file."""
     for path in paths:
         try:
             files = files_in(path, endings)
@@ -78,9 +76,9 @@ def each_file(
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
-    """Return `path` itself, or the files of a folder with one of the `endings`, in order.
+    """Return `path` itself, or a folder's files with one of the `endings`, in order; UserError if there are none.
 
-    A line on stderr counts what else the folder holds, hidden files apart. Raises UserError where there is neither.
+    A line on stderr counts what else the folder holds, hidden files apart.
     """
     if not path.is_dir():
         if not path.is_file():

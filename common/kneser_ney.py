@@ -86,8 +86,9 @@ class KneserNey:
         ids, ages = self._flat(sequences)
         probability = np.full(len(ids), 1 / self.vocabulary)
         for level, (contexts, places, counted) in zip(self.levels, self._found(ids, ages), strict=True):
+            seen = np.where(places < len(level.pairs), places, -1)
             known = np.where(contexts < len(level.totals) - 1, contexts, -1)
-            count, total, kinds = level.counts[_known(places, level.pairs)], level.totals[known], level.kinds[known]
+            count, total, kinds = level.counts[seen], level.totals[known], level.kinds[known]
             if adapting:
                 count = count + sums_before(places, counted)
                 total = total + sums_before(contexts, counted)
@@ -162,10 +163,6 @@ def _steps(count: np.ndarray) -> np.ndarray:
     steps[rows, kind] -= 1
     steps[rows, (kind + 1).clip(max=3)] += 1
     return steps[:, 1:]
-
-
-def _known(places: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    return np.where(places < len(pairs), places, -1)
 
 
 def _last_tenth(sequences: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:

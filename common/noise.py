@@ -51,10 +51,9 @@ def rows(items: Tensor | None) -> Iterator[None]:
 
 
 def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Tensor:
-    """Return bool of `shape`, each true with `probability`.
+    """Return bool of `shape`, each true with `probability`; before any `begin`, by torch's own numbers.
 
-    Row r belongs to item r modulo the number of items. Before any `begin`, the numbers are torch's own. Raises
-    ValueError for a number of rows that is not a multiple of that of the items.
+    Row r belongs to item r modulo the number of items. Raises ValueError unless the rows are a multiple of the items.
     """
     global _items
     if _items is None:
@@ -117,10 +116,7 @@ BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM:
 
 
 def by_item(model: nn.Module) -> None:
-    """Make the dropout of torch's layers in `model` a function of the item.
-
-    That inside nn.MultiheadAttention stays torch's own.
-    """
+    """Make the dropout of torch's layers in `model`, except in nn.MultiheadAttention, a function of the item."""
     for module in model.modules():
         # The class is exchanged in place: copies and saved states stay what they were.
         module.__class__ = BY_ITEM.get(type(module), type(module))

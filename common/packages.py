@@ -13,10 +13,7 @@ RECORD = "workload_folder"  # key of a run's provenance.json
 
 
 def recorded_folder(run: Path) -> Path | None:
-    """Return the folder of the user's own workload that a run was trained from; None where it records none.
-
-    Raises UserError for a folder within the run: runs that come from elsewhere must not bring code.
-    """
+    """Return the recorded folder of a run's own workload, if any; UserError if within the run, which brings no code."""
     try:
         found = json.loads((run / "provenance.json").read_bytes()).get(RECORD)
     except (OSError, ValueError, AttributeError):
@@ -29,10 +26,7 @@ def recorded_folder(run: Path) -> Path | None:
 
 
 def import_folder(folder: Path) -> ModuleType:
-    """Import the package in `folder` under the folder's name. Raises UserError where Python has another one of it.
-
-    Its parent goes to the end of sys.path, which processes of members and data loaders inherit.
-    """
+    """Import the package in `folder`, whose parent goes to the end of sys.path; UserError if its name is taken."""
     if str(folder.parent) not in sys.path:
         sys.path.append(str(folder.parent))
     spec = importlib.util.find_spec(folder.name)
@@ -42,7 +36,7 @@ def import_folder(folder: Path) -> ModuleType:
 
 
 def neighbour(module: str, name: str) -> ModuleType | None:
-    """Return the module `name` beside the imported `module` of a package, or beside its file; None: there is none."""
+    """Return the module `name` beside the imported `module` or its file; None: there is none."""
     file = Path(sys.modules[module].__file__ or "").with_name(f"{name}.py")
     if not file.is_file():
         return None

@@ -27,8 +27,7 @@ class StopRequest:
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Within the block, STOPPING signals set `number` and call `then` instead of ending the process.
 
-        A signal that is ignored stays so, as SIGHUP is under nohup. In another thread than the main one, what the
-        main one hears sets `number`, while it listens.
+        Ignored signals stay ignored, as SIGHUP under nohup. In other threads, signals to the listening main one count.
         """
         if threading.current_thread() is not threading.main_thread():
             with self._listening_elsewhere():
@@ -64,16 +63,13 @@ class StopRequest:
 
 
 def stop_if_asked() -> None:
-    """Raise Stopped if a signal has asked to stop, where a StopRequest listens. For work that takes minutes."""
+    """Raise Stopped if a StopRequest has heard a signal. For work that takes minutes."""
     if _listening and _listening.number is not None:
         raise Stopped(_listening.number)
 
 
 def end_with_parent() -> None:
-    """Wait for the parent process to end, then end this one. Run it in a thread of its own.
-
-    A process that outlived its run would write into the run's folder while another one resumes it.
-    """
+    """Wait in a thread for the parent's end, then end this process, lest it write into a run that is resumed."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "this is no child process"
     connection.wait([parent.sentinel])

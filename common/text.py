@@ -66,7 +66,7 @@ def distinct(items: Sequence[Hashable], n: int) -> float | None:
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     """Mark (len(text),) bool the characters of `text` inside a piece of `span` characters that `training` also has.
 
-    It compares 64-bit hashes: for megabytes of text, the chance that any two different pieces collide is about 1e-7.
+    It compares 64-bit hashes: for megabytes of text, any two different pieces collide with a chance of about 1e-7.
     """
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")

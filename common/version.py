@@ -1,4 +1,4 @@
-"""The project's version, and which of its extras bring a package, as its pyproject.toml or its installation states."""
+"""The project's version and extras, from its pyproject.toml or installation."""
 
 import re
 import tomllib
@@ -24,7 +24,7 @@ def version() -> str:
 
 
 def missing(error: ModuleNotFoundError) -> str | None:
-    """Return what to install for a package that an import did not find; None for one that the project does not name."""
+    """Return what to install for a failed import; None for a package unknown to the project."""
     module = (error.name or "").partition(".")[0]
     package = _canonical(INSTALLED_AS.get(module, module))
     extras = [extra for extra, packages in _stated()[1].items() if package in packages]
@@ -43,10 +43,14 @@ def _stated() -> tuple[str, dict[str, set[str]]]:
         extras = {"": stated["dependencies"], **stated["optional-dependencies"]}
         return stated["version"], {extra: {_canonical(each) for each in packages} for extra, packages in extras.items()}
     packages: dict[str, set[str]] = {}
-    for line in metadata.requires(NAME) or ():
+    try:
+        number, lines = metadata.version(NAME), metadata.requires(NAME) or ()
+    except metadata.PackageNotFoundError:  # a copy of the code alone
+        return "unknown", packages
+    for line in lines:
         extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         packages.setdefault(extra[1] if extra else "", set()).add(_canonical(line))
-    return metadata.version(NAME), packages
+    return number, packages
 
 
 def _canonical(requirement: str) -> str:

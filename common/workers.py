@@ -1,4 +1,4 @@
-"""Work that is spread over processes, and its progress as the user sees it."""
+"""Work spread over processes, and its progress as the user sees it."""
 
 import functools
 import itertools
@@ -30,18 +30,17 @@ Item = TypeVar("Item")
 def in_order(
     function: Callable[[Task], Result], tasks: Sequence[Task], what: str, processes: int | None = None
 ) -> Iterator[Result]:
-    """Yield function(task) for each task in their order; `what` names the work where its progress is shown.
+    """Yield function(task) for each task in order; `what` names the work in its progress.
 
-    `processes` (None: as many as there are cores) compute them, unless they are few and quick.
-    They end when this process does, however it ends. Only a few results wait to be taken, so memory does not grow with
-    the number of tasks. `function` must be importable by its name, alone or in a functools.partial. Raises what it
-    raises, and UserError if a process ends without a word.
+    `processes` (None: one per core) compute them, unless they are few and quick; they end with this process. Memory
+    holds a few results at a time. `function` is importable by name, alone or in a functools.partial. Raises its errors,
+    and UserError for a killed process.
     """
     yield from progress(_computed(function, tasks, processes or cores()), len(tasks), what)
 
 
 def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield the results of this process, until at its pace those that are left are worth the start of others."""
+    """Yield results of this process until those left are worth starting others."""
     for done, task in enumerate(tasks):
         began = time.monotonic()
         yield function(task)
@@ -72,10 +71,7 @@ def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes
 
 
 def _context(function: Callable[..., object]) -> ForkServerContext | SpawnContext:
-    """Return the way to start processes: from a server that has imported what they need; on Windows, each anew.
-
-    A plain fork would copy locks that threads of this process hold.
-    """
+    """Return a server to fork from, as a plain fork copies threads' locks; on Windows new interpreters."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -91,10 +87,7 @@ def _begin() -> None:
 
 
 def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[Item]:
-    """Yield the items and show on stderr how many of `total` are done: a bar on a terminal, otherwise plain lines.
-
-    `what` names the work; None: nothing is shown.
-    """
+    """Yield the items and show progress on stderr, a bar on a terminal, else plain lines; nothing if `what` is None."""
     if what is None:
         yield from items
         return

@@ -5,12 +5,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from models import hub, io
 
 if TYPE_CHECKING:
-    from huggingface_hub import ModelCard, ModelCardData
+    from huggingface_hub import ModelCardData
 
 CARD = "README.md"
 LONGEST_LIST = 10
@@ -42,7 +42,7 @@ def measured_of(run: Path) -> dict[str, dict[str, object]]:
     """{split: figures} of the run's evaluations; those of the card for a folder that is a model itself."""
     if (own := shipped(run)) is not None:
         found: dict[str, dict[str, object]] = {}
-        for each in _data(own).eval_results or ():
+        for each in own[0].eval_results or ():
             found.setdefault(str(each.dataset_split), {})[str(each.metric_name)] = each.metric_value
         return found
     evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
@@ -70,12 +70,12 @@ def card(
     from huggingface_hub import ModelCard
 
     if (own := shipped(run)) is not None:
-        data = _data(own)
+        kept, body = own
         if license:
-            data.license, data.license_name = license, None
-        data.library_name, data.pipeline_tag = "pytorch", model.pipeline_tag
-        data.tags = [model.family, "safetensors"]
-        return str(own)
+            kept.license, kept.license_name = license, None
+        kept.library_name, kept.pipeline_tag = "pytorch", model.pipeline_tag
+        kept.tags = [model.family, "safetensors"]
+        return f"---\n{kept.to_yaml()}\n---\n\n{body.lstrip()}"
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
     about = "".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items())
     config_file = run / "config.yaml"
@@ -114,19 +114,15 @@ def card(
     return text
 
 
-def shipped(folder: Path) -> "ModelCard | None":
-    """Return the card in a folder that is a model itself; None without one that states a license."""
-    from huggingface_hub import ModelCard
+def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
+    """Return metadata and text of the card of a folder that is a model; None without one that states a license."""
+    from huggingface_hub import ModelCard, ModelCardData
 
     file = folder / CARD
     if not (folder / io.CONFIG).is_file() or not file.is_file() or not file.read_text().startswith("---\n"):
         return None
     card = ModelCard(file.read_text())
-    return card if _data(card).license else None
-
-
-def _data(card: "ModelCard") -> "ModelCardData":
-    return cast("ModelCardData", card.data)
+    return (card.data, card.text) if isinstance(card.data, ModelCardData) and card.data.license else None
 
 
 def metadata(

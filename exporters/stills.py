@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -83,7 +83,7 @@ def _figure(picture: Markup, said: str) -> Markup:
 
 
 # By what an answer has.
-DRAWN: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Markup]] = {
+DRAWN = {
     "routes": _tours,
     "text": _written,
     "probabilities": _candles,

@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from common.disk.files import write_whole
-from exporters import to_web
+from exporters import manifest, to_web
 from exporters.stills import still
 from exporters.web.packing import pack
 from models import io, shipped
@@ -40,6 +40,7 @@ def export_shipped(out: Path) -> str:
         model = io.load(folder)
         packed = pack(model, folder)
         lines.append(to_web.write(packed, model, folder, folder, out / workload, back="../index.html"))
+        (out / workload / manifest.NAME).unlink()  # the page carries and proves all that it needs
         count = sum(parameter.numel() for parameter in model.parameters())
         cards.append(CARD.format(workload, packed.heading, said, still(model, packed), folder.name, count))
     page = to_web.filled("site.html", style=to_web.style(), cards=Markup("\n").join(cards))

@@ -45,7 +45,7 @@ class Model(nn.Module):
 
     def _answered(
         self, inputs: Iterable[Mapping[str, object] | Input], at_once: int, settings: Section
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, object]]:
         for part in batched(inputs, at_once):
             usable, errors = [], []
             for given in part:

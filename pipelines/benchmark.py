@@ -21,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +59,14 @@ def main() -> None:
             hardware.apply_to(task.model, config.hardware)
             return task
 
-        def measured(config: BaseConfig) -> dict[str, Any]:
-            return throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
-
         if args.profile:
             print(profile.traced(prepared_task(config), config, accelerator, run, args.profile))
             print(f"trace: {args.profile}, to be opened in https://ui.perfetto.dev", flush=True)
             return
-        result = measured(config)
+        result = throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
         if args.compare:
-            other = measured(build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare))
+            changed = build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare)
+            other = throughput.measure(prepared_task(changed), changed, accelerator, run, args.steps)
             result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
     if not accelerator.is_main_process:
         return
@@ -83,7 +82,7 @@ def timed_config(args: argparse.Namespace, workload: Workload, run: Run) -> Base
     return cli.fresh_config(args, workload) if args.name == "default" else run.config(workload.config, args.words)
 
 
-def show(result: dict[str, Any]) -> None:
+def show(result: Mapping[str, object]) -> None:
     """Print figures as a table and as a JSON line."""
     for key, value in result.items():
         print(f"{key:36} {value if isinstance(value, dict) else shown(value)}")
@@ -107,8 +106,7 @@ def on_cpu(seconds: float) -> dict[str, Any] | None:
     except subprocess.CalledProcessError as error:  # too little memory, say: no reason to lose what the GPU showed
         print(f"not timed on the CPU, exit status {error.returncode}: {error.stderr[-1000:]}", file=sys.stderr)
         return None
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

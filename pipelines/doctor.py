@@ -43,7 +43,7 @@ def main() -> int:
     if not speaks:
         return 0
     if num_problems:
-        counted = "1 problem" if num_problems == 1 else f"{num_problems} problems"
+        counted = f"{num_problems} problem{'s' * (num_problems > 1)}"
         print(f"\nnot ready: {counted}; run the command after each ->, then run this again")
         return 1
     print("\nready to train")

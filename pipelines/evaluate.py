@@ -14,6 +14,8 @@ comes with the project (models/pretrained) under its own. Words such as
 evaluation.samples=8 hold for this one evaluation.
 """
 
+import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -68,6 +70,11 @@ def main() -> None:
         if verdict := run.verdict():
             print(f"\nverdict: {verdict}")
         print(f"report: {run.report}")
+        if models and (example := workloads.inputs(args.workload).example):
+            words = [os.path.relpath(word) if Path(word).is_file() else word for word in example]
+            print("\ntry next:")
+            print(f"  python pipelines/predict.py --workload {args.workload} --name {args.name} {shlex.join(words)}")
+            print(f"  python pipelines/serve.py {args.workload}/{args.name}")
 
     ranks.on_main(report)
 

@@ -43,7 +43,7 @@ def main() -> None:
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib
 
-        print(compare.told(found.find(args.runs), args.picture))
+        print(compare.compared(found.find(args.runs), args.picture))
     elif args.command == "clean":
         print(clean.clean(found.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
     else:

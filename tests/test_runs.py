@@ -82,14 +82,14 @@ def test_a_run_that_another_process_trains_is_left_alone(runs):
 
 
 def test_two_runs_are_compared_by_pairs_of_examples(runs):
-    told = compare.told(found.find(["cvrp/one", "runs/cvrp/two/"]), runs / "curves.svg")
-    assert "test, all examples  one    two\ncost                7.5  6.875" in told
+    said = compare.compared(found.find(["cvrp/one", "runs/cvrp/two/"]), runs / "curves.svg")
+    assert "test, all examples  one    two\ncost                7.5  6.875" in said
     # The differences are -0.5, -0.5, -1 and -0.5: their mean -0.625, its standard error 0.125.
-    assert "cost    -0.625  [-0.87, -0.38]" in told
-    assert "training.steps: 2000, 300" in told
+    assert "cost    -0.625  [-0.87, -0.38]" in said
+    assert "training.steps: 2000, 300" in said
     assert "<svg" in (runs / "curves.svg").read_text()
     (runs / "runs/cvrp/two/evaluations/test.csv").write_text("instance,cost\nother,5\n")
-    assert "by example" not in compare.told(found.find(["cvrp/one", "cvrp/two"]), runs / "curves.svg")
+    assert "by example" not in compare.compared(found.find(["cvrp/one", "cvrp/two"]), runs / "curves.svg")
 
 
 @pytest.mark.parametrize("name", ["cvrp/onne", "many/A", "cvrp/many/C"])

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -116,7 +117,7 @@ def test_the_report_is_one_page_that_needs_nothing_else(trained):
     assert page.count("<svg") >= 3
     assert "savings (Clarke-Wright)" in page
     headings = checked(page).headings()
-    assert " strongest alternative" in headings[0]
+    assert re.match(r"Within [\d.e-]+ core-ms: ", headings[0])
     assert headings[1:3] == ["Evaluation: test", "Cost against time: test"]
 
 
@@ -129,6 +130,13 @@ def test_a_users_vrp_file_is_solved_and_its_solution_written(trained, tmp_path):
     evaluations = trained / "runs/cvrp/default/evaluations"
     assert json.loads((evaluations / "tiny.json").read_text())["cost"] == 80
     assert (evaluations / "tiny.sol").read_text().endswith("Cost 80\n")
+    *_, head, predict, serve = done.stdout.splitlines()
+    assert head == "try next:"
+    table = re.fullmatch(
+        r"  python pipelines/predict.py --workload cvrp --name default (\S+\.csv) capacity=40", predict
+    )
+    assert (trained / table[1]).is_file()
+    assert serve == "  python pipelines/serve.py cvrp/default"
 
 
 def test_predictions_are_the_tours_of_the_evaluation(trained, tmp_path):

@@ -1,30 +1,46 @@
-// A panel for vehicle routing: place customers on a map, and watch tours grow beside those of rivals.
+// A panel for vehicle routing: customers on a map, and the tours of all solvers in one picture.
 
-const STEP = 4, COLOURS = 10, MOST_SHOWN = 200;
+const STEP = 4, COLOURS = 10, MOST_SHOWN = 200, MOST_DECIMALS = 3;
+const EXAMPLE = [  // x, y, demand
+  [12, 22, 7], [20, 14, 3], [33, 9, 5], [27, 31, 8], [41, 26, 2], [58, 12, 6], [71, 8, 4], [83, 19, 9], [90, 33, 3], [76, 36, 5],
+  [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
+];
+const COLUMNS = {
+  lon: ["lon", "lng", "long", "longitude"], lat: ["lat", "latitude"], x: ["x", "xcoord"], y: ["y", "ycoord"],
+  demand: ["demand", "quantity", "qty", "weight", "load", "amount", "volume", "units", "parcels", "packages"],
+  name: ["name", "customer", "stop", "address", "place"], capacity: ["capacity"], depot: ["depot", "isdepot"],
+};
 
 // `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is
 // the model's own by default.
 function routesPanel(place, backend, about) {
-  const report = reporting(), map = element("svg", {
+  const report = reporting(), tours = element("g"), dots = element("g"), map = element("svg", {
     class: "map", viewBox: "0 0 100 100", tabindex: 0, role: "application", "aria-roledescription": "map",
     "aria-label": "Map of customers. Arrow keys move the cross, Enter adds a customer, Backspace removes the last one.",
     click: clicked, keydown: pressed,
-  });
-  const drawn = element("div", { class: "tours" });
-  const capacity = numberField(about.capacity ?? 30, { min: 1, max: 1e6, change: solve });
+  }, tours, dots);
+  const results = element("div", { class: "wide" });
+  const capacity = numberField(about.capacity ?? 30, { min: 1, max: 1e6, step: "any", change: solve });
   const count = numberField(20, { min: 1, max: MOST_SHOWN });
   const milliseconds = numberField("", { min: 1, max: 2000, change: solve, placeholder: "as the model" });
-  const depot = [50, 50], cross = [50, 40];
-  let customers = [], wanted = 0;
+  const file = element("input", { type: "file", accept: ".csv,text/csv", change: () => file.files[0] && opened(file.files[0]) });
+  const square = { depot: [50, 50], scale: 0.01, unit: "" }, cross = [50, 40];  // scale: length of one unit of the map
+  let where = square, customers = EXAMPLE.map(([x, y, demand]) => ({ at: [x, y], demand })), wanted = 0, chosen = "model", ways = [];
 
   const random = () => ({ at: [0, 1].map(() => Math.round(4 + 92 * Math.random())), demand: 1 + Math.floor(9 * Math.random()) });
-  const instance = () => ({
-    depot: depot.map(each => each / 100), customers: customers.map(each => each.at.map(each => each / 100)),
-    demands: customers.map(each => Math.min(each.demand, Number(capacity.value))), capacity: Number(capacity.value),
-  });
+
+  // Places in the unit square; demands and the capacity as whole numbers.
+  function instance() {
+    const most = Number(capacity.value), high = customers.findIndex(each => each.demand > most);
+    if (high >= 0) throw new Error(`customer ${high + 1} asks for ${customers[high].demand}; a vehicle must carry at least as much`);
+    const decimals = Math.max(...[most, ...customers.map(each => each.demand)].map(each => (String(each).split(".")[1] ?? "").length));
+    const whole = amount => Math.round(amount * 10 ** Math.min(decimals, MOST_DECIMALS));
+    const at = place => place.map(each => each / 100);
+    return { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands: customers.map(each => whole(each.demand)), capacity: whole(most) };
+  }
 
   function draw() {
-    map.replaceChildren(...places(depot, customers), element("path", { class: "cursor", d: `M${cross[0] - 3} ${cross[1]}h6M${cross[0]} ${cross[1] - 3}v6` }));
+    dots.replaceChildren(...places(where.depot, customers), element("path", { class: "cursor", d: `M${cross[0] - 3} ${cross[1]}h6M${cross[0]} ${cross[1] - 3}v6` }));
   }
 
   function add(at) {
@@ -35,13 +51,24 @@ function routesPanel(place, backend, about) {
 
   function changed(said) {
     draw();
+    tours.replaceChildren();
     report.say(said);
     solve();
   }
 
-  function scatter() {
-    customers = Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random);
-    changed(`${customers.length} customers`);
+  function replaced(by, said) {
+    [where, customers] = [by.where ?? square, by.customers];
+    changed(said);
+  }
+
+  async function opened(csv) {
+    try {
+      const found = readCustomers(await csv.text());
+      if (found.capacity) capacity.value = found.capacity;
+      replaced(found, `${csv.name}: ${found.customers.length} customers`);
+    } catch (error) {
+      report.fail(`${csv.name}: ${error.message}`);
+    }
   }
 
   function clicked(event) {
@@ -65,33 +92,84 @@ function routesPanel(place, backend, about) {
     const mine = ++wanted;
     await new Promise(resolve => setTimeout(resolve, 150));
     if (mine != wanted) return;
-    if (!customers.length) return drawn.replaceChildren();
-    const given = instance(), shown = customers.slice();
+    if (!customers.length) return results.replaceChildren();
     const found = await asked(report, async () => about.rivals
-      ? await backend.rivals(given, Number(milliseconds.value) || null)
-      : { model: await backend.predict(given) });
+      ? await backend.rivals(instance(), Number(milliseconds.value) || null)
+      : { model: await backend.predict(instance()) });
     if (!found || mine != wanted) return;
-    const ways = Object.entries(found.outputs ?? found);
-    drawn.replaceChildren(...ways.map(([name, way]) => tour(name, way, depot, shown)));
-    report.say(ways.map(([name, way]) => `${name}: ${summary(way)}`).join("; "));
+    ways = Object.entries(found.outputs ?? found);
+    if (!ways.some(([name]) => name == chosen)) chosen = "model";
+    const length = ({ cost }) => `${shortNumber(cost * 100 * where.scale)}${where.unit}`;
+    const least = Math.min(...ways.map(([, way]) => way.cost ?? Infinity));
+    results.replaceChildren(table(`Tours through ${customers.length} customers; choose whose are in colour`,
+      ["solver", "length", "longer by", "routes", "ms"],
+      ways.map(([name, way]) => [choice(name), ...(way.error ? [way.error, "", "", ""] : [
+        length(way), `${(100 * (way.cost / least - 1)).toFixed(1)}\u00a0%`, way.routes.length, way.milliseconds === undefined ? "" : shortNumber(way.milliseconds)])])));
+    report.say(ways.map(([name, way]) => `${name}: ${way.error ?? length(way)}`).join("; "));
+    show();
   }
 
+  function choice(name) {
+    const radio = element("input", { type: "radio", name: "solver", checked: name == chosen, change: () => { chosen = name; show(); } });
+    return element("label", { class: "choice" }, radio, name);
+  }
+
+  // Draws the chosen solver's tours in colour, over those of the others.
+  function show() {
+    const order = [...ways].sort(([a], [b]) => (a == chosen) - (b == chosen));
+    tours.replaceChildren(...order.map(([name, way]) => tour(name, way, where.depot, customers, name == chosen)));
+  }
+
+  const dropped = event => { event.preventDefault(); if (event.dataTransfer.files[0]) opened(event.dataTransfer.files[0]); };
   place.append(
+    element("p", {}, "Vehicles serve all customers from the square and carry no more than their capacity: the trained policy's tours are in colour, those of the other solvers faint beneath."),
     element("div", { class: "row" },
       labelled("vehicle's capacity", capacity),
       ...(about.milliseconds ? [labelled("milliseconds for each solver", milliseconds)] : []),
       labelled("customers", count),
-      button("Place at random", scatter, { class: "main" }),
-      button("Clear", () => { customers = []; changed("no customers"); })),
-    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9; tours start at the square."),
-    ...report.parts, element("div", { class: "board" }, map, drawn));
+      button("Place at random", () => replaced({ customers: Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random) }, `${count.value} customers`), { class: "main" }),
+      button("Clear", () => replaced({ customers: [] }, "no customers")),
+      labelled("your customers (CSV)", file)),
+    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot."),
+    ...report.parts,
+    element("div", { class: "tours", dragover: event => event.preventDefault(), drop: dropped }, map, results));
   draw();
+  solve();
 }
 
-function summary({ error, cost, routes, milliseconds }) {
-  if (error) return error;
-  const time = milliseconds === undefined ? "" : `, ${shortNumber(milliseconds)} ms`;
-  return `${shortNumber(cost)}, ${routes.length} ${routes.length == 1 ? "route" : "routes"}${time}`;
+// The depot and customers of a CSV on the map. Longitudes and latitudes are projected around their middle, in km.
+function readCustomers(text) {
+  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, i) => [i + 1, line]).filter(([, line]) => line.trim());
+  if (lines.length < 3) throw new Error("it must have a header, a row for the depot and one for each customer");
+  const divider = [",", ";", "\t"].reduce((a, b) => lines[0][1].split(b).length > lines[0][1].split(a).length ? b : a);
+  const cells = line => (line + divider).match(new RegExp(`("([^"]|"")*"|[^${divider}]*)${divider}`, "g")).map(cell => cell.slice(0, -1).trim().replace(/^"(.*)"$/, "$1").replaceAll('""', '"'));
+  const header = cells(lines[0][1]).map(name => name.toLowerCase().replace(/[([].*/, "").replace(/[^a-z]/g, ""));
+  const at = Object.fromEntries(Object.entries(COLUMNS).map(([what, names]) => [what, header.findIndex(each => names.includes(each))]));
+  const degrees = at.lon >= 0 && at.lat >= 0, axes = degrees ? ["lon", "lat"] : ["x", "y"];
+  for (const what of [...axes, "demand"]) if (at[what] < 0) throw new Error(`there is no column ${what == "x" ? "lon or x" : what == "y" ? "lat or y" : what}; the first row must name the columns, as in name,lon,lat,demand`);
+  const rows = lines.slice(1).map(([number, line]) => {
+    const row = cells(line), value = what => {
+      const cell = divider == "," ? row[at[what]] : row[at[what]]?.replace(",", "."), found = Number(cell);
+      if (!cell || !Number.isFinite(found)) throw new Error(`row ${number}: ${what} is ${cell ? `"${cell}"` : "empty"}; type a number`);
+      return found;
+    };
+    const marked = ["1", "true", "yes", "depot"].includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
+    return { number, place: axes.map(value), marked, demand: () => value("demand"), capacity: row[at.capacity] };
+  });
+  if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
+  const depot = rows.find(each => each.marked) ?? rows[0], others = rows.filter(each => each != depot);
+  const far = degrees && rows.find(({ place: [lon, lat] }) => Math.abs(lon) > 180 || Math.abs(lat) > 90);
+  if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is no longitude and latitude; are they exchanged?`);
+  const bounds = axis => [Math.min(...rows.map(each => each.place[axis])), Math.max(...rows.map(each => each.place[axis]))];
+  const [[west, east], [south, north]] = [bounds(0), bounds(1)], km = 6371.0088 * Math.PI / 180;
+  const [across, up] = degrees ? [km * Math.cos((south + north) / 2 * Math.PI / 180), km] : [1, 1];
+  const extent = Math.max(across * (east - west), up * (north - south)) || 1;
+  const onMap = ([x, y]) => [4 + 92 * across * (x - west) / extent, 4 + 92 * up * (north - y) / extent];
+  return {
+    where: { depot: onMap(depot.place), scale: extent / 92, unit: degrees ? "\u00a0km" : "" },
+    customers: others.map(each => ({ at: onMap(each.place), demand: each.demand() })),
+    capacity: Number(rows.find(each => each.capacity)?.capacity) || null,
+  };
 }
 
 function places(depot, customers) {
@@ -101,25 +179,25 @@ function places(depot, customers) {
   ];
 }
 
-// A tour that grows customer by customer.
-function tour(name, way, depot, customers) {
-  const label = `${name}: ${summary(way)}`, lines = (way.routes ?? []).map((route, number) => {
+// A solver's tours: those in colour grow customer by customer.
+function tour(name, way, depot, customers, coloured) {
+  const lines = (way.routes ?? []).map((route, number) => {
     const points = [depot, ...route.map(customer => customers[customer - 1].at), depot];
-    const line = element("path", { class: "route", d: `M${points.map(each => each.join(" ")).join("L")}`, stroke: `var(--c${number % COLOURS})` });
+    const line = element("path", { class: coloured ? "route" : "route faint", d: `M${points.map(each => each.join(" ")).join("L")}`, stroke: coloured ? `var(--c${number % COLOURS})` : "var(--muted)" });
     return { line, stops: points.length };
   });
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches, began = performance.now();
-  let total = 0;
-  const starts = lines.map(({ stops }) => (total += stops) - stops);
+  const drawn = element("g", { "data-solver": name }, ...lines.map(({ line }) => line));
+  if (!coloured || matchMedia("(prefers-reduced-motion: reduce)").matches) return drawn;
+  const began = performance.now(), starts = [];
+  const total = lines.reduce((sum, { stops }) => (starts.push(sum), sum + stops), 0);
   const grow = now => {
-    const reached = calm ? total : (now - began) / 40;
+    const reached = (now - began) / 20;
     lines.forEach(({ line, stops }, i) => {
       const length = line.getTotalLength(), share = Math.max(0, Math.min((reached - starts[i]) / stops, 1));
-      line.style.strokeDasharray = `${length * share} ${length}`;
+      line.style.strokeDasharray = reached < total ? `${length * share} ${length}` : "";
     });
     if (reached < total) requestAnimationFrame(grow);
   };
   requestAnimationFrame(grow);
-  return element("figure", {}, element("svg", { class: "map still", viewBox: "0 0 100 100", role: "img", "aria-label": label },
-    ...lines.map(({ line }) => line), ...places(depot, customers)), element("figcaption", {}, label));
+  return drawn;
 }

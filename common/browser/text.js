@@ -3,7 +3,7 @@
 const FIELD_NAMES = { length: "length", temperature: "temperature", top_k: "top k (0: all)", seed: "seed" };
 
 // `about`: settings with their defaults, `unit` of lengths, the initial `prompt`, `fields` of a form with their beginnings;
-// `stories` are told as the panel opens, another one with each click, and aloud.
+// `stories` are told another one with each click, and aloud. The panel opens with its prompt continued.
 function textPanel(place, backend, about) {
   const report = reporting(), written = element("output", { class: "written", "aria-label": "continued text", "aria-live": "off" });
   const prompt = Object.assign(element("textarea", { rows: 3, maxlength: about.longest_prompt }), { value: about.prompt });
@@ -12,17 +12,18 @@ function textPanel(place, backend, about) {
   const controls = Object.entries(inputs).map(([name, input]) =>
     labelled(name == "length" ? `length, in ${about.unit}` : FIELD_NAMES[name] ?? name, input));
   const fields = Object.entries(about.fields ?? {});
-  const field = element("select", { change: () => { prompt.value = about.fields[field.value]; } },
-    ...fields.map(([name]) => element("option", {}, name)));
+  const field = element("select", { change: () => { prompt.value = about.fields[field.value]; proposed?.renew(); } },
+    ...fields.map(([name, begin]) => element("option", { selected: begin == about.prompt }, name)));
   const go = element("button", { class: "main" }, about.stories ? "Tell another" : "Continue"), stop = button("Stop", () => { running = null; }, { disabled: true });
   const aloud = about.stories && window.speechSynthesis && reader(() => written.textContent);
+  const proposed = backend.suggest && proposals(prompt, () => backend.suggest({ field: field.value, prompt: prompt.value }));
   let running = null, seedOfLast = null;
 
   async function run(event) {
     event?.preventDefault();
     aloud?.silence();
-    // A seed that was typed counts once; the next story has a new one.
-    if (about.stories && inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint16Array(1))[0];
+    // A seed that was typed counts once; the next text has a new one.
+    if (inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint16Array(1))[0];
     seedOfLast = inputs.seed.value;
     const settings = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, Number(input.value)]));
     const input = { ...(fields.length ? { field: field.value } : {}), prompt: prompt.value }, began = performance.now();
@@ -49,10 +50,10 @@ function textPanel(place, backend, about) {
   place.append(
     element("form", { submit: run },
       ...(fields.length ? [labelled("field", field)] : []),
-      labelled("prompt", prompt, { class: "whole" }),
+      labelled("prompt", prompt, { class: "whole" }), ...(proposed?.parts ?? []),
       ...controls, go, stop, ...(aloud ? [aloud.button] : [])),
     written, ...report.parts);
-  if (about.stories) setTimeout(run);  // after what else opens the page
+  setTimeout(run);  // after what else opens the page
 }
 
 // A button that reads a text aloud by the browser's speech synthesis, sentence by sentence; hidden where there are no voices.
@@ -73,4 +74,76 @@ function reader(text) {
   addEventListener("pagehide", silence);
   show();
   return { button: toggle, silence };
+}
+
+// A list of continuations below a text field, renewed while a person types. Tab takes the marked one, the arrows mark
+// another, and Escape closes the list until the next key; where nobody has typed, Tab leaves the field as ever.
+function proposals(field, ask) {
+  const list = element("ul", { role: "listbox", id: "proposals", class: "proposals", "aria-label": "suggestions", hidden: true });
+  const hint = element("p", { class: "note proposals-hint", hidden: true }, "Tab takes the marked suggestion, the arrows mark another, Escape closes.");
+  let found = [], marked = 0, turn = 0, waiting = 0, typed = false;
+
+  function show(ways) {
+    [found, marked] = [ways, 0];
+    list.replaceChildren(...ways.map((way, number) => element("li", { role: "option", id: `proposal-${number}`, pointerdown: event => {
+      event.preventDefault();  // the focus stays in the field
+      take(number);
+    } }, element("span", {}, way.text), element("small", {}, way.document ? `${way.document}, line ${way.line}: ${way.heading?.replace(/^#+ /, "") || "no heading"}` : "written by the model"))));
+    list.hidden = hint.hidden = !ways.length;
+    mark(0);
+  }
+
+  function mark(number) {
+    marked = (number + found.length) % found.length;
+    [...list.children].forEach((option, i) => option.setAttribute("aria-selected", i == marked));
+    if (found.length) field.setAttribute("aria-activedescendant", `proposal-${marked}`);
+    else field.removeAttribute("aria-activedescendant");
+  }
+
+  function take(number) {
+    field.setRangeText(found[number].text, field.value.length, field.value.length, "end");
+    field.focus();
+    typed = true;
+    renew();
+  }
+
+  function close() {
+    clearTimeout(waiting);
+    turn++;
+    typed = false;
+    show([]);
+  }
+
+  async function renew() {
+    const mine = ++turn;
+    try {
+      const ways = field.value && field.value.length <= field.maxLength ? await ask() : [];
+      if (mine == turn) show(ways);  // else the text has changed since
+    } catch {
+      if (mine == turn) close();  // "Continue" says what is wrong
+    }
+  }
+
+  const act = {
+    Tab: () => take(marked),
+    ArrowDown: () => mark(marked + 1),
+    ArrowUp: () => mark(marked - 1),
+    Escape: close,
+  };
+  for (const [name, value] of Object.entries({ "aria-autocomplete": "list", "aria-controls": "proposals" })) field.setAttribute(name, value);
+  field.addEventListener("input", () => {
+    typed = true;
+    turn++;  // what is on its way is for another text
+    show([]);
+    clearTimeout(waiting);
+    waiting = setTimeout(renew, 150);
+  });
+  field.addEventListener("keydown", event => {
+    if (!typed || list.hidden || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey || !(event.key in act)) return;
+    event.preventDefault();
+    act[event.key]();
+  });
+  field.addEventListener("blur", () => { typed = false; });
+  setTimeout(renew);
+  return { parts: [list, hint], renew };
 }

@@ -8,6 +8,7 @@ import difflib
 import os
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -73,13 +74,16 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
 
 
 def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str) -> Config:
-    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors that are not the words'."""
+    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors."""
     before = copy.deepcopy(tree) if words else {}
     _patch_all(cls, tree, words)
     try:
         return cls.model_validate(tree)
     except ValidationError as error:
-        where = OF_WORDS if words and _is_sound(cls, before) else f"config {source}:"
+        where = f"config {source}:"
+        with suppress(ValidationError):
+            if words and cls.model_validate(before):
+                where = OF_WORDS
         raise UserError("\n  ".join([where, *_problems(cls, error.errors(include_url=False))])) from error
 
 
@@ -95,19 +99,8 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
             raise UserError("\n  ".join([OF_WORDS, *_problems(cls, wrong)])) from error
 
 
-def _is_sound(cls: type[Section], tree: dict[str, object]) -> bool:
-    try:
-        cls.model_validate(tree)
-    except ValidationError:
-        return False
-    return True
-
-
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:
-    """Return plain values from elsewhere as a `cls`; raise UserError, in one line, that begins with `what` they are.
-
-    `context` is for the class's own validators.
-    """
+    """Return plain values as a `cls`; a one-line UserError begins with `what` they are. Validators get `context`."""
     if not isinstance(tree, Mapping):
         raise UserError(f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {_given(tree)})")
     try:
@@ -155,14 +148,14 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
         _patch(tree, word, following if word in _dotted(cls) else "")
     typed = {word.partition("=")[0] for word in words}
     for name, section in cls.model_fields.items():
-        given = [key for key in getattr(section.annotation, "one_of", ()) if f"{name}.{key}" in typed]
-        values = tree[name]
-        if len(given) == 1 and isinstance(values, dict) and values[given[0]] is not None:
-            values.update((key, None) for key in getattr(section.annotation, "one_of", ()) if key not in given)
+        keys: tuple[str, ...] = getattr(section.annotation, "one_of", ())
+        given, values = [key for key in keys if f"{name}.{key}" in typed], tree.get(name)
+        if len(given) == 1 and isinstance(values, dict) and values.get(given[0]) is not None:
+            values.update(dict.fromkeys(key for key in keys if key not in given))
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:
-    """Set the value that a word gives; `following` may be that of a word which is a key alone."""
+    """Set a word's value; `following` is the next word, a hint if this one is a key alone."""
     key, equals, text = word.partition("=")
     if not equals or not key:
         torn = following and "=" not in following
@@ -210,7 +203,7 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
 
 
 def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
-    """Return what is wrong, in the words of a config where those of pydantic are Python's."""
+    """Return what is wrong, in a config's terms rather than Python's."""
     if item["type"] == "tuple_type":
         *sections, leaf = key.split(".")
         for name in sections:

@@ -12,9 +12,9 @@ from common.version import version
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose description is shown as it is written, and whose errors are `UserError`s.
+    """An argument parser that shows its description unwrapped and raises `UserError`.
 
-    `keys` returns the dotted keys of words key=value that the command takes, for which options are mistaken.
+    `keys` returns the dotted keys of the command's words key=value, which users mistake for options.
     """
 
     def __init__(self, keys: Callable[[], Iterable[str]] = tuple, **settings: Any):
@@ -25,16 +25,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UserError, for an unknown option with the nearest known one."""
         unknown = [word.partition("=")[0] for word in message.split() if word.startswith("-")]
-        near = (
-            nearest(unknown[0], self._option_string_actions) if message.startswith("unrecognized") and unknown else []
-        )
-        hint = f"did you mean {near[0]}?" if near else "--help lists what there is"
-        if message.startswith("unrecognized") and unknown and (word := self._as_word(unknown[0])):
-            hint = f"did you mean {word}, without dashes?"
+        hint = "--help lists what there is"
+        if message.startswith("unrecognized") and unknown:
+            if word := self._as_word(unknown[0]):
+                hint = f"did you mean {word}, without dashes?"
+            elif near := nearest(unknown[0], self._option_string_actions):
+                hint = f"did you mean {near[0]}?"
         raise UserError(f"{printable(message, 200)}; {hint}")
 
     def _as_word(self, option: str) -> str:
-        """Return the word key=value that an option is mistaken for, with the value that was given; "" if for none."""
+        """Return the word key=value that an option was meant as; "" if none."""
         name = option.lstrip("-").replace("-", "_")
         key = next((key for key in self.keys() if name in (key, key.rpartition(".")[2])), None)
         given = [word for word in sys.argv if word.partition("=")[0] == option]
@@ -46,5 +46,5 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Collection[str], most: int = 1) -> list[str]:
-    """Return up to `most` of the `known` words that `word` may be a slip of, the likeliest first."""
+    """Return up to `most` `known` words that `word` may be a slip of, the likeliest first."""
     return difflib.get_close_matches(word, known, most, 0.6)

@@ -6,10 +6,9 @@ from typing import Any
 
 
 def lazily(path: str) -> Callable[..., Any]:
-    """Return a stand-in for `package.module:name` that imports the module when it is called.
+    """Return a stand-in for `package.module:name`, with its `__module__`, that imports the module when called.
 
-    A workload's config can then be read, and refused, without waiting for the libraries that its stages need. Its
-    `__module__` names the module, as that of any function does.
+    A workload's config is then read, and refused, before the libraries of its stages are imported.
     """
     module, _, name = path.partition(":")
 

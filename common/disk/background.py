@@ -8,10 +8,7 @@ BACKLOG = 2  # pieces of work that wait or run: each may hold a copy of a model
 
 
 class Background:
-    """A thread that does one piece of work after another; leaving its `with` block waits for all of them.
-
-    After one that fails no other is done, as later ones may rely on it.
-    """
+    """A thread that works in order; leaving its `with` block waits for it. After a failure it does nothing more."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "background")
@@ -25,7 +22,7 @@ class Background:
         self._executor.shutdown()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Have `work` done after what was started before."""
+        """Do `work` after what was started before."""
         self._pending.append(self._executor.submit(self._do, work))
 
     def _do(self, work: Callable[[], None]) -> None:
@@ -38,6 +35,6 @@ class Background:
             raise
 
     def wait(self, most: int = 0) -> None:
-        """Wait until at most so many pieces of work are left. Raises the first error that one of them has raised."""
+        """Wait until at most `most` pieces of work are left. Raises the first error of any."""
         while len(self._pending) > most or (self._pending and self._pending[0].done()):
             self._pending.popleft().result()

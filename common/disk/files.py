@@ -16,15 +16,15 @@ from common.errors import UserError
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise a `UserError` that says how to fix it for each file-system error that the user can fix."""
+    """Turn file-system errors that the user can fix into a `UserError` with the remedy."""
     try:
         yield
     except OSError as error:
         remedies = {
             errno.ENOSPC: "the disk is full: free some space, then continue with --resume",
             errno.EDQUOT: "the disk quota is used up: free some space, then continue with --resume",
-            errno.EACCES: "no permission to write there: change it, or run from a folder of your own",
-            errno.EPERM: "no permission to write there: change it, or run from a folder of your own",
+            errno.EACCES: (denied := "no permission to write there: change it, or run from a folder of your own"),
+            errno.EPERM: denied,
             errno.EROFS: "the file system is read-only: run from a folder that can be written",
             errno.EIO: "the disk reports an error: see to it (dmesg), then continue with --resume",
         }
@@ -34,7 +34,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace `path` with `data`; whenever the process dies, either the old file or the new one is there, complete."""
+    """Replace `path` with `data`; whenever the process dies, the old or the new file is there, complete."""
     temporary = _aside(path, "tmp")
     try:
         with temporary.open("wb") as file:
@@ -63,10 +63,9 @@ def write_json(path: Path, value: object) -> None:
 
 @contextmanager
 def folder_at_once(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; when the block ends without an error it is synced and replaces `folder`.
+    """Yield a temporary folder that replaces `folder`, synced, when the block ends without an error.
 
-    One process at a time may write `folder`. Whenever it dies, the old folder or the new one is there, complete, or
-    `tidy` brings the old one back.
+    Whenever the process, the only writer, dies, the old or the new folder is there, complete, or `tidy` restores it.
     """
     temporary, old = _aside(folder, "tmp"), _aside(folder, "old")
     with explained(folder):
@@ -90,9 +89,9 @@ def _aside(path: Path, ending: str) -> Path:
 
 
 def tidy(folder: Path, *patterns: str) -> None:
-    """Remove what a process that was killed left half-written in `folder`, and bring back what it was replacing.
+    """Remove what a killed process left half-written in `folder`, and bring back what it was replacing.
 
-    Only names of this module's making are touched, or those that match `patterns`. No other process may be writing.
+    Only this module's names, or those that match `patterns`, are touched. No other process may be writing.
     """
     for path in [path for pattern in patterns or (".*.old", ".*.tmp") for path in folder.glob(pattern)]:
         with explained(path):
@@ -143,10 +142,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
-    """What is wrong with a folder whose file `manifest` lists the SHA-256 of its other files; None if nothing is.
-
-    A manifest that leaves out one of the `needed` files is none.
-    """
+    """Return how a folder differs from its file `manifest` of SHA-256 sums, which must list the `needed` files."""
     try:
         listed = json.loads((folder / manifest).read_text())
         if unlisted := sorted(set(needed) - listed.keys()):
@@ -160,14 +156,14 @@ def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
 
 
 def append_json_line(path: Path, entry: Mapping[str, object]) -> None:
-    """Append one object to a file of JSON lines; NaN and infinity, which JSON does not have, become null."""
+    """Append one object to a file of JSON lines; NaN and infinity become null."""
     finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in entry.items()}
     with explained(path), path.open("a") as file:
         file.write(json.dumps(finite) + "\n")
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines, none if it does not exist; a line torn by a crash is left out."""
+    """Return the objects in a file of JSON lines, if it exists, without a line torn by a crash."""
     entries = []
     for line in path.read_text().splitlines() if path.exists() else ():
         try:

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock file that says which process holds it, and that a killed process holds no longer."""
+"""One writer at a time: a lock file that names its process, and that a killed process releases."""
 
 import errno
 import json
@@ -17,13 +17,13 @@ from common.errors import UserError
 if sys.platform != "win32":
     import fcntl
 
-# What a file system answers that has no locks of the operating system's, as some shared ones have not.
+# Errors of file systems without the operating system's locks, such as some shared ones.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 SETTLING = 0.5  # seconds after which, without such locks, a file that was just written is read again
 
 
 class Holder(TypedDict):
-    """What a lock file says of the process that holds it."""
+    """The process that holds a lock, as the file names it."""
 
     host: str
     process: int
@@ -32,19 +32,19 @@ class Holder(TypedDict):
 
 @contextmanager
 def held(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the lock file `path` within the block; folders that are made for it and stay empty are removed again.
+    """Hold the lock file `path` within the block; remove folders made for it that stay empty.
 
-    With `wait` another process that holds it is waited for; without, UserError names that process.
+    With `wait`, wait for another process that holds it; without, UserError names that process.
     """
     made = [folder for folder in path.parents if not folder.exists()]
-    descriptor, told = _attempt(path), False
+    descriptor, announced = _attempt(path), False
     while descriptor is None:
         holder = _holder(path)
         if not wait:
             raise UserError(f"{path.parent} is being written by {_named(holder)}: wait for it or end it{_gone(path)}")
-        if holder and not told:
+        if holder and not announced:
             print(f"waiting for {_named(holder)}, which writes in {path.parent}", file=sys.stderr, flush=True)
-            told = True
+            announced = True
         time.sleep(0.2)
         descriptor = _attempt(path)
     try:
@@ -96,15 +96,15 @@ def _taken(path: Path, descriptor: int) -> bool:
     try:
         if sys.platform == "win32":
             raise OSError(errno.ENOSYS, "no such locks")
-        # As this process's, not as the open file's: a child that outlives it does not keep the lock. The process loses
-        # it, too, if it opens the file again and closes it.
+        # The process's lock, not the open file's: a child that outlives it does not keep it. Closing the file also
+        # releases it if the process opened it twice.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         if error.errno not in NO_LOCKS:
             raise
-        if _is_alive(_holder(path)):  # what the file says has to do
+        if _is_alive(_holder(path)):  # the file's word must do
             return False
         _write(descriptor, mine)
         time.sleep(SETTLING)
@@ -125,7 +125,7 @@ def _write(descriptor: int, text: Holder) -> None:
 
 
 def _holder(file: Path | int) -> Holder | None:
-    """Return what a lock file says, {"host", "process", "since"}; None if it says nothing."""
+    """Return what a lock file says; None if nothing."""
     try:
         text = file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0)
         holder = json.loads(text)
@@ -142,7 +142,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _is_alive(holder: Holder | None) -> bool:
-    """Whether the process may still run: it does as far as is known if it is another machine's."""
+    """Return whether the process may still run, as another machine's always may."""
     import psutil
 
     return holder is not None and (holder["host"] != socket.gethostname() or psutil.pid_exists(holder["process"]))

@@ -42,9 +42,8 @@ def prepare(
 ) -> dict[str, Plain]:
     """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
 
-    `inputs` lists the user's files that the data come from. Another process that prepares data of the same name is
-    waited for. If one of those files has changed since, `renew` makes the data as `write` does, from those in `folder`
-    as far as they still hold; without it that raises UserError, which ends with `remedy`.
+    `inputs` lists the user's files behind the data. If one has changed, `renew` makes the data as `write` does, reusing
+    those in `folder`; without it UserError ends with `remedy`. Other processes preparing the same data are waited for.
     """
     lock = folder.parent / ".lock"
     if lock.exists() and (folder / MANIFEST).exists():
@@ -63,10 +62,7 @@ def prepare(
 
 
 def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]) -> list[str]:
-    """Return the user's files that are new or other than when the data were prepared.
-
-    A file that has gone is no contradiction: a run can be evaluated where its source is not.
-    """
+    """Return the user's files that are new or changed; missing ones are fine, as evaluation needs no sources."""
     known = manifest.get("inputs")
     known = known if isinstance(known, Mapping) else {}
     changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
@@ -94,7 +90,7 @@ def _made(
     inputs: Callable[[], Sequence[Path]],
     again: bool = False,
 ) -> bool:
-    """Make the data, `again` if files have changed; return False if another process has done so in the meantime."""
+    """Make the data, `again` if files changed; return False if another process did so meanwhile."""
     with held(folder.parent / ".lock", wait=True):
         tidy(folder.parent)
         if (folder / MANIFEST).exists() and not (again and _changed(_manifest(folder), inputs)):

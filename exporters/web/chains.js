@@ -17,9 +17,17 @@ function hashed(tokens, begin, end, base) {
   return hash;
 }
 
+const HASH_BITS = 43n, SIGN = 1n << 63n;  // of the leading bits of hashes, which a page carries, in the order of signed numbers
+
+// Sums of what a page carries in place of ascending numbers: the first, and what each is more than the one before it.
+function summed(differences) {
+  let sum = 0;
+  return Float64Array.from(differences, each => sum += Number(each));
+}
+
 // The place of a hash among sorted ones, -1 if it is none of them.
 function placeOf(hash, sorted) {
-  const wanted = BigInt.asIntN(64, hash);
+  const wanted = Number((hash ^ SIGN) >> (64n - HASH_BITS));
   let low = 0, high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -88,7 +96,7 @@ class Counts {
   after(key, each) {
     const { keys, offsets, tokens, counts } = this.stored, place = placeOf(key, keys.data);
     if (place >= 0)
-      for (let i = Number(offsets.data[place]); i < Number(offsets.data[place + 1]); i++) each(tokens.data[i], counts.data[i]);
+      for (let i = offsets.data[place]; i < offsets.data[place + 1]; i++) each(tokens.data[i], counts.data[i]);
     this.read.get(key)?.forEach((count, token) => each(token, count));
   }
 

@@ -1,9 +1,11 @@
 // A character LSTM that continues a text (models/plans/char_lstm.py), by itself or mixed with counted contexts.
 
 const PAD = 0, UNKNOWN = 1, END = 2, LEAST = -16;
+const SUGGESTED = 3, LONGEST_SUGGESTION = 24;
 
 async function openModel(config, files) {
   const tensors = readTensors(files["model.safetensors"]);
+  for (const name of ["keys", "offsets", "copies"]) if (tensors[name]) tensors[name].data = summed(tensors[name].data);
   const begin = first => new (config.mixture ? MixtureReader : Reader)(tensors, config, first);
 
   function* continued({ prompt, document }, settings) {
@@ -33,6 +35,20 @@ async function openModel(config, files) {
     predict: (input, settings) => answered(() => ({ prompt: input.prompt, text: [...continued(input, settings)].join("") })),
     stream: continued,
 
+    // The likeliest ways on from a text, up to the end of a word.
+    suggest({ prompt }) {
+      const [first, ...others] = encoded(config, prompt.slice(-config.longest_suggested)), reader = begin(first);
+      reader.skim(others);
+      const logProbs = Float64Array.from(reader.ahead(), (each, token) => token <= END ? -Infinity : each);
+      const ways = [];
+      for (let number = 0; number < SUGGESTED; number++) {
+        const token = logProbs.indexOf(Math.max(...logProbs));
+        ways.push(wordFrom(token, logProbs[token], reader.copy(), config.texts));
+        logProbs[token] = -Infinity;
+      }
+      return ways.sort((a, b) => b.likelihood - a.likelihood);
+    },
+
     // Log-probabilities of what may follow a text, by character, as proof of equality.
     ahead(text) {
       const [first, ...others] = encoded(config, text), reader = begin(first);
@@ -40,6 +56,21 @@ async function openModel(config, files) {
       return [...reader.ahead()];
     },
   };
+}
+
+// The word that begins with a token, character by character the likeliest one, and the likelihood of a character of it.
+function wordFrom(token, logProb, reader, texts) {
+  let text = texts[token], length = 1;
+  while (!/\s$/.test(text) && length < LONGEST_SUGGESTION) {
+    reader.follow(token);
+    const logProbs = reader.ahead();
+    token = logProbs.indexOf(Math.max(...logProbs));
+    if (token <= END) break;
+    logProb += logProbs[token];
+    text += texts[token];
+    length++;
+  }
+  return { text, likelihood: Math.exp(logProb / length) };
 }
 
 function encoded({ texts, ids, lower_case }, text) {
@@ -93,6 +124,11 @@ class Reader {
       x = state.h;
     });
     this.network = null;
+  }
+
+  // A reader that goes on from here by itself; counts stay shared, as following a token counts nothing.
+  copy() {
+    return Object.assign(Object.create(Object.getPrototypeOf(this)), this, { state: this.state.map(each => ({ ...each })), line: [...this.line ?? []] });
   }
 
   // The network's log-probabilities of the next token, which are made when they are asked for.

@@ -32,6 +32,8 @@ WEIGHTS = "model.safetensors"
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
 OWN = "web_page"  # the module with `pack` beside that of a family of the user's own
 MOST_TOKENS = 64  # of a story that is compared
+SUGGESTED_AFTER = 400  # characters that a page reads, with every key, for suggestions
+HASH_BITS = 43  # as in chains.js; with more, differences of a hundred thousand would not fit into 32 bits
 BUDGET = 32  # references that an image is compared with
 
 
@@ -177,18 +179,20 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "ids": characters.ids,
         "settings": given,
         "longest_prompt": LONGEST_PROMPT,
+        "longest_suggested": SUGGESTED_AFTER,
     }
     changed: dict[str, torch.Tensor | None] = {}
     if isinstance(model, CharMixture):
         described |= {"classes": model.classes.tolist(), "mixture": _constants()}
+        changed |= {"keys": _leading(model.keys.numpy()), "offsets": _differences(model.offsets.numpy())}
         # Stored documents are not for everyone who gets a page: only hashes of what must not be copied are in it.
         changed["text"] = None
         if model.config.documents:
             described["powers"] = [str(power) for power in model.copies.powers]
-            changed["copies"] = torch.from_numpy(np.sort(model.copies.known.view(np.int64)))
+            changed["copies"] = _leading(np.sort(model.copies.known.view(np.int64)))
     return Packed(
         heading="Complete a form",
-        said="The model goes on with a text, character by character, and learns from what it reads of it.",
+        said="The model goes on with a text in the language of building plans, and suggests how while you type.",
         panel="text",
         kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
         config=described,
@@ -199,6 +203,15 @@ def _text(model: CharLSTM, run: Path) -> Packed:
             _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output={"text": likely}),
         ],
     )
+
+
+def _leading(hashes: np.ndarray) -> torch.Tensor:
+    """Return the leading bits of ascending hashes (N,) int64: few enough for a page, and hardly ever equal."""
+    return _differences(((hashes.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(64 - HASH_BITS)).astype(np.int64))
+
+
+def _differences(ascending: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.diff(ascending, prepend=0))
 
 
 def _constants() -> dict[str, object]:

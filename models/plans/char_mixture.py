@@ -74,6 +74,15 @@ class CharMixture(CharLSTM):
         # Equal on all processes, so that there is nothing to send with every step.
         self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return whole numbers stored in fewer bytes, and weights in half precision, as they are computed with."""
+        half = {name: tensor.float() for name, tensor in tensors.items() if tensor.dtype == torch.float16}
+        whole = {name: each.dtype for name, each in self.named_buffers() if not each.is_floating_point()}
+        narrow = {
+            name: tensor.to(whole[name]) for name, tensor in tensors.items() if name in whole and _is_whole(tensor)
+        }
+        return {**tensors, **half, **narrow}
+
     def check(self) -> None:
         """Raise ValueError for impossible counts."""
         counts = self.counted()
@@ -178,6 +187,10 @@ class CharMixture(CharLSTM):
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
 def build(config: Mapping[str, object]) -> CharMixture:

@@ -32,10 +32,7 @@ def has_kernels(capability: tuple[int, int], arch_list: Iterable[str]) -> bool:
     driver for anything from XY on. A suffix narrows both: `a` to exactly XY, `f` to the same major version.
     Source: CUDA C++ Programming Guide, "Compute Capabilities" and "Binary Compatibility".
     """
-    for arch in arch_list:
-        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch)
-        if match is None:
-            continue
+    for match in filter(None, (re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch) for arch in arch_list)):
         kind, suffix = match[1], match[4]
         built = (int(match[2]), int(match[3]))
         if suffix == "a":
@@ -82,7 +79,6 @@ def install_torch(build: str) -> str:
     # pip takes 2.13.0+cpu for 2.13.0 and would do nothing. Naming the build makes it replace torch and fetch what that
     # build needs; --force-reinstall alone would exchange numpy and the other pinned packages too.
     version = torch.__version__.partition("+")[0]
-    named = (
-        f"torch=={version}+{build}" if build != installed_build() else f"--force-reinstall --no-deps torch=={version}"
-    )
+    anew = f"--force-reinstall --no-deps torch=={version}"
+    named = f"torch=={version}+{build}" if build != installed_build() else anew
     return f"{pip()} install {named} --index-url https://download.pytorch.org/whl/{build}"

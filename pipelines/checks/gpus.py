@@ -87,8 +87,8 @@ def _visible_gpus() -> Iterator[Finding]:
             remedy = f"export CUDA_VISIBLE_DEVICES={others}   # no build has kernels for this GPU: train without it"
         else:
             remedy = install_torch(build)
-        found = " ".join(kernels)
-        yield problem(f"{message}: torch {torch.__version__} has no kernels for it, only for {found}", remedy)
+        message += f": torch {torch.__version__} has no kernels for it, only for {' '.join(kernels)}"
+        yield problem(message, remedy)
 
 
 def _no_gpu(fault: str | None) -> Iterator[Finding]:

@@ -1,8 +1,4 @@
-"""Checks of the installation: Python, the packages of requirements.txt, the disk, the import of torch.
-
-They import nothing but the standard library before torch itself is checked, so that a machine on which packages are
-missing or broken gets an answer too.
-"""
+"""Checks of the installation, by the standard library alone: Python, packages, the disk, the import of torch."""
 
 import importlib.metadata
 import re

@@ -1,7 +1,7 @@
-"""Check that the processes that were asked for found each other.
+"""Check that launched processes found each other.
 
-For several spellings that ask for two processes Accelerate 1.15 starts one, or two that train separately, without an
-error. accelerate_configs/README.md has the table.
+Asked for two in some spellings, Accelerate 1.15 silently starts one, or two that train separately; see
+accelerate_configs/README.md.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ def check_world(accelerator_num_processes: int) -> None:
 
 
 def asked_of_simple_launcher() -> int:
-    """Return the number of processes that `accelerate launch` was asked for when it took the path that starts one.
-
-    Return 1 if something else started this process.
-    """
+    """Return how many processes `accelerate launch` was asked for when it started only one; 1 for other launchers."""
     # That path leaves no count in the environment, only MASTER_ADDR where more than one was asked for; an ordinary
     # MASTER_ADDR, set by a cluster, looks the same. The launcher is still our ancestor, so its command line decides.
     if "MASTER_ADDR" not in os.environ or "ACCELERATE_MIXED_PRECISION" not in os.environ or "LOCAL_RANK" in os.environ:
@@ -99,8 +96,6 @@ def _remedy(asked: int) -> str:
         lines += [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
     lines += ["One process:", f"  accelerate launch {'--cpu ' if on_cpu else ''}--num_processes 1 {flags}"]
     if gpus < asked and not on_cpu:
-        lines += [
-            f"torch sees {gpus} GPUs here. If that is wrong, this command says why:",
-            "  python pipelines/doctor.py",
-        ]
+        lines += [f"torch sees {gpus} GPUs here. If that is wrong, this command says why:"]
+        lines += ["  python pipelines/doctor.py"]
     return "\n".join(lines)

@@ -26,10 +26,10 @@ MARK = "module: "
 
 
 def traced(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, path: Path) -> str:
-    """Make a few updates under the profiler, write a trace that Perfetto opens, and return a table of ten lines.
+    """Profile a few updates, write a trace that Perfetto opens, and return a table of ten lines.
 
-    A module's time is that of its own forward passes, less those of the modules within it; on a GPU, that of its
-    kernels. Memory is what was allocated meanwhile and kept for the backward pass.
+    A module's time is that of its forward passes less its submodules', on a GPU of its kernels; its memory is what
+    they allocate and keep for the backward pass.
     """
     training = config.training.model_copy(update={"steps": WARM_UP + STEPS, "epochs": None})
     updater = Updater(task, config.model_copy(update={"training": training}), accelerator, run)

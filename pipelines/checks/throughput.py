@@ -73,8 +73,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
         "peak_memory_gib": peak / GIB,
         "data_wait": timings.waited / timings.elapsed,
         "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
-        # Per process. Utilisation is usually relative to a data sheet's peak; here it is relative to a large matrix
-        # product, the most that this machine reaches.
+        # Per process, relative to a large matrix product, the most that this machine reaches, not a data sheet's peak.
         "model_tflops_per_s": None if reached is None else reached / 1e12,
         "product_tflops_per_s": product / 1e12,
         "model_flops_utilisation": None if reached is None else reached / product,
@@ -82,10 +81,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
 
 
 def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
-    """Make WARM_UP updates, then `steps` timed ones.
-
-    Training waits for a GPU at its records only, so that steps overlap there; they are timed in groups for that.
-    """
+    """Make WARM_UP updates, then `steps` timed ones, on a GPU in groups, as its steps overlap between records."""
     batches, timings, cuda = updater.batches(), Timings(), device.type == "cuda"
     updater.model.train()
     for _ in range(WARM_UP):
@@ -111,10 +107,9 @@ def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
 
 
 def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
-    """Count the floating-point operations of one example's loss and its gradient (Chowdhery et al. 2022).
+    """Count the floating-point operations of one example's loss and gradient (Chowdhery et al. 2022).
 
-    Operations that gradient checkpointing repeats are not counted. Return None for recurrent networks, whose kernels
-    are opaque.
+    Repeats by gradient checkpointing do not count. Return None for recurrent networks, whose kernels are opaque.
     """
     model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):

@@ -57,10 +57,8 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
     """Raise UserError for a batch size that the processes or the micro-batch size do not divide."""
     if batch_size % world:
         lower = batch_size - batch_size % world
-        raise UserError(
-            f"training.batch_size={batch_size} does not divide over {world} processes; "
-            f"try training.batch_size={lower or world} or {lower + world}"
-        )
+        advice = f"try training.batch_size={lower or world} or {lower + world}"
+        raise UserError(f"training.batch_size={batch_size} does not divide over {world} processes; {advice}")
     local = batch_size // world
     if isinstance(micro_batch_size, int) and local % micro_batch_size:
         divisors = [d for d in range(1, local + 1) if local % d == 0]

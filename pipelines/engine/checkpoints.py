@@ -132,8 +132,7 @@ def _torch_bytes(value: object) -> bytes:
 
 def found(folder: Path) -> list[Path]:
     """Return the checkpoints in `folder`, newest first."""
-    names = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(names, key=_step, reverse=True)
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name)), key=_step, reverse=True)
 
 
 def _step(path: Path) -> int:

@@ -107,12 +107,9 @@ class Training(Section):
 class DataSection(Section):
     """Data of a workload. All values but the loader decide what `prepare` writes."""
 
-    # To be raised when what `prepare` writes changes, so that older prepared data are not read.
-    layout: ClassVar[int] = 1
-    # Whether a trained model has its meaning in these data alone, so that no later stage may change them.
-    settled: ClassVar[bool] = True
-    # Whether `prepare(config, folder, earlier)` takes over from the earlier folder what files that changed leave as is.
-    renews: ClassVar[bool] = False
+    layout: ClassVar[int] = 1  # raise it when `prepare` writes other files, so that older data are not read
+    settled: ClassVar[bool] = True  # whether later stages must keep the data, without which the model means nothing
+    renews: ClassVar[bool] = False  # whether `prepare(config, folder, earlier)` reuses earlier data after changes
 
     def inputs(self) -> Sequence[Path]:
         """Return the user's files that `prepare` reads, as far as they exist."""
@@ -149,13 +146,13 @@ class BaseConfig(Section):
 
     @property
     def stacks(self) -> bool:
-        """True if members' losses differ by tensors alone, have no noise but `common.noise`, and vmap takes them."""
+        """True if members' losses differ in tensors alone, have no noise but `common.noise`, and suit vmap."""
         return False
 
     def content(self, manifest: Mapping[str, Plain]) -> object:
-        """Return, as plain values, which of the prepared data the run learns from; with others it begins anew.
+        """Return which of the prepared data the run learns from, as plain values, None if data never change.
 
-        None where data that were prepared do not change, see `DataSection.renews`.
+        A run whose content differs begins anew; see `DataSection.renews`.
         """
         return None
 

@@ -85,7 +85,7 @@ class Task(Protocol):
         """Return tensors and plain values beyond the model that resuming needs."""
         return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore what `state_dict` returned."""
         return
 

@@ -25,9 +25,9 @@ class Waste:
 
 
 def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -> str:
-    """Remove `runs` if they were asked for by name (`whole`), else what no run needs; say what was or would be removed.
+    """Remove `runs` as a `whole`, else what no run needs; return what was or would be removed.
 
-    Nothing of a run in training is touched. Raises UserError if such a one was asked for.
+    Runs in training stay; asking for one raises UserError.
     """
     busy = [found for found in runs if is_held(found.run.lock_file)]
     if whole and busy:
@@ -64,7 +64,7 @@ def _unneeded(runs: Sequence[Found], checkpoints: bool) -> Iterator[Waste]:
 
 
 def _unused_data(runs: Sequence[Found]) -> Iterator[Waste]:
-    """Yield prepared data that belong to no run. Of a workload whose runs cannot all be read, all are kept."""
+    """Yield prepared data of no run; a workload with unreadable runs keeps all."""
     for folder in sorted(DATA.glob("*/")):
         if folder.name not in workloads.names() or is_held(folder / ".lock"):
             continue

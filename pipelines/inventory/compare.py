@@ -22,8 +22,8 @@ Columns = Mapping[str, Sequence[str]]
 MISSING = "-"
 
 
-def told(runs: Sequence[Found], picture: Path) -> str:
-    """Return the comparison as text, and draw the curves into `picture`. Raises UserError for what has none."""
+def compared(runs: Sequence[Found], picture: Path) -> str:
+    """Return the comparison as text and draw curves into `picture`; UserError for runs that have none."""
     if len(runs) < 2:
         raise UserError("compare takes two runs or more, as in: compare cvrp/default cvrp/dgt-50")
     kinds = sorted({found.run.workload for found in runs})
@@ -50,7 +50,7 @@ def _summaries(runs: Sequence[Found]) -> Iterator[str]:
 
 
 def _examples(runs: Sequence[Found]) -> Iterator[str]:
-    """Yield for each file of examples a table of mean differences from the first run, by pairs of the same example."""
+    """Yield for each file of examples a table of mean paired differences from the first run."""
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
         base = _columns(path) or {}
@@ -73,12 +73,10 @@ def _examples(runs: Sequence[Found]) -> Iterator[str]:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     """Return rows with columns aligned, the first to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append(printable("  ".join([row[0].ljust(widths[0]), *cells[1:]])).rstrip())
-    return "\n".join(lines)
+    first, *others = zip(*rows, strict=True)
+    columns = [[cell.ljust(max(map(len, first))) for cell in first]]
+    columns += [[cell.rjust(max(map(len, column))) for cell in column] for column in others]
+    return "\n".join(printable("  ".join(line)).rstrip() for line in zip(*columns, strict=True))
 
 
 def _columns(path: Path) -> Columns | None:

@@ -1,4 +1,4 @@
-"""Runs on disk as a table: what each of them is, how far it came, and what it takes."""
+"""Runs on disk as a table: the state, progress and size of each."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _examined(
     function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device
 ) -> dict[str, R]:
     global pool
-    at_once = max(1, cores())
+    at_once = cores()
     if device.type == "cuda":
         import torch
 

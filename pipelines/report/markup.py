@@ -42,7 +42,7 @@ def shown(value: object) -> str:
 
 
 def _printable(value: object) -> object:
-    """Take control characters and the like from text; None shows as nothing."""
+    """Escape control characters in text; None shows as nothing."""
     if value is None:
         return ""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -3,9 +3,8 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -22,10 +21,10 @@ FOLDER = Path(__file__).parent
 
 
 def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Write the evaluations; return those of the run itself, and those of other splits that it has from before.
+    """Write the evaluations; return the run's own and its earlier ones of other splits, the test set first.
 
-    Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own; one that is about a
-    member goes into the member's folder. The test set comes first, the others by name.
+    Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own, a member's in the
+    member's folder.
     """
     own: dict[str, Evaluation] = {}
     for evaluation in evaluations:
@@ -52,7 +51,7 @@ def _write(evaluation: Evaluation, folder: Path) -> None:
 
 
 def kept(folder: Path) -> list[Evaluation]:
-    """The evaluations in a folder, without their rows per example; any other JSON is passed over."""
+    """Return the evaluations in a folder, without their rows per example; skip other JSON."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -72,13 +71,22 @@ def kept(folder: Path) -> list[Evaluation]:
 
 
 def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[str, str]]) -> None:
-    """Write report.html: the workload's first (heading, HTML) section, which is its verdict, above everything else.
+    """Write report.html, the workload's first (heading, HTML) section on top as its verdict.
 
     The tables of the evaluations follow, the workload's other sections, the curves, and how the run was made.
     """
     parts = [(heading, Markup(html)) for heading, html in sections]
     verdict = parts[0] if parts else None
-    metrics = run.metrics()
+    metrics, provenance = run.metrics(), json.loads(run.provenance_file.read_text())
+    changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
+    made = [
+        ("command", " ".join(provenance["command"])),
+        ("started", provenance["started"]),
+        ("code", f"{provenance['commit']}{changes}"),
+        ("devices", ", ".join(provenance["devices"])),
+        ("processes", provenance["world_size"]),
+        ("versions", ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())),
+    ]
     script = (FOLDER / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = document(
@@ -96,7 +104,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
         ],
         sections=parts[1:],
         curves=curves(metrics) if metrics else None,
-        made=_made(json.loads((run.folder / "provenance.json").read_text())),
+        made=made,
         config=run.config_file.read_text(),
         script=Markup(script),
         script_hash=f"sha256-{digest}",  # by which a browser knows this script from any other
@@ -104,15 +112,3 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     write_text(run.report, page)
     if verdict:
         write_text(run.verdict_file, f"{verdict[0]}\n")
-
-
-def _made(provenance: Mapping[str, Any]) -> list[tuple[str, object]]:
-    changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
-    return [
-        ("command", " ".join(provenance["command"])),
-        ("started", provenance["started"]),
-        ("code", f"{provenance['commit']}{changes}"),
-        ("devices", ", ".join(provenance["devices"])),
-        ("processes", provenance["world_size"]),
-        ("versions", ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())),
-    ]

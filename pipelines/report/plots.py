@@ -56,7 +56,7 @@ _part: ContextVar[Iterator[str] | None] = ContextVar("_part", default=None)
 
 @contextmanager
 def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
-    """Yield a dict that takes every figure drawn within the block, if `wanted`: {number and label: (H, W, 3) uint8}."""
+    """Yield a dict of every figure drawn within the block, if `wanted`: {number and label: (H, W, 3) uint8}."""
     pictures: dict[str, np.ndarray] = {}
     token = _collected.set(pictures if wanted else None)
     try:
@@ -66,7 +66,7 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 
 
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
-    """Return {name: draw(job)}, parts of a page that are drawn side by side, see `examination.map_parts`."""
+    """Return {name: draw(job)}, parts of a page drawn in parallel by `examination.map_parts`."""
     part = functools.partial(_drawn, draw, _collected.get() is not None)
     found = examination.map_parts(part, {name: (_name(), job) for name, job in jobs.items()})
     for _, pictures in found.values():
@@ -76,7 +76,7 @@ def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Marku
 
 
 def _drawn(draw: Callable[[T], Markup], wanted: bool, job: tuple[str, T]) -> tuple[Markup, dict[str, np.ndarray]]:
-    """Draw the part of a page that has a name; return it with what `collected` takes of it."""
+    """Draw a named part of a page; return it with its collected figures."""
     token = _part.set(f"{job[0]}-{number}" for number in itertools.count())
     try:
         with collected(wanted) as pictures:
@@ -136,9 +136,9 @@ def thinned(points: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
 
 
 def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str, better: str) -> Markup:
-    """Plot a table's column `figure` with its intervals, a line per row; those of the model stand out.
+    """Plot a table's column `figure` with its intervals, a line per row named by the first column; `own` stand out.
 
-    The first column names the rows, `spread` is as in `verdict.compare`, `better` says which end is the good one.
+    `spread` is as in `verdict.compare`, `better` says which end is the good one.
     """
     name = next(iter(rows[0]))
     rows = [row for row in rows if row.get(figure) is not None]
@@ -158,16 +158,15 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
     axis.set_xlabel(f"{figure} with 95 % intervals; {better}", fontsize=8)
     axis.tick_params(axis="x", labelsize=8)
     axis.grid(axis="x", alpha=0.5)
-    told = "; ".join(f"{shown(row[name])} {shown(row[figure])}" for row in rows)
-    return svg(drawn, f"{figure}, {better}: {told}")
+    values = "; ".join(f"{shown(row[name])} {shown(row[figure])}" for row in rows)
+    return svg(drawn, f"{figure}, {better}: {values}")
 
 
 def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Markup:
     """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included.
 
-    `label` says in words what is seen; without one, the axes and the ends of their lines are told. Axes, texts and the
-    colours that matplotlib takes by itself, also by the names tab:blue to tab:cyan, are those of the page. A figure
-    whose own margins hold all its text need not be `trimmed`, for which it is drawn twice.
+    `label` describes the plot; the default names the axes and the ends of their lines. Axes, texts and matplotlib's
+    default colours, tab:blue to tab:cyan, are the page's. Only text outside the margins needs `trimmed`, a second draw.
     """
     _take_text_as_it_is(figure)
     label = label or _description(figure)
@@ -204,17 +203,17 @@ def _take_text_as_it_is(figure: Figure) -> None:
 
 
 def _description(figure: Figure) -> str:
-    """Tell what the axes show and between which values their lines run."""
-    told = []
+    """Describe the axes and the ends of their lines."""
+    parts = []
     for axes in figure.axes:
         names = (axes.get_title(), f"{axes.get_ylabel()} over {axes.get_xlabel()}")
-        told += [name for name in names if name not in ("", " over ")]
-        told += [
+        parts += [name for name in names if name not in ("", " over ")]
+        parts += [
             f"{line.get_label()} from {shown(float(values[0]))} to {shown(float(values[-1]))}"
             for line in _with_label(axes.lines)
             if len(values := np.asarray(line.get_ydata(orig=False)))
         ]
-    return "; ".join(told) or "plot"
+    return "; ".join(parts) or "plot"
 
 
 def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
@@ -246,10 +245,7 @@ def _with_values(line: Line2D) -> Markup:
 
 
 def _tidied(text: str, kept: Collection[str]) -> str:
-    """Return an SVG of matplotlib's with the page's colours and font, and ids that no other plot has.
-
-    Ids that nothing refers to go, except the `kept`, which are replaced later.
-    """
+    """Return matplotlib's SVG with the page's colours and font and unique ids; unused ones go, except the `kept`."""
     prefix = f"plot{_name()}-"
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 

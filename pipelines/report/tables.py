@@ -53,9 +53,8 @@ def _padded(cells: Sequence[str]) -> list[str]:
 def table(rows: Sequence[Mapping[str, object]], label: str = "table") -> Markup:
     """Return rows as an HTML table whose columns are their keys; `label` is what a screen reader calls it."""
     columns, cells = _cells(rows)
-    cells = [
-        [cell.replace(", ", ",\N{NO-BREAK SPACE}") if cell.startswith("[") else cell for cell in row] for row in cells
-    ]
+    space = "\N{NO-BREAK SPACE}"  # in intervals
+    cells = [[cell.replace(", ", f",{space}") if cell.startswith("[") else cell for cell in row] for row in cells]
     return fragment(TABLE, label=label, columns=columns, cells=cells)
 
 

@@ -1,6 +1,6 @@
-"""Verdict on a model: whether it beats the strongest alternative in the evaluation's own table."""
+"""Verdict on a model: whether it beats the alternatives in its table, at equal cost where that is known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ Row = Mapping[str, Any]
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
 DIGITS = 9  # of differences, so that those of rounding alone are none
+EQUAL_COST = 1.25  # times the model's own cost, up to which an alternative counts as no dearer
 ANSWER = """
 <div class="answer {{ outcome }}">{% for sentence in sentences %}<p>{{ sentence }}</p>{% endfor %}</div>
 """
@@ -45,13 +46,13 @@ class Comparison:
         return HEADINGS[self.outcome]
 
     def by(self, unit: str, better: str, worse: str) -> str:
-        """Say by how much the model is better or worse, in such words, with the interval of that if it has a width."""
+        """Say by how much the model is better or worse, in these words, with the interval if it has a width."""
         sign, word = (1, better) if self.gain >= 0 else (-1, worse)
-        told = f"{abs(self.gain):.3g} {unit} {word}"
+        text = f"{abs(self.gain):.3g} {unit} {word}"
         if self.interval is None:
-            return f"{told} (too few examples for an interval)"
+            return f"{text} (too few examples for an interval)"
         low, high = sorted(sign * end for end in self.interval)
-        return told if low == high else f"{told} [{low:.3g}, {high:.3g}]"
+        return text if low == high else f"{text} [{low:.3g}, {high:.3g}]"
 
     def in_percent(self, of: float) -> "Comparison":
         """Return the gain as a percentage of a figure."""
@@ -59,10 +60,64 @@ class Comparison:
         return replace(self, gain=100 * self.gain / of, interval=interval)
 
 
-def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], list[Row]]:
-    """Divide a table into the model's rows, and those of the alternatives.
+@dataclass(frozen=True)
+class AtCost:
+    """A model among the alternatives that cost as much or less, and the first of the dearer ones that is better."""
 
-    The first column names rows. Those of the model begin, up to a comma, as the name `own` does, else as the first one.
+    own: Row
+    cost: str  # column of the table
+    found: Comparison | None  # with the strongest of those at that cost; None: all are dearer
+    place: int  # of the model, 1 for the best
+    of: int
+    dearer: int
+    better: Comparison | None  # with the cheapest of the dearer ones that are clearly better
+
+    @property
+    def outcome(self) -> str:
+        """That of the comparison at equal cost; EVEN without any."""
+        return self.found.outcome if self.found else EVEN
+
+    def heading(self, unit: str) -> str:
+        """Return the verdict in a line, which names costs in a unit such as "core-ms"."""
+        name = next(iter(self.own))
+        said = f"Within {self.own[self.cost]:.3g} {unit}: "
+        if self.found is None:
+            said += "nothing to compare with"
+        else:
+            said += f"{_ordinal(self.place)} of {self.of}"
+            if self.found.outcome == EVEN:
+                said += f", no clear difference from {self.found.rival[name]}"
+            elif self.place > 1:
+                said += f", behind {self.found.rival[name]}"
+        if self.better is not None:
+            rival = self.better.rival
+            return f"{said}; from {rival[self.cost]:.3g} {unit} on, {rival[name]} is better"
+        return f"{said}; nothing dearer is clearly better" if self.dearer else said
+
+
+def at_cost(own: Row, others: Sequence[Row], cost: str, against: Callable[[Row], Comparison]) -> AtCost:
+    """Compare a row with those of the others that cost at most EQUAL_COST times as much by the column `cost`.
+
+    `against` compares it with one of them, as `compare(own, [rival], ...)` does. Rows without a cost are left out.
+    """
+    known = sorted((row for row in others if row.get(cost) is not None), key=lambda row: row[cost])
+    near = [against(row) for row in known if row[cost] <= EQUAL_COST * own[cost]]
+    dearer = known[len(near) :]
+    better = next((found for found in map(against, dearer) if found.outcome == WORSE), None)
+    strongest = min(near, key=lambda found: found.gain, default=None)
+    place = 1 + sum(found.gain < 0 for found in near)
+    return AtCost(own, cost, strongest, place, 1 + len(near), len(dearer), better)
+
+
+def _ordinal(number: int) -> str:
+    words = {1: "first", 2: "second", 3: "third"}
+    return words.get(number) or f"{number}th"
+
+
+def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], list[Row]]:
+    """Divide a table into the model's rows and the alternatives, by the first column up to a comma.
+
+    The model's rows begin as `own` does, else as the first row.
     """
     column = next(iter(table[0]))
     kind = (own or table[0][column]).partition(", ")[0]
@@ -71,11 +126,10 @@ def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], lis
 
 
 def compare(own: Row, others: Sequence[Row], figure: str, spread: str, maximise: bool = False) -> Comparison:
-    """Compare a row with the best of the others by the column `figure`.
+    """Compare a row with the best of the others by the column `figure`; ValueError if no other row has it.
 
-    The column `spread` holds intervals, or half their widths. The gain's interval is made of those of both rows as if
-    they came from different examples, which is too wide rather than too narrow; a rival without one has no width, and
-    if the own row has none, neither has the gain. Raises ValueError if no other row has the figure.
+    The column `spread` holds intervals, or half their widths. The gain's interval treats both rows as independent, too
+    wide rather than too narrow; a rival without an interval has no width, an own row without one gives the gain none.
     """
     sign = 1 if maximise else -1
     rival = max((row for row in others if row.get(figure) is not None), key=lambda row: sign * row[figure])

@@ -53,6 +53,7 @@ class Suggest(Section):
     field_type: str = Field(max_length=200, description="name of the field")
     partial_text: str = Field("", max_length=10_000, description="its text so far; empty: its usual beginning")
     max_length: int = Field(200, ge=1, le=1000, description="most characters to add")
+    model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
 
 
 class Generate(Section):

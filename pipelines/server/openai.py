@@ -35,7 +35,7 @@ class Completions:
 
     async def suggest(self, body: bodies.Suggest) -> Response:
         """Complete a field of a form, and suggest continuations with their places in documents."""
-        run = self._form()
+        run = self._form(body.model)
         found = await _completed(run, body.field_type, body.partial_text, {"length": body.max_length})
         model = next(iter(run.trained.models.values()))
         if isinstance(model, Suggesting):
@@ -48,9 +48,9 @@ class Completions:
         settings = {"length": body.max_length, "temperature": body.temperature}
         return Answer(await _completed(self._form(), body.field_type, body.prompt, settings))
 
-    def _form(self) -> Answering:
+    def _form(self, name: str | None = None) -> Answering:
         for run in self.runs.values():
-            if "field" in run.trained.inputs.input.model_fields:
+            if name in (None, run.name) and "field" in run.trained.inputs.input.model_fields:
                 return run
         raise Refused(404, "no run that completes forms is served")
 

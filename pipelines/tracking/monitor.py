@@ -19,10 +19,9 @@ WIDTH = 80  # columns of a line
 
 
 class Monitor:
-    """Counts time and examples between records, writes each record, and shows it to the user.
+    """Counts time and examples between records; the main process writes and shows each record.
 
-    On a terminal a progress bar; otherwise one plain line per record, with as many of its figures as the line holds.
-    Only the main process shows and writes.
+    A terminal has a progress bar, other output a plain line per record with as many figures as it holds.
     """
 
     def __init__(self, accelerator: Accelerator, run: Run, steps: int, gpu_log_interval: int):

@@ -28,6 +28,7 @@ def run(name, seconds, member=""):
 def test_the_newest_run_answers_else_the_model_that_ships(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert trained.usual("cvrp") == trained.ALL
+    assert trained.usual("lmol") == "lmol-digits"
     run("default", 60)
     run("older", 90)
     assert trained.usual("cvrp") == "default"
@@ -66,7 +67,7 @@ def test_the_command_says_which_model_answers_and_a_new_process_answers_soon(tmp
     after = os.times()
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
-    assert "which ship: there is no run yet; --name takes another" in done.stderr
+    assert "cvrp-mixed, which ship: there is no run yet; --name takes another" in done.stderr
     assert after.children_user - before.children_user + after.children_system - before.children_system < 5
 
 
@@ -103,4 +104,6 @@ def test_what_a_folder_holds_beside_its_inputs_is_counted_in_one_line(tmp_path):
         (tmp_path / "folder" / name).touch()
     done = stage(tmp_path, "predict.py", "folder")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("folder: ")]
-    assert line.startswith("folder: passed over .md (2), folder (1), without an ending (1); what is read: .")
+    assert line.startswith(
+        "folder: passed over .md (2), folder (1), without an ending (1); what is read: .npz, .vrp, "
+    )

@@ -50,6 +50,8 @@ ELSEWHERE = {
     "accelerate launch pipelines/train.py --workload crypto --name shared": "tests/workloads/crypto/test_crypto.py",
     "accelerate launch pipelines/train.py --workload crypto --name own": "tests/workloads/crypto/test_crypto.py",
     "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
+    "python -m exporters rp2040 models/pretrained": "tests/models/stories/test_shipped.py",
+    "python tests/exporters/rp2040/chip.py exports/": "tests/models/stories/test_shipped.py",
     "python -m exporters web": "tests/exporters/web/test_web_pages.py",
     "python -m exporters site": "tests/exporters/web/test_to_site.py",
     "python -m exporters freqtrade": "tests/exporters/test_to_freqtrade.py",

@@ -168,7 +168,7 @@ def test_a_checkpoint_that_cannot_be_finished_leaves_no_trace_and_takes_none_awa
     def fails(folder):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "digests", fails)
+    monkeypatch.setattr(checkpoints.files, "digests", fails)
     with pytest.raises(UserError, match="the disk is full"):
         training.save(tmp_path, 2, keep=1)
     assert names(tmp_path) == ["step-000001"]

@@ -25,8 +25,8 @@ def test_last_and_another_folder_can_be_asked_for(run, tmp_path):
 
 
 def test_an_unknown_format_or_run_exits_with_2_and_one_line(run, tmp_path, capsys, monkeypatch):
-    error = refusal(capsys, monkeypatch, "tflite", run)
-    assert error.startswith("error: unknown format 'tflite'; known formats: ")
+    error = refusal(capsys, monkeypatch, "coreml", run)
+    assert error.startswith("error: unknown format 'coreml'; known formats: ")
     assert "safetensors" in error
     assert error.count("\n") == 1
     assert "did you mean safetensors?" in refusal(capsys, monkeypatch, "safetensor", run)

@@ -1,8 +1,10 @@
 """Whether a model beats the strongest alternative in its table."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipelines.report.verdict import BETTER, EVEN, WORSE, answer, compare, divide
+from pipelines.report.verdict import BETTER, EQUAL_COST, EVEN, WORSE, answer, at_cost, compare, divide
 
 ROWS = [
     {"predictor": "small, float32", "bits": 2.5, "95 %": [2.4, 2.6]},
@@ -57,3 +59,58 @@ def test_an_interval_that_holds_0_or_none_at_all_decides_nothing():
 
 def test_the_words_of_a_verdict_are_escaped():
     assert "<p>a &lt;b&gt;</p><p>c</p>" in answer(WORSE, "a <b>", "c")
+
+
+def judged(own, *others):
+    """Return the verdict at equal cost on (figure, cost), the less the better, with intervals of +-0.1."""
+    rows = [
+        {"method": name, "ms": ms, "gap": gap, "±": 0.1} for name, (gap, ms) in zip("abcdefghij", others, strict=False)
+    ]
+    model = {"method": "model", "gap": own[0], "ms": own[1], "±": 0.1}
+    return at_cost(model, rows, "ms", lambda rival: compare(model, [rival], "gap", "±"))
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "heading"),
+    [
+        ((1, 2.7), [(5, 0.5), (2, 3.3), (0.5, 5.46), (0.1, 100)], "first of 3; from 5.46 ms on, c is better"),
+        ((1, 2.7), [(5, 0.5), (0.5, 2.7)], "second of 3, behind b"),
+        (
+            (1, 2.7),
+            [(5, 0.5), (0.95, 2.7), (0.9, 50)],
+            "second of 3, no clear difference from b; nothing dearer is clearly better",
+        ),
+        ((1, 2.7), [(1.05, 2.7)], "first of 2, no clear difference from a"),
+        ((9, 2.7), [(1, 1), (2, 1), (3, 1), (4, 1), (0.1, 4)], "5th of 5, behind a; from 4 ms on, e is better"),
+        ((1, 2.7), [(9, 99)], "nothing to compare with; nothing dearer is clearly better"),
+    ],
+)
+def test_a_verdict_at_equal_cost_in_a_line(own, others, heading):
+    assert judged(own, *others).heading("ms") == f"Within 2.7 ms: {heading}"
+
+
+pairs = st.tuples(st.floats(0, 10), st.floats(0.01, 100))
+
+
+@given(pairs, st.lists(pairs, max_size=9))
+def test_what_costs_over_a_quarter_more_takes_no_place_before_a_model(own, others):
+    found = judged(own, *others)
+    near = [row for row in others if row[1] <= EQUAL_COST * own[1]]
+    assert (found.of, found.dearer) == (1 + len(near), len(others) - len(near))
+    assert found.place == 1 + sum(gap < round(own[0], 9) and round(own[0] - gap, 9) > 0 for gap, _ in near)
+    if near:
+        assert found.found.rival["gap"] == pytest.approx(min(gap for gap, _ in near), abs=1e-8)
+        assert (found.outcome == WORSE) <= (found.place > 1)
+    else:
+        assert (found.found, found.outcome) == (None, EVEN)
+    better = [ms for gap, ms in others if ms > EQUAL_COST * own[1] and gap < own[0] - 0.142]
+    if better:
+        assert found.better.rival["ms"] == min(better)
+    assert found.better is None or found.better.rival["ms"] > EQUAL_COST * own[1]
+
+
+def test_rows_without_a_cost_take_no_part_and_larger_may_be_better():
+    model = {"method": "model", "accuracy": 0.9, "ms": 1.0, "95 %": [0.85, 0.95]}
+    rows = [{"method": "unmeasured", "accuracy": 1.0}, {"method": "prior", "accuracy": 0.5, "ms": 0.0}]
+    found = at_cost(model, rows, "ms", lambda rival: compare(model, [rival], "accuracy", "95 %", maximise=True))
+    assert (found.outcome, found.place, found.of) == (BETTER, 1, 2)

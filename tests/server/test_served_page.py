@@ -28,13 +28,15 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
     assert found[workload]["alert"] == ""
     assert found[workload]["unexpected"] == []
     if workload == "cvrp":
-        assert panel["customers"] == panel["tours"] - 1  # by savings, PyVRP, ruin and recreate, and the model
-        assert all(name in panel["told"] for name in ("savings: ", "PyVRP: ", "ruin and recreate: ", "model: ", " ms"))
+        assert (panel["customers"], panel["tours"], panel["rows"]) == (6, 4, 4)
+        for said in (panel["opened"], panel["csv"], panel["told"]):
+            assert all(name in said for name in ("savings: ", "PyVRP: ", "ruin and recreate: ", "model: "))
     elif workload == "crypto":
         assert panel["rows"] == 24
         assert panel["told"].startswith("after the newest candle: ")
     elif workload == "lmol":
-        assert panel["rows"] == 3
+        assert (panel["drawn"], panel["rows"], panel["head"]) == (8, 3, "score")
+        assert panel["scores"] == sorted(panel["scores"])
         assert "ranks higher than" in panel["answer"]
     else:
         assert panel["told"].startswith("The cat")
@@ -45,3 +47,17 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
 def test_the_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
     assert found[workload]["widths"] == {"light": 1280, "dark": 1280, "telephone": 390}
     assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
+
+
+def test_suggestions_are_taken_by_tab_and_closed_by_escape(found):
+    suggestion = found["bep"]["played"]["suggestion"]
+    assert suggestion["taken"] == f"The cat{suggestion['text']}"
+    assert suggestion["source"] == "written by the model" or ", line " in suggestion["source"]
+    assert [suggestion[each] for each in ("marked", "next", "open")] == ["proposal-0", "proposal-1", 0]
+
+
+@pytest.mark.parametrize("workload", ["bep", "tinystories"])
+def test_a_text_is_there_when_the_page_opens_and_the_next_one_has_another_seed(found, workload):
+    played = found[workload]["played"]
+    assert len(played["opened"]) > len("The cat")
+    assert len(set(played["seeds"])) == 2

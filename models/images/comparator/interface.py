@@ -248,11 +248,12 @@ class Comparator(io.Model):
         return [DESCRIPTION]
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
-        """Return the input with its images. Raises ValueError if one of two to compare cannot be used."""
+        """Return the input with its images. Raises ValueError if one of two, or all to rank, are unusable."""
         images = given.images or (given.first, given.second)
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
-        if given.images is None and any(each.pixels is None for each in pictures):
-            raise ValueError("; ".join(each.error for each in pictures if each.error))
+        wrong = [each.error for each in pictures if each.pixels is None]
+        if wrong and (given.images is None or len(wrong) == len(pictures)):
+            raise ValueError("; ".join([*wrong[:3], *(["..."] if len(wrong) > 3 else [])]))
         return given, pictures
 
     def _picture(self, number: int, image: Path | bytes) -> Picture:
@@ -283,11 +284,10 @@ class Comparator(io.Model):
 
     def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Plain]:
         usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
+        scores, errors = self.score(torch.stack(list(usable.values())), budget)
         rows: list[dict[str, str | float]] = []
-        if usable:
-            scores, errors = self.score(torch.stack(list(usable.values())), budget)
-            for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
-                rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
+        for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
+            rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
         wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
         ranking = sorted(rows, key=lambda row: -float(row["score"]))
         return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
@@ -301,9 +301,9 @@ class Comparator(io.Model):
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
         (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
+        if "error" in found:
+            raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {found['error']}")
         refused = {Path(row["image"]).name: row["error"] for row in found.get("errors", [])}
-        if not found["ranking"]:
-            raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {refused[paths[0].name]}")
         rows = [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
         return Ranking(rows, refused)
 

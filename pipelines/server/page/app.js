@@ -6,7 +6,8 @@ const WORKLOADS = {
     ...(chip ? { said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" } } : {}),
     stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
   bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
-    fields, unit: "characters", prompt: Object.values(fields ?? { "": "The project consists of " })[0], longest_prompt: 10000,
+    said: "The model goes on with a field of a form in the language of its documents. Suggestions appear below the field as you type, each with the document it comes from.",
+    fields, unit: "characters", prompt: fields?.handoverRequirements ?? "The project consists of ", longest_prompt: 10000,
     settings: { length: 200, temperature: 0.5, seed: 0 } }) },
   crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
   lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
@@ -45,6 +46,8 @@ function backendOf(name, about) {
   return {
     predict: async (input, settings) => (await answers([input], settings))[0],
     rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
+    suggest: about.fields && (async ({ field, prompt }) =>
+      (await exchanged("suggest", { model: name, field_type: field, partial_text: prompt, max_length: 1 })).suggestions ?? []),
     stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 
     // One input for each of the last `count` candles, ending with it.

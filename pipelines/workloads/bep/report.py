@@ -48,7 +48,8 @@ def sections(
 ) -> list[tuple[str, Markup]]:
     """Return the sections as (heading, HTML)."""
     found = _compared(evaluations[0])
-    parts = [(f"{found.heading}: {found.rival['predictor']}", _verdict(evaluations[0], found))]
+    heading = f"{found.heading}: {found.rival['predictor']}; zpaq, often stronger, is not compared"
+    parts = [(heading, _verdict(evaluations[0], found))]
     for evaluation in evaluations:
         if "typing" in evaluation.summary:
             parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation)))

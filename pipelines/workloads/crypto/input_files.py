@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
@@ -11,9 +10,6 @@ from common.plain import Plain
 from models.market.candles import COLUMNS
 from models.market.inputs import CandlesInput, SignalSettings
 from pipelines.workloads.crypto.candles import files
-
-if TYPE_CHECKING:
-    from models.market.signal_model import SignalModel
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -46,11 +42,11 @@ def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     yield str(path), {"coin": name.coin, "candles": {column: getattr(newest, column).tolist() for column in COLUMNS}}
 
 
-def about(models: Sequence["SignalModel"]) -> dict[str, Plain]:
+def about(models: Sequence[object]) -> dict[str, Plain]:
     """Return what a page of the models has to know."""
-    from models.market.signal_model import facts
+    from models.market.signal_model import SignalModel, facts
 
-    return facts(models)
+    return facts([model for model in models if isinstance(model, SignalModel)])
 
 
 INPUTS = Inputs(

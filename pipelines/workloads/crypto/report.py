@@ -36,8 +36,9 @@ IMPORTANT = 10  # parts of a window that are shown
 PRIOR = "prior"
 COIN = """
 <details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; account
-{{ (100 * page.backtest.net_return) | shown }} % after costs, {{ page.backtest.num_trades }} trades; accuracy
-{{ page.figures.accuracy | shown }}, of the majority class {{ page.figures.majority_accuracy | shown }}</summary>
+{{ (100 * page.backtest.net_return) | shown }} % after costs, {{ page.backtest.num_trades }} trades;
+accuracy {{ page.figures.accuracy | shown }}, always the majority class {{ page.figures.majority_accuracy | shown }}
+</summary>
 <ul>{% for reason in page.reasons %}<li>{{ reason }}</li>{% endfor %}</ul>
 {{ pictures }}{{ tables }}
 </details>
@@ -97,10 +98,11 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         gain = _gain(together["log_loss"]["gain"], together["log_loss"]["interval_95"])
         gained = f"All coins together gain {gain} nats on the prior. "
     chance = f"{summary['chance_of_any_false_skill']:.1%}"
+    simulated = " The candles are simulated." if summary["simulated"] else ""
     second = (
         f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a return "
-        f"by itself is no evidence.{' The candles are simulated.' if summary['simulated'] else ''}"
+        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a "
+        f"return by itself is no evidence.{simulated}"
     )
     heading = counted
     if leaks:
@@ -115,7 +117,8 @@ def _counted(pages: Sequence[Page], kind: str) -> str:
     grades = [page["grades"] for page in pages if page["verdict"] != LEAK]
     pay = sum(each[PAYS] for each in grades)
     known = sum(each[PREDICTIVE] and not each[PAYS] for each in grades)
-    said = f"{pay} of {len(pages)} {kind}{'s' * (len(pages) > 1)} {'pays its' if pay == 1 else 'pay their'} costs"
+    verb = "pays its" if 1 in (pay, len(pages)) else "pay their"
+    said = f"{pay} of {len(pages)} {kind}{'s' * (len(pages) > 1)} {verb} costs"
     return f"{said}; {known} {NOT_TRADABLE}" if known else said
 
 

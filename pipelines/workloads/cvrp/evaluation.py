@@ -107,7 +107,7 @@ def _evaluate_split(
     reference = _reference(few, methods)
     return Evaluation(
         split=name,
-        summary=_summary(config, problems, headline, improved, ruined, reference),
+        summary={**_summary(config, problems, headline, improved, ruined, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),

@@ -118,7 +118,7 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
 
 
 # Customers up to which each shipped policy has, on average, the shortest tours of all by the default settings.
-FITTING = {"cvrp-20": 27, "cvrp-50": 70, "cvrp-100": 120}
+FITTING = {"cvrp-20": 27, "cvrp-50": 62, "cvrp-100": 140}
 
 
 def shipped(given: Mapping[str, object]) -> str:
@@ -127,6 +127,8 @@ def shipped(given: Mapping[str, object]) -> str:
     assert isinstance(customers, Sequence)
     return next((name for name, most in FITTING.items() if len(customers) <= most), "cvrp-mixed")
 
+
+EXAMPLE = Path(__file__).with_name("customers.csv")
 
 INPUTS = Inputs(
     input=RoutingInput,
@@ -138,5 +140,6 @@ INPUTS = Inputs(
     served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
     at_once=16,
     rivals=rivals,
+    example=(str(EXAMPLE), "capacity=40"),
     shipped=shipped,
 )

@@ -1,5 +1,6 @@
 """Validation, test and labelled instances, written to disk once. Training instances are generated when needed."""
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from common.plain import Plain
 from common.workers import in_order
+from models.routing import native
 from models.routing.environment import DEPOT
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
-from pipelines.workloads.cvrp.solvers.hgs import hgs
+from pipelines.workloads.cvrp.solvers.hgs import lacking
+from pipelines.workloads.cvrp.solvers.reference import to_imitate
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data
@@ -43,6 +46,9 @@ def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
 
 def labelled(data: "Data") -> dict[str, Tensor]:
     """Return the fields of `data.labels` instances with their tours, `tour` (B, 2 n), padded with the depot."""
+    if reason := lacking():
+        other = "PyVRP, which takes longer" if native.unavailable() else "ruin and recreate"
+        print(f"{reason}: instances to imitate are solved by {other}", file=sys.stderr)
     items = torch.arange(data.labels)
     found = in_order(
         partial(_tours, data),
@@ -54,10 +60,10 @@ def labelled(data: "Data") -> dict[str, Tensor]:
 
 
 def _tours(data: "Data", items: Tensor) -> np.ndarray:
-    """Return tours (b, 2 n), each a pure function of the instance: HGS counts iterations, not time."""
+    """Return tours (b, 2 n), each a pure function of the instance."""
     tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
     for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
-        path = [node for route in hgs(problem, iterations=data.label_iterations) for node in (*route, DEPOT)]
+        path = [node for route in to_imitate(problem, data.label_iterations) for node in (*route, DEPOT)]
         row[: len(path)] = path
     return tours
 

@@ -12,13 +12,14 @@ from torch import nn
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
-from pipelines.report.verdict import DIGITS, WORSE, Comparison, Row, answer, compare, divide, interval_of
+from pipelines.report.verdict import AtCost, Comparison, Row, answer, at_cost, compare, divide, interval_of
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
     from pipelines.workloads.cvrp.evaluation import Drawing
 
+COST, PAIRED = "core ms", "model saves %, 95 %"  # columns of the table
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
 REST = """
 <details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
@@ -42,63 +43,52 @@ def sections(
 
 
 def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
-    """Return the verdict in a few words, and in sentences."""
-    found = _compared(evaluation)
-    own, rival = found.own, found.rival
-    quicker = [
-        row
-        for row in _divided(evaluation)[1]
-        if round(_gap(row)[0] - _gap(own)[0], DIGITS) <= 0 and _time(row) <= _time(own)
-    ]
-    heading = found.heading
-    if found.outcome == WORSE and rival in quicker:
-        heading += ", which is also quicker"
-    elif found.outcome == WORSE and not quicker:
-        heading += ", but quicker"
-    return f"{heading}: {rival['method']}", answer(found.outcome, *_sentences(evaluation, found, quicker))
+    """Return the verdict in a line, and in sentences."""
+    own, others = _divided(evaluation)
+    judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
+    return judged.heading("core-ms"), answer(judged.outcome, *_sentences(own[0], judged))
 
 
-def _sentences(evaluation: Evaluation, found: Comparison, quicker: Sequence[Row]) -> list[str]:
-    own, rival = found.own, found.rival
-    cost = interval_of(own, "cost", "± 95 %")
-    many = own["n"] > 1
-    first = (
+def _sentences(own: Row, judged: AtCost) -> list[str]:
+    cost, many = interval_of(own, "cost", "± 95 %"), own["n"] > 1
+    said = [
         f"Tours of the model ({own['method']}) cost {shown(own['cost'])}{' on average' if many else ''}"
-        f"{f' {shown(cost)}' if cost else ''} over {own['n']} instance{'s' if many else ''}: "
-        f"{found.by('%', 'less', 'more')} than those of the strongest alternative, {rival['method']}"
-        f"{', on the ' + str(rival['n']) + ' instances that it solved' if rival['n'] < own['n'] else ''}."
-    )
-    pace = f"They take {_time(own):.3g} ms per instance, the alternative's {_time(rival):.3g} ms."
-    if quicker:
-        names = " and ".join(row["method"] for row in quicker)
-        return [
-            first,
-            f"{pace} Dominated: {names} {'is' if len(quicker) == 1 else 'are'} no worse on average and quicker.",
-        ]
-    return [first, f"{pace} No alternative in the table is as good on average and quicker."]
+        f"{f' {shown(cost)}' if cost else ''} over {own['n']} instance{'s' if many else ''} and take "
+        f"{_time(own):.3g} milliseconds of one core's time each."
+    ]
+    if judged.found:
+        said.append(f"Of the others within that time or a quarter more, {_compared(judged.found)}.")
+    if judged.better:
+        said.append(f"With {judged.better.rival[COST] / own[COST]:.2g} times the time, {_compared(judged.better)}.")
+    return said
 
 
-def _compared(evaluation: Evaluation) -> Comparison:
-    """Compare the model with the strongest alternative, as a percentage of the latter's cost.
+def _compared(found: Comparison) -> str:
+    rival = found.rival
+    part = f", on the {rival['n']} instances that it solved" if rival["n"] < found.own["n"] else ""
+    length = found.by("%", "longer", "shorter")
+    return f"{rival['method']} has tours that are {length} in {_time(rival):.3g} milliseconds{part}"
 
-    By gaps to the reference, if any: it solves only some of the instances, and gaps are measured on those.
+
+def _against(own: Row, rival: Row) -> Comparison:
+    """Compare the model with a method, in percent of the model's costs.
+
+    Instance by instance where the table has that; else by gaps to the reference, else by costs.
     """
-    (own, *_), others = _divided(evaluation)
-    if "gap %" in own:
-        found = compare(own, others, "gap %", "gap 95 %")
-        found = found.in_percent(100 + found.rival["gap %"])
-    else:
-        found = compare(own, others, "cost", "± 95 %")
-        found = found.in_percent(found.rival["cost"])
+    if saved := rival.get(PAIRED):
+        return Comparison(own, rival, sum(saved) / 2, saved)
+    by_gap = "gap %" in own
+    found = compare(own, [rival], *(("gap %", "gap 95 %") if by_gap else ("cost", "± 95 %")))
+    found = found.in_percent(100 + own["gap %"] if by_gap else own["cost"])
     # A single instance leaves no doubt.
     return replace(found, interval=[found.gain] * 2) if own["n"] == 1 else found
 
 
 def _divided(evaluation: Evaluation) -> tuple[list[Row], list[Row]]:
-    """Return the model's rows, the headline first, and those of other methods."""
-    headline = evaluation.summary["decode"]
-    own, others = divide(evaluation.table, headline)
-    return sorted(own, key=lambda row: row["method"] != headline), others
+    """Return the model's rows, that of its last way (with its searches) first, and those of other methods."""
+    last = evaluation.summary.get("last") or evaluation.summary["decode"]  # older evaluations name the decoding alone
+    own, others = divide(evaluation.table, last)
+    return sorted(own, key=lambda row: row["method"] != last), others
 
 
 def _gap(row: Row) -> tuple[float, str]:
@@ -108,7 +98,7 @@ def _gap(row: Row) -> tuple[float, str]:
 
 def _time(row: Row) -> float:
     """Return milliseconds of CPU time per instance."""
-    return float(row["core ms"])
+    return float(row[COST])
 
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:

@@ -33,6 +33,7 @@ from pipelines.workloads.lmol.judging.pair_figures import (
 from pipelines.workloads.lmol.judging.pictures import mistakes, strip
 from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
 
+COST = "ms a pair"  # column of the time that it takes to look at two new images and to answer
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
 
@@ -68,7 +69,8 @@ def evaluate(
         others.append(of_scores("single-image network", network_scores(config, comparisons, device), comparisons))
     others.append(Baseline("blank images", answers.blank()))
     families = _families(found, others)
-    table = [*_model_rows(found, config.model.kind), *(_baseline_row(each, found) for each in others)]
+    cost = answers.cost()
+    table = [*_model_rows(found, config.model.kind, cost), *(_baseline_row(each, found) for each in others)]
     summary = {
         **_pair_summary(found, config.seed),
         **found.scored,
@@ -85,7 +87,7 @@ def evaluate(
         "images": len(comparisons.parts["test"]),
         "theta": comparisons.theta * comparisons.unit,
         "attribute": comparisons.attribute,
-        **answers.cost(),
+        **cost,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
@@ -188,16 +190,18 @@ def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed
     }
 
 
-def _model_rows(found: Findings, kind: str) -> list[dict[str, Plain]]:
+def _model_rows(found: Findings, kind: str, cost: Mapping[str, float]) -> list[dict[str, Plain]]:
     """Return the table's rows of the model: with both orders averaged, and with a single order."""
+    encoding, comparing = 2 * cost["encode_ms"], cost["comparison_ms"]
     return [
         {
             "predictor": f"{kind}, both orders averaged",
             **_row(found.averaged),
+            COST: encoding + 2 * comparing,
             "swap consistency": swap_consistency(*found.orders),
             **_errors(found.placed.scores, found.placed),
         },
-        {"predictor": f"{kind}, in the order given", **_row(found.given)},
+        {"predictor": f"{kind}, in the order given", **_row(found.given), COST: encoding + comparing},
     ]
 
 
@@ -209,6 +213,7 @@ def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Plain]:
     return {
         "predictor": baseline.name,
         **_row(pair_figures(given, labels), baseline.soft),
+        COST: None if baseline.milliseconds is None else 2 * baseline.milliseconds,
         "swap consistency": swap_consistency(given, swapped),
         **({} if baseline.scores is None else _errors(baseline.scores[placed.images], placed)),
     }

@@ -20,6 +20,9 @@ from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
+from pipelines.workloads.lmol.evaluation import COST
+
+UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
 STYLE = """<style>
@@ -78,7 +81,7 @@ def sections(
         ]
     )
     parts = [
-        (f"{judged.heading}: {judged.rival['predictor']}", _verdict(test.summary, judged) + strip),
+        (heading(judged), _verdict(test.summary, judged) + strip),
         ("Scores against the known ones", svg(_scores(rows))),
         ("Answers: confidence and accuracy", answers),
     ]
@@ -94,6 +97,15 @@ def _compared(test: Evaluation) -> Comparison:
     (own, *_), others = divide(test.table)
     own = {**own, "95 %": test.summary["accuracy_interval_over_images"]}
     return compare(own, others, "accuracy", "95 %", maximise=True).in_percent(1)
+
+
+def heading(found: Comparison) -> str:
+    """Return the verdict, after what a pair takes both if one takes over a quarter more than the other."""
+    verdict = f"{found.heading}: {found.rival['predictor']}"
+    own, rival = found.own.get(COST), found.rival.get(COST)
+    if not own or rival is None or 1 / UNEQUAL <= rival / own <= UNEQUAL:
+        return verdict
+    return f"At {own:.2g} ms a pair against {rival:.2g}, {verdict[0].lower()}{verdict[1:]}"
 
 
 def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:

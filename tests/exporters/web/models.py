@@ -82,7 +82,7 @@ def signals() -> PooledExperts:
 
 def images() -> io.Model:
     """A comparator with references, whose scale is fitted."""
-    model = disturb(comparator(references=12, attribute="brightness", size=32))
+    model = disturb(comparator(references=12, attribute="value", size=32))
     model.reference_images.copy_(pictures(12, size=32))
     model.reference_scores.copy_(torch.arange(12))
     model.fit_scale()

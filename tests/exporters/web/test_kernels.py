@@ -126,6 +126,29 @@ def test_a_text_of_the_likeliest_characters_is_that_of_the_model(answers):
     assert END not in model.characters.encode(answer["text"])
 
 
+def test_suggestions_are_the_likeliest_characters_each_with_the_word_it_begins(answers):
+    prompt = "The manager sha"
+    model, (ways,) = answers("bep", ["suggest", {"prompt": prompt}])
+    first, *others = model.characters.encode(prompt)
+    reader = model.reader(first)
+    reader.skim(np.array(others))
+    ahead = reader.ahead().clone()
+    ahead[: END + 1] = -np.inf
+    likeliest = {model.characters.texts[token] for token in ahead.topk(3).indices.tolist()}
+    assert {way["text"][0] for way in ways} == likeliest
+    assert [way["likelihood"] for way in ways] == sorted((way["likelihood"] for way in ways), reverse=True)
+    for way in ways:
+        token = model.characters.encode(way["text"][0])
+        later, log_prob = reader.fork(), ahead[token[0]].item()
+        for number, character in enumerate(way["text"][1:], 1):
+            type(later).go_on([later], token)
+            assert not way["text"][number - 1].isspace()
+            token = [later.ahead().argmax().item()]
+            assert model.characters.texts[token[0]] == character
+            log_prob += later.ahead()[token[0]].item()
+        assert way["likelihood"] == pytest.approx(np.exp(log_prob / len(way["text"])), rel=LEAST)
+
+
 def columns(count, step_ms):
     """Candles as users give them."""
     candles = random_candles(0, count, step_ms)

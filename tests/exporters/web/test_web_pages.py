@@ -41,6 +41,18 @@ def test_a_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
     assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
 
 
+def test_the_page_of_routes_opens_answered_takes_a_csv_of_degrees_and_switches_between_solvers(found):
+    played = found["cvrp"]["played"]
+    assert "savings: " in played["opened"]
+    assert "model: " in played["opened"]
+    assert "km" not in played["opened"]
+    assert "savings: 98.63\u00a0km" in played["csv"]  # on the sphere, the shortest tour has 98.629 km
+    assert (played["first"], played["then"]) == ("model", "savings")
+    assert (played["customers"], played["tours"], played["rows"]) == (6, 2, 2)
+    assert found["cvrp"]["maps"]["light"] >= 560
+    assert found["cvrp"]["maps"]["telephone"] <= 390
+
+
 def test_the_page_of_stories_opens_with_one_tells_a_new_one_at_each_click_and_reads_it_aloud(found):
     played = found["tinystories"]["played"]
     assert len(played["stories"]) == len(set(played["seeds"])) == 3
@@ -50,3 +62,17 @@ def test_the_page_of_stories_opens_with_one_tells_a_new_one_at_each_click_and_re
 
 def test_the_firmware_itself_boots_in_the_page_of_stories(found):
     assert "Tiny transformer: vocabulary 32" in found["tinystories"]["played"]["chip"]
+
+
+def test_suggestions_are_taken_by_tab_and_closed_by_escape(found):
+    suggestion = found["bep"]["played"]["suggestion"]
+    assert suggestion["taken"] == f"The cat{suggestion['text']}"
+    assert suggestion["source"] == "written by the model" or ", line " in suggestion["source"]
+    assert [suggestion[each] for each in ("marked", "next", "open")] == ["proposal-0", "proposal-1", 0]
+
+
+@pytest.mark.parametrize("workload", ["bep", "tinystories"])
+def test_a_text_is_there_when_the_page_opens_and_the_next_one_has_another_seed(found, workload):
+    played = found[workload]["played"]
+    assert len(played["opened"]) > len("The cat")
+    assert len(set(played["seeds"])) == 2

@@ -23,11 +23,21 @@ const within = (page, selector) => page.locator(`#panel ${selector}`);
 
 const PLAYED = {
   async cvrp(page) {
+    const ways = within(page, "g[data-solver]"), shown = () => page.evaluate(() => document.querySelector("#panel path.route:not(.faint)").parentNode.dataset.solver);
+    await ways.first().waitFor({ state: "attached" });
+    const opened = await within(page, "[role=status]").textContent(), width = (await within(page, "svg.map").boundingBox()).width;
+    await tabTo(page, "input[type=file]");
+    await within(page, "input[type=file]").setInputFiles({ name: "mine.csv", mimeType: "text/csv", buffer: Buffer.from("name,lat,lng,demand\nYard,52.52,13.405,\nA,52.53,13.2,4\nB,52.39,13.06,7\nC,52.68,13.59,2.5\n") });
+    await page.waitForFunction(() => /\skm/.test(document.querySelector("#panel [role=status]").textContent));
+    const csv = await within(page, "[role=status]").textContent();
     await tabTo(page, "svg.map");
     for (const key of ["ArrowRight", "Enter", "ArrowUp", "ArrowUp", "Enter", "ArrowLeft", "ArrowLeft", "Enter", "Enter", "Backspace"]) await page.keyboard.press(key);
-    await within(page, "figure").first().waitFor();
+    await page.waitForFunction(() => /^Tours through 6 customers/.test(document.querySelector("#panel caption")?.textContent));
+    await tabTo(page, "input[type=radio]");
+    const first = await shown();
+    await page.keyboard.press("ArrowUp");
     const told = await within(page, "[role=status]").textContent();
-    return { told, customers: await within(page, "svg.map[role=application] circle").count(), tours: await within(page, "figure svg").count() };
+    return { told, opened, csv, width, first, then: await shown(), customers: await within(page, "circle").count(), tours: await ways.count(), rows: await within(page, "tbody tr").count() };
   },
   async tinystories(page) {
     const written = () => within(page, "output").textContent(), seed = within(page, "label:has-text('seed') input");
@@ -55,33 +65,63 @@ const PLAYED = {
     await within(page, "svg.plot").waitFor();
     return { told: await within(page, "[role=status]").textContent(), rows: await within(page, "tbody tr").count() };
   },
-  async lmol(page) {
+  async lmol(page) {  // a model of digits
+    await within(page, "tbody tr").nth(7).waitFor();  // an example is there from the beginning
     await tabTo(page, "button", "Draw digits");
     await page.keyboard.press("Enter");
-    await within(page, "li").nth(2).waitFor();
+    await page.waitForFunction(() => / images, /.test(document.querySelector("#panel [role=status]").textContent));
+    const drawn = await within(page, "tbody tr").count(), files = [];
+    for (const place of ["drop", "row", "note"]) files.push({ name: `${place}.png`, mimeType: "image/png", buffer: await within(page, `.${place}`).first().screenshot() });
+    await within(page, "input[type=file]").setInputFiles(files);
+    await page.waitForFunction(() => document.querySelectorAll("#panel tbody tr").length == 3);
+    await tabTo(page, "thead button", "score");
+    await page.keyboard.press("Enter");
+    const scores = await within(page, "tbody tr td:nth-child(3)").allTextContents(), head = await within(page, "thead [aria-sort]").textContent();
     await tabTo(page, "button", "Draw digits").catch(() => {});  // from the end of the page to its beginning
     await tabTo(page, "button", "Compare");
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.querySelector("#panel p:not([role]):not(.note)").textContent);
-    return { told: await within(page, "[role=status]").textContent(), rows: await within(page, "li").count(), answer: await within(page, "> p:not([role]):not(.note)").textContent() };
+    return { told: await within(page, "[role=status]").textContent(), drawn, rows: scores.length, scores: scores.map(Number), head, answer: await within(page, "> p:not([role]):not(.note)").textContent() };
   },
 };
 
-async function continued(page, name = "Continue") {
+const isContinued = page => page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
+
+// Takes suggestions by the key Tab, and closes their list.
+async function suggested(page) {
+  const option = within(page, "[role=option][aria-selected=true]"), value = () => within(page, "textarea").inputValue();
+  await option.waitFor();
+  const [text, source] = [await option.locator("span").textContent(), await option.locator("small").textContent()];
+  await page.keyboard.press("Tab");
+  const taken = await value();
+  await option.waitFor();
+  const marked = await within(page, "textarea").getAttribute("aria-activedescendant");
+  await page.keyboard.press("ArrowDown");
+  const next = await within(page, "textarea").getAttribute("aria-activedescendant");
+  await page.keyboard.press("Escape");
+  return { text, source, taken, marked, next, open: await option.count() };
+}
+
+async function continued(page) {
+  await isContinued(page);
+  const opened = await within(page, "output").textContent(), seed = within(page, "input[type=number]").last();
   await tabTo(page, "textarea");
   await page.keyboard.press("Control+A");
   await page.keyboard.type("The cat");
-  await tabTo(page, "button", name);
+  const suggestion = await within(page, "[role=listbox]").count() ? await suggested(page) : null;
+  await tabTo(page, "button.main");
+  const seeds = [await seed.inputValue()];
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
+  await isContinued(page);
+  seeds.push(await seed.inputValue());
   const told = await within(page, "output").textContent();
-  if (!await within(page, "details").count()) return { told };
+  if (!await within(page, "details").count()) return { opened, told, suggestion, seeds };
   await tabTo(page, "summary");
   await page.keyboard.press("Enter");
   await tabTo(page, "button", "Boot");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector("#panel pre").textContent.endsWith("\n> "));
-  return { told, chip: await within(page, "pre").textContent() };
+  return { opened, told, seeds, chip: await within(page, "pre").textContent() };
 }
 
 async function chosen(page, run) {
@@ -109,6 +149,7 @@ for (const word of wanted) {
     await page.locator("#panel > *").first().waitFor();
     await chosen(page, run);
     result.played = await PLAYED[name](page);
+    (result.maps ??= {})[view] = result.played.width;
     result.alert = (await within(page, "[role=alert]").allTextContents()).join("");
     if (await page.locator("#proof").count()) {
       await page.locator("#proof[data-difference]").waitFor();

@@ -109,7 +109,7 @@ def test_the_report_shows_every_field(trained):
     found = json.loads((run / "evaluations/test.json").read_text())
     low, high = found["gain_percent_interval"]
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
-    assert headings[0] == f"{outcome} the strongest alternative: {found['strongest_baseline']}"
+    assert headings[0].startswith(f"{outcome} the strongest alternative: {found['strongest_baseline']}; zpaq")
     assert headings[1:3] == ["Evaluation: test", "Evaluation: validation"]
 
 

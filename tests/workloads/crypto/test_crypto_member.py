@@ -33,7 +33,7 @@ def test_a_member_is_evaluated_in_its_own_folder(trained):
     assert "verdict" in summary["AAAUSDT"]
     assert [row["coin"] for row in summary["table"]] == ["AAAUSDT"]
     assert SIMULATED in done.stderr
-    assert " of 1 simulated coin show" in checked((member / "report.html").read_text()).headings()[0]
+    assert " of 1 simulated coin pays its costs" in checked((member / "report.html").read_text()).headings()[0]
     assert not (trained / "runs/crypto/default/evaluations").exists()
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from common.config import checked
 from common.errors import UserError
+from models import shipped
 from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.inputs import RoutingInput
 from models.routing.problems import cost_of
@@ -268,6 +269,22 @@ def test_tours_of_degrees_are_a_table_and_a_map(tmp_path):
     assert lines[0]["geometry"]["coordinates"][1] == [13.0645, 52.3906]
     assert len(shapes) == 2 + 8
     assert refusal(table) == "these are tours that were written here; give the table of customers"
+
+
+def test_the_number_of_customers_chooses_among_the_policies_that_ship():
+    sizes = {5: "cvrp-20", 20: "cvrp-20", 50: "cvrp-50", 100: "cvrp-100", 200: "cvrp-mixed", 1000: "cvrp-mixed"}
+    assert {size: INPUTS.shipped({"customers": [(0, 0)] * size}) for size in sizes} == sizes
+    assert set(sizes.values()) == set(shipped.names("cvrp"))
+
+
+def test_words_beside_a_file_are_fields_of_its_inputs_and_alone_of_their_own(tmp_path):
+    path = written(tmp_path, BERLIN)
+    (only,) = words.given([path], {"capacity": 15}, INPUTS, None)
+    assert (only.source, only.input["capacity"]) == (str(path), 15)
+    own, other = words.given([path], {"capacity": 15, "depot": [0, 0]}, INPUTS, None)
+    assert (own.source, other.source, other.input["capacity"]) == ("words", str(path), 15)
+    (lines,) = words.given([written(tmp_path, '{"depot": [1, 2]}', "a.jsonl")], {"degrees": True}, INPUTS, None)
+    assert lines.input == {"item": 0, "depot": [1, 2], "degrees": True}
 
 
 def test_predict_answers_a_folder_of_tables_beside_its_own_tours(tmp_path):

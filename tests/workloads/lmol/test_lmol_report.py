@@ -15,6 +15,7 @@ from PIL import Image
 from common import statistics
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.report import page as engine_report
+from pipelines.report import verdict as verdicts
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data, evaluation, report
 from pipelines.workloads.lmol.judging import pictures
@@ -46,8 +47,11 @@ def shown(tmp_path_factory):
 
 def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
     _, parts, _ = shown
-    assert list(parts) == [
-        "Worse than the strongest alternative: linear siamese",
+    verdict, *others = parts
+    assert re.fullmatch(
+        r"(At \S+ ms a pair against \S+, w|W)orse than the strongest alternative: linear siamese", verdict
+    )
+    assert others == [
         "Scores against the known ones",
         "Answers: confidence and accuracy",
         "Accuracy by family",
@@ -63,6 +67,20 @@ def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
     assert sure == sorted(sure, reverse=True)
     assert len(set(sure)) > 1
     assert all(said != label for said, label in re.findall(r"says <b>(\w+) .*?labelled <b>(\w+)</b>", mistakes))
+
+
+@pytest.mark.parametrize(
+    ("own", "rival", "verdict"),
+    [
+        (1.0, 0.75, "At 1 ms a pair against 0.75, better than the strongest alternative: SVM"),
+        (1.0, 1.3, "At 1 ms a pair against 1.3, better than the strongest alternative: SVM"),
+        (1.0, 1.2, "Better than the strongest alternative: SVM"),
+        (1.0, None, "Better than the strongest alternative: SVM"),
+    ],
+)
+def test_a_verdict_says_first_what_unequal_answers_cost(own, rival, verdict):
+    rows = {"predictor": "siamese", "ms a pair": own}, {"predictor": "SVM", "ms a pair": rival}
+    assert report.heading(verdicts.Comparison(*rows, 2.0, [1.0, 3.0])) == verdict
 
 
 def test_pictures_are_the_images_themselves_within_the_page(shown):

@@ -1,9 +1,10 @@
-"""Hybrid genetic search (HGS-CVRP, Vidal 2022), by the package hygese."""
+"""Hybrid genetic search (HGS-CVRP, Vidal 2022), by the package hygese, which is optional."""
 
 from __future__ import annotations
 
 import functools
 import math
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +27,11 @@ class Population(NamedTuple):
 
 HGS_SLACK = 1e-5
 SMALL = Population(2, 4)  # first tours within a millisecond at 20 customers, where the usual one takes ten
+
+
+def lacking() -> str:
+    """Return why there is no HGS on this machine; "" where there is."""
+    return "" if find_spec("hygese") else "hygese is not installed (it has no wheel for Python 3.14 and later)"
 
 
 def hgs(

@@ -1,5 +1,6 @@
 """The rows of an evaluation: many problems solved by one method, spread over the processes, timed and validated."""
 
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from models.routing.solve import at_once, best_tours, improved, padded
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
+from pipelines.workloads.cvrp.solvers.hgs import lacking
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
 if TYPE_CHECKING:
@@ -124,11 +126,14 @@ def local_searches(
 
 def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
     """Return the tours of each configured solver that runs on this machine, for each time budget."""
-    settings = config.evaluation
+    settings, left_out = config.evaluation, set()
+    if "hgs" in settings.reference and settings.reference_seconds and (reason := lacking()):
+        print(f"{reason}: PyVRP and ruin and recreate are compared with, HGS is left out", file=sys.stderr)
+        left_out.add("hgs")
     return [
         solve_for(name, seconds, config, problems, map_items)
         for name in settings.reference
-        if not (SOLVERS[name].native and native.unavailable())
+        if name not in left_out and not (SOLVERS[name].native and native.unavailable())
         for seconds in settings.reference_seconds
     ]
 

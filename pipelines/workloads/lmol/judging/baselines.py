@@ -8,7 +8,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.ndimage import laplace
@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.judging.one_image import FEW_SCORES, SIDE, shallow_scores
+from pipelines.workloads.lmol.judging.one_image import FEW_SCORES, SIDE, Timed, shallow_scores, timed
 from pipelines.workloads.lmol.pairs import label
 
 SHARPNESS = "sharpness rule"
@@ -37,6 +37,7 @@ class Baseline:
     answer: Answer
     scores: np.ndarray | None = None  # (N,) of all images, if it gives scores
     soft: bool = True  # False if its probabilities are 0 and 1 only
+    milliseconds: float | None = None  # that an image takes, where it is looked at
 
 
 def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
@@ -45,28 +46,33 @@ def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
     One is fitted to shuffled labels and must come out at chance; otherwise the test part leaks.
     """
     train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
-    pixels = np.stack([_pixels(image) for image in comparisons.images])  # all at once might not fit in memory
+    pixels, cost = timed(lambda: np.stack([_pixels(image) for image in comparisons.images]))  # one at a time: memory
     shares = comparisons.shares
-    sharpness = np.array([math.log1p(laplace(image.mean(-1, dtype=np.float32)).var()) for image in comparisons.images])
+    sharpness, looking = timed(lambda: np.array([_sharpness(image) for image in comparisons.images]))
     known = comparisons.scores * comparisons.unit
-    slope = np.polynomial.Polynomial.fit(sharpness[train], known[train], 1) if np.ptp(sharpness[train]) else None
+    line = np.polynomial.Polynomial.fit(sharpness[train], known[train], 1) if np.ptp(sharpness[train]) else None
     shuffled = np.random.default_rng(seed).permutation(labels)
     found = [
         Baseline("majority class", lambda first, _: np.tile(shares, (len(first), 1))),
-        Baseline(SHARPNESS, threshold_rule(sharpness, comparisons), slope(sharpness) if slope else None, soft=False),
-        Baseline("linear siamese", _linear_siamese(pixels, comparisons, labels, seed)),
+        Baseline(SHARPNESS, threshold_rule(sharpness, comparisons), line(sharpness) if line else None, False, looking),
+        Baseline("linear siamese", _linear_siamese(pixels, comparisons, labels, seed), milliseconds=cost),
         Baseline("linear siamese, shuffled labels", _linear_siamese(pixels, comparisons, shuffled, seed)),
     ]
-    for name, scores in shallow_scores(comparisons, pixels, seed).items():
+    for name, scores in shallow_scores(comparisons, (pixels, cost), seed).items():
         found.append(of_scores(name, scores, comparisons))
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
-        found.append(_classify_then_compare(pixels, comparisons))
+        found.append(replace(_classify_then_compare(pixels, comparisons), milliseconds=cost))
     return found
 
 
-def of_scores(name: str, scores: np.ndarray, comparisons: Comparisons) -> Baseline:
+def of_scores(name: str, found: Timed, comparisons: Comparisons) -> Baseline:
     """Return the baseline that compares predicted scores (N,)."""
-    return Baseline(name, threshold_rule(scores, comparisons), scores, soft=False)
+    scores, milliseconds = found
+    return Baseline(name, threshold_rule(scores, comparisons), scores, False, milliseconds)
+
+
+def _sharpness(image: np.ndarray) -> float:
+    return math.log1p(laplace(image.mean(-1, dtype=np.float32)).var())
 
 
 def _pixels(image: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ validation images.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -34,15 +35,25 @@ BANDS = 6  # of spatial frequency
 AT_ONCE = 512  # images encoded by the network
 
 Maker = Callable[[], object]  # makes an untrained model of scikit-learn
-Scores = Mapping[str, np.ndarray]  # by the predictor's name, (N,) of all images on the user's scale
+# What is made of all images, (N,) scores on the user's scale or (N, F) features, and the milliseconds an image takes.
+Timed = tuple[np.ndarray, float]
 
 
-def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> Scores:
-    """Return the scores that predictors without a network give; `pixels` (N, F) are images averaged down."""
+def timed(compute: Callable[[], np.ndarray]) -> Timed:
+    """Return what is computed of some images, and the milliseconds that each of them took."""
+    began = time.perf_counter()
+    found = compute()
+    return found, 1000 * (time.perf_counter() - began) / len(found)
+
+
+def shallow_scores(comparisons: Comparisons, pixels: Timed, seed: int) -> Mapping[str, Timed]:
+    """Return the scores by predictors without a network, by name; `pixels` (N, F) are images averaged down."""
     train = comparisons.parts["train"]
     known = comparisons.scores * comparisons.unit
-    texture = np.stack([texture_features(image) for image in progress(comparisons.images, len(known), "describing")])
-    features = {"pixels": pixels, "texture": texture, "both": np.concatenate([pixels, texture], axis=1)}
+    described = progress(comparisons.images, len(known), "describing")
+    texture = timed(lambda: np.stack([texture_features(image) for image in described]))
+    both = np.concatenate([pixels[0], texture[0]], axis=1), pixels[1] + texture[1]
+    features = {"pixels": pixels, "texture": texture, "both": both}
     nearest: list[Maker] = [partial(KNeighborsRegressor, k) for k in (1, 5, 15)]
     support: list[Maker] = [partial(SVR, C=c) for c in (1.0, 10.0)]
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
@@ -54,10 +65,10 @@ def shallow_scores(comparisons: Comparisons, pixels: np.ndarray, seed: int) -> S
         "SVM": support,
     }
     drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
-    found = {name: np.full(len(known), constant(known[train])) for name, constant in CONSTANTS.items()}
+    found = {name: (np.full(len(known), constant(known[train])), 0.0) for name, constant in CONSTANTS.items()}
     for name, makers in ways.items():
         tried = [_fitted(make(), each, comparisons, drawn) for make in makers for each in features.values()]
-        found[name] = min(tried, key=lambda each: _error(each, comparisons))
+        found[name] = min(tried, key=lambda each: _error(each[0], comparisons))
     return found
 
 
@@ -67,8 +78,9 @@ CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
 }
 
 
-def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train: np.ndarray) -> np.ndarray:
+def _fitted(model: object, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
+    features, milliseconds = described
     scores, unit = comparisons.scores, comparisons.unit
     if is_classifier(model):
         mean, spread, targets = 0, 1, scores[train]
@@ -76,8 +88,8 @@ def _fitted(model: object, features: np.ndarray, comparisons: Comparisons, train
         mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
         targets = (scores[train] - mean) / spread
     fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
-    found: np.ndarray = (fitted.predict(features) * spread + mean) * unit
-    return found
+    predicted, own = timed(lambda: fitted.predict(features))
+    return (predicted * spread + mean) * unit, milliseconds + own
 
 
 def _error(found: np.ndarray, comparisons: Comparisons) -> float:
@@ -121,8 +133,8 @@ def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
     return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
 
 
-def network_scores(config: Config, comparisons: Comparisons, device: torch.device) -> np.ndarray:
-    """Return the scores (N,) of a network that sees one image, on the user's scale.
+def network_scores(config: Config, comparisons: Comparisons, device: torch.device) -> Timed:
+    """Return the scores (N,) of a network that sees one image.
 
     It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
     as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
@@ -164,7 +176,7 @@ def network_scores(config: Config, comparisons: Comparisons, device: torch.devic
             if error < best:
                 best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
     model.load_state_dict(kept)
-    return _scores_of(model, images, np.arange(len(images)), device)
+    return timed(lambda: _scores_of(model, images, np.arange(len(images)), device))
 
 
 @torch.no_grad()

@@ -159,6 +159,9 @@ def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_pa
     (tmp_path / "torn.png").write_bytes(b"not a picture")
     with pytest.raises(ValueError, match=r"none of the 1 images .*torn\.png"):
         brightness().rank(tmp_path)
+    (nothing,) = brightness().predict([{"images": [str(tmp_path / "torn.png")]}])
+    assert nothing.keys() == {"error"}  # no empty ranking
+    assert "torn.png: not an image" in nothing["error"]
     Image.new("RGB", (40, 30)).save(tmp_path / "dark.png")
     found = brightness().rank(tmp_path)
     assert [row.name for row in found] == ["dark.png"]

@@ -11,7 +11,7 @@ from tests.workloads.bep.documents.reading import LIMIT, read, refusal
 SPACES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "style", "table", "text")
 )
-PAGE = """<!DOCTYPE html><html><head><meta charset="{charset}"><title>No text</title><style>p {{}}</style></head>
+PAGE = """<!DOCTYPE html><html><head><meta charset="{charset}"><title>None</title><style>p {{ top: 0 }}</style></head>
 <body><nav>Home</nav><h1>1 Purpose</h1><p>Before <b>the</b>
   table, M\u00fcller &amp; Co.<p>Two<br>lines
 <table><tr><th>Role<th>Name<tr><td>Lead<td><p>Ada</p><p>Wu</p></table><ul><li>first<li>second<ul>
