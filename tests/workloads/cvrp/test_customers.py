@@ -214,6 +214,15 @@ def test_errors_name_column_row_and_what_to_type(tmp_path, old, new, said):
     assert refusal(written(tmp_path, BERLIN.replace(old, new)), capacity=15).startswith(said)
 
 
+def test_the_only_column_of_an_unusual_name_is_the_demand(tmp_path):
+    found = read_table(written(tmp_path, "name,lat,lon,crates\nbakery,52.5,13.4,0\na,52.6,13.5,7\nb,52.4,13.3,9\n"))
+    assert found.demands == [0, 7, 9]
+    assert "demand from crates" in found.found
+    two = written(tmp_path, "lat,lon,crates,floor\n52.5,13.4,0,1\n52.6,13.5,7,2\n52.4,13.3,9,3\n", "two.csv")
+    with pytest.raises(UserError, match="no column demand .* among lat, lon, crates, floor"):
+        read_table(two)
+
+
 def test_unusable_files_are_named(tmp_path):
     assert (
         refusal(written(tmp_path, "name,x,y,demand\nA,1,2,3\n"))

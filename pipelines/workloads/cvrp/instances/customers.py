@@ -132,6 +132,9 @@ def _columns(path: Path, header: Sequence[str]) -> dict[str, int]:
     plain = {_plain(column): at for at, column in reversed(list(enumerate(header)))}
     guesses = ((what, next((plain[name] for name in names if name in plain), None)) for what, names in USUAL.items())
     found = {what: at for what, at in guesses if at is not None}
+    left = [at for at, column in enumerate(header) if column and at not in found.values()]
+    if len(left) == 1:  # the only column of another name
+        found.setdefault("demand", left[0])
     pairs = [pair for pair in (("lon", "lat"), ("x", "y")) if found.keys() >= set(pair)]
     if not pairs or "demand" not in found:
         lacking = "demand (or quantity, weight)" if pairs else "lon and lat (or longitude and latitude, or x and y)"
