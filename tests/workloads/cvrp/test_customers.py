@@ -219,7 +219,7 @@ def test_the_only_column_of_an_unusual_name_is_the_demand(tmp_path):
     assert found.demands == [0, 7, 9]
     assert "demand from crates" in found.found
     two = written(tmp_path, "lat,lon,crates,floor\n52.5,13.4,0,1\n52.6,13.5,7,2\n52.4,13.3,9,3\n", "two.csv")
-    with pytest.raises(UserError, match="no column demand .* among lat, lon, crates, floor"):
+    with pytest.raises(UserError, match=r"no column demand .* among lat, lon, crates, floor"):
         read_table(two)
 
 

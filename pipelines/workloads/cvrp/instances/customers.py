@@ -100,7 +100,7 @@ def read_table(path: Path) -> Customers:
     if path.name.lower().endswith(WRITTEN):
         raise UserError(f"{path}: these are tours that were written here; give the table of customers")
     (_, header), *body = TABLES[path.suffix.lower()](path) or [(0, [])]
-    columns = _columns(path, [str(cell if cell is not None else "").strip() for cell in header])
+    columns = _columns(path, [str(cell if cell is not None else "").strip() for cell in header], body)
     if len(body) < 2:
         raise UserError(f"{path}: has {len(body)} rows below its header; give the depot one, and each customer")
     rows = {number: {what: row[at] if at < len(row) else None for what, at in columns.items()} for number, row in body}
@@ -127,14 +127,14 @@ def read_table(path: Path) -> Customers:
     return Customers(path.stem, list(rows), names, places, demands, capacity, degrees, printable(found, 400))
 
 
-def _columns(path: Path, header: Sequence[str]) -> dict[str, int]:
+def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:
     """Return the number of the column of each thing that a table holds."""
     plain = {_plain(column): at for at, column in reversed(list(enumerate(header)))}
     guesses = ((what, next((plain[name] for name in names if name in plain), None)) for what, names in USUAL.items())
     found = {what: at for what, at in guesses if at is not None}
     left = [at for at, column in enumerate(header) if column and at not in found.values()]
-    if len(left) == 1:  # the only column of another name
-        found.setdefault("demand", left[0])
+    if len(left) == 1 and all(_is_number(row[left[0]] if left[0] < len(row) else None) for _, row in body):
+        found.setdefault("demand", left[0])  # the only column of another name
     pairs = [pair for pair in (("lon", "lat"), ("x", "y")) if found.keys() >= set(pair)]
     if not pairs or "demand" not in found:
         lacking = "demand (or quantity, weight)" if pairs else "lon and lat (or longitude and latitude, or x and y)"
@@ -158,6 +158,13 @@ def _depot(path: Path, rows: Mapping[int, Row]) -> tuple[int, bool]:
     if len(marked) > 1:
         raise UserError(f"{path}: rows {marked[0]} and {marked[1]} are both marked as the depot; mark one")
     return (marked or list(rows))[0], bool(marked)
+
+
+def _is_number(cell: object) -> bool:
+    try:
+        return _text(cell) == "" or math.isfinite(float(_text(cell)))
+    except ValueError:
+        return False
 
 
 def _text(cell: object) -> str:
