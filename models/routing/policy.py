@@ -84,7 +84,9 @@ class RoutingPolicy(io.Model):
         """Return what all queries on these instances share."""
         distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
         if self.config.spacing:  # then neighbours are equally far in instances of all sizes
-            distance = distance * math.sqrt((distance.shape[1] - 1) / SPACED)
+            ratio = (distance.shape[1] - 1) / SPACED
+            exact = isinstance(ratio, float)  # else a symbol of an export, whose root no format has
+            distance = distance * (math.sqrt(ratio) if exact else (torch.ones((), dtype=torch.float64) * ratio).sqrt())
         graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
         nodes = self.embedding(instances)
         for layer in self.layers:

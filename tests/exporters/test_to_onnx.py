@@ -12,7 +12,7 @@ import torch
 from exporters import __main__ as exporters
 from exporters import onnx, portable, to_onnx
 from exporters.onnx import char_lstm, cnn_lstm, comparator, examples, routing, tiny_transformer
-from models import io
+from models import io, shipped
 from models.market.candle_features import SETS
 from tests.exporters.commands import refusal
 from tests.models import hostile, tiny
@@ -110,6 +110,12 @@ def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, mon
     assert "nobody has described the family 'waves' as tensor programs" in error
     assert "with describe(model) beside the model's module, or export safetensors" in error
     assert not (run / "exports").exists()
+
+
+@pytest.mark.slow
+def test_a_policy_whose_distances_are_scaled_by_the_number_of_customers_is_exported(tmp_path):
+    said = exporters.export("onnx", shipped.FOLDER / "cvrp-mixed", "best", tmp_path / "out")
+    assert "in 2 programs" in said
 
 
 def test_a_sparse_policy_is_refused(tmp_path):

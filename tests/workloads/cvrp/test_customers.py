@@ -180,11 +180,6 @@ def test_x_and_y_are_degrees_only_by_their_range(tmp_path, places, degrees):
             "east-west",
             "there is no column lon and lat (or longitude and latitude, or x and y) among name, lat, east-west",
         ),
-        (
-            "quantity",
-            "colour",
-            "there is no column demand (or quantity, weight) among name, lat, lng, colour; name them in",
-        ),
         ("13.0645", "13'0645", 'row 4: lon is "13\'0645"; type a number, such as 52.5'),
         ("13.0645", "", "row 4: lon is empty; type a number"),
         (
