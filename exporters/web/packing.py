@@ -184,7 +184,10 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     changed: dict[str, torch.Tensor | None] = {}
     if isinstance(model, CharMixture):
         described |= {"classes": model.classes.tolist(), "mixture": _constants()}
-        changed |= {"keys": _leading(model.keys.numpy()), "offsets": _differences(model.offsets.numpy())}
+        changed |= {
+            "keys": _leading(model.get_buffer("keys").numpy()),
+            "offsets": _differences(model.get_buffer("offsets").numpy()),
+        }
         # Stored documents are not for everyone who gets a page: only hashes of what must not be copied are in it.
         changed["text"] = None
         if model.config.documents:
