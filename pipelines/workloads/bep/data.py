@@ -22,7 +22,6 @@ from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents.parts import (
     PARTS,
     SPAN,
-    WORST,
     Rows,
     check_sizes,
     described_overlap,
@@ -175,8 +174,8 @@ def _check_files(bad: Mapping[str, str], found: sources.Found, source: str) -> N
 
 def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> None:
     if not texts:
-        ignored = f" (ignored: {', '.join(list(found.ignored)[:WORST])})" if found.ignored else ""
-        raise UserError(f"{source}: it contains no documents that can be read{ignored}; {sources.WAYS}")
+        there = "".join(f"\n  {line}" for line in sources.listed(found.ignored))
+        raise UserError(f"{source}: it contains no documents that can be read; {sources.WAYS}{there}")
     characters = sum(map(len, texts.values()))
     if characters < FEWEST_CHARACTERS:
         raise UserError(

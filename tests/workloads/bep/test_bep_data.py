@@ -225,16 +225,16 @@ def test_lines_of_a_text_with_pages_are_joined(firm, tmp_path):
     ("texts", "message"),
     [
         ({}, r"it contains no documents that can be read; give a folder of documents"),
-        ({"a.xlsx": "x", ".b.txt": "y"}, r"no documents that can be read \(ignored: \.b\.txt, a\.xlsx\)"),
+        ({"a.xlsx": "x", ".b.txt": "y"}, r"embedded ones\n  not read: \.b\.txt: hidden\n  not read: a\.xlsx: tables"),
         ({"a": prose(1, 900)}, r"9\d\d characters are too few .*; give documents with 10,000 or more"),
         ({"a": "x" * 5000, "b": "y" * 4000}, r"9,000 characters are too few"),
     ],
 )
-def test_a_folder_with_too_little_is_refused_in_a_line(tmp_path, texts, message):
+def test_a_folder_with_too_little_is_refused_in_a_line_and_one_for_each_kind_of_file(tmp_path, texts, message):
     (tmp_path / "in").mkdir()
     with pytest.raises(UserError, match=message) as error:
         data.prepare(config(written(tmp_path / "in", texts)), tmp_path / "out")
-    assert "\n" not in str(error.value)
+    assert len(str(error.value).splitlines()) == (3 if "a.xlsx" in texts else 1)
     assert not (tmp_path / "out").exists()
 
 
