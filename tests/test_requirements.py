@@ -31,6 +31,7 @@ OPTIONAL = {
     "_typeshed": "names of types alone, known to type checkers",
 }
 NOT_IMPORTED = {
+    "ipykernel": "started by nbclient",
     "mypy": "a command: make lint",
     "num2words": "imported by transformers' processor of SmolVLM",
     "onnx": "used by torch.onnx.export",

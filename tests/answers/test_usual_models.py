@@ -104,6 +104,4 @@ def test_what_a_folder_holds_beside_its_inputs_is_counted_in_one_line(tmp_path):
         (tmp_path / "folder" / name).touch()
     done = stage(tmp_path, "predict.py", "folder")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("folder: ")]
-    assert line.startswith(
-        "folder: passed over .md (2), folder (1), without an ending (1); what is read: .npz, .vrp, "
-    )
+    assert line.startswith("folder: passed over .md (2), folder (1), without an ending (1); what is read: .npz, .vrp, ")
