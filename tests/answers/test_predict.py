@@ -103,7 +103,7 @@ def test_pipes_go_in_and_out_one_answer_at_a_time(tmp_path):
     out, err = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "depot: " in json.loads(out)["error"]
-    assert "the first, -:4: an input: depot: " in err
+    assert "the first: -:4: an input: depot: " in err
     line = json.dumps(problem(0)) + "\n"
     piped = f"{' '.join(words)} many.jsonl | head -n 1"
     (tmp_path / "many.jsonl").write_text(line * 3000)

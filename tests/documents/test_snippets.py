@@ -43,6 +43,7 @@ def project(tmp_path, monkeypatch):
     corpus = sorted((ROOT / "pipelines/workloads/bep/corpus").iterdir())
     (tmp_path / "oz.txt").write_text("\n\n".join(path.read_text() for path in corpus[:6]))
     (tmp_path / "my_instances.vrp").write_text(SMALL)
+    (tmp_path / "past.txt").write_text(" ".join(["0.5"] * 16) + "\n")
     return tmp_path
 
 
