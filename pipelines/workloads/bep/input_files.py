@@ -17,9 +17,15 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    if path.suffix.lower() != ".json":
+    ending = path.suffix.lower()
+    if ending in (".txt", ".md", ""):
         yield from lines_of(path, line)
         return
+    if ending != ".json":
+        raise UserError(
+            f'{path}: a document is no text to complete; give field=NAME or prompt="...", lines in a .txt or a form '
+            "in a .json. To learn from documents: pipelines/train.py --workload bep data.sources=FOLDER"
+        )
     try:
         form = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
