@@ -193,7 +193,7 @@ def test_x_and_y_are_degrees_only_by_their_range(tmp_path, places, degrees):
         (
             "13.405,",
             "13.405,9",
-            "row 2 is the depot, being the first, but its demand is 9; set that to 0, or add a column",
+            "row 2 is the depot, being the first, but its demand is 9; give your own place a first row",
         ),
         (
             "Spandau,52.536,13.199,4\nPotsdam",

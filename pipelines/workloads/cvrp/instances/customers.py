@@ -114,7 +114,7 @@ def read_table(path: Path) -> Customers:
     if load := _demand(path, depot, rows[depot]["demand"] or 0):
         raise UserError(
             f"{path}: row {depot} is the depot, {'as it says' if marked else 'being the first'}, but its demand is "
-            f"{load:g}; set that to 0, or add a column depot and write 1 into the depot's row"
+            f"{load:g}; give your own place a first row with demand 0, or add a column depot with 1 in its row"
         )
     names = [str(cells["name"]).strip() if cells.get("name") is not None else "" for cells in rows.values()]
     called = [f"{what} from {header[at]}" for what, at in columns.items() if str(header[at]).strip().lower() != what]
