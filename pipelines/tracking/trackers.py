@@ -59,7 +59,7 @@ def start(accelerator: Accelerator, config: Section, run: Run) -> None:
 
 def show(accelerator: Accelerator, config: Section, run: Run, tables: Tables, pictures: Arrays) -> None:
     """Pass tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to the trackers that take them."""
-    if not any(name in TAKERS for name in accelerator.log_with):
+    if not any(getattr(each, "value", each) in TAKERS for each in accelerator.log_with):
         return
     start(accelerator, config, run)
     for tracker in accelerator.trackers:

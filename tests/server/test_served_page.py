@@ -60,4 +60,4 @@ def test_suggestions_are_taken_by_tab_and_closed_by_escape(found):
 def test_a_text_is_there_when_the_page_opens_and_the_next_one_has_another_seed(found, workload):
     played = found[workload]["played"]
     assert len(played["opened"]) > len("The cat")
-    assert len(set(played["seeds"])) == 2
+    assert len(set(played["seeds"])) == len(played["seeds"]) >= 2

@@ -173,7 +173,7 @@ def test_the_margins_of_a_coins_pictures_hold_all_their_text(run, end):
 @pytest.mark.slow
 def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(examination, "_pool", None)
+    monkeypatch.setattr(examination, "pool", None)
     config = prepared(tmp_path / "data", symbols=("AAAUSDT", "BBBUSDT", "CCCUSDT"), simulated_candles=1500)
     models, run = fitted(config, tmp_path / "data"), Run("crypto", "default")
     run.begin(config, 1, {})
