@@ -98,7 +98,7 @@ def _to_wandb(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers
     for name, picture in pictures.items():
         tracker.log_images({name: [picture]}, step=step)
     for name, values in numbers.items():
-        tracker.log({name: wandb.Histogram(values)}, step=step)
+        tracker.log({name: wandb.Histogram(values.tolist())}, step=step)
 
 
 def _to_trackio(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
