@@ -22,15 +22,19 @@ function signalsPanel(place, backend, about) {
     judge();
   } });
 
+  let wanted = 0;
+
+  // Shows no answer to an earlier question.
   async function judge(event) {
     event?.preventDefault();
+    const mine = ++wanted;
     drawn.replaceChildren();
     const found = await asked(report, async () => {
       report.say("computing");
       const { candles, said } = readCandles(text.value, about), signals = await backend.signals({ coin: coin.value, candles }, SIGNALS_SHOWN);
       return signals.error ? signals : { candles, said, signals };
     });
-    if (!found) return;
+    if (!found || mine != wanted) return;
     const { candles, said, signals } = found, last = signals.at(-1), names = Object.keys(last.probabilities);
     const rows = signals.toReversed().map(each => [new Date(each.time).toISOString().slice(5, 16).replace("T", "\u00a0"),
       each.signal, ...names.map(name => each.probabilities[name].toFixed(3)), ...(about.horizon ? [moveAfter(candles, each.time, about.horizon)] : [])]);
