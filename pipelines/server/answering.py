@@ -20,8 +20,8 @@ from common.config import Section, checked
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Streaming, Trained
+from pipelines.server.continuous_batching import PLACES, Request, Scheduler, Writer
 from pipelines.server.limits import Limits, Refused, too_large
-from pipelines.server.scheduling import PLACES, Request, Scheduler, Writer
 
 Result = TypeVar("Result")
 
