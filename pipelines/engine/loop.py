@@ -213,8 +213,10 @@ class Loop:
     def _log(self) -> None:
         total = dict(self.updater.sum_up())
         count, updates = total.pop("count"), total.pop("updates")
-        norm = total.pop("grad_norm") / updates
+        norm = total.pop("grad_norm") / updates if updates else math.nan
+        skipped = total.pop("skipped", 0) / self.accelerator.num_processes
         values = {f"train/{name}": value / count for name, value in total.items()}
+        values |= {"train/skipped": skipped} if self.accelerator.scaler is not None else {}
         rate = self.updater.optimizers[0].param_groups[0]["lr"]
         self.monitor.log(self.progress.step, {**values, "train/grad_norm": norm, "learning_rate": rate})
         self.progress.sums = {}

@@ -81,8 +81,7 @@ class Updater:
         self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
-        # Without a scaler and sharded gradients Accelerate's wrappers only cost time: half a millisecond a step.
-        self.plain = accelerator.scaler is None and accelerator.distributed_type in PLAIN
+        self.plain = accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.stop = StopRequest()
 
@@ -152,16 +151,17 @@ class Updater:
         norm = self._normalise(part.count)
         if self.accelerator.device.type == "cpu":  # on a GPU the figures are read when they are summed up
             self._check_finite(progress.step + 1, float(norm), float(part.sums["loss"]))
-        for optimizer in self.optimizers:
-            (optimizer.optimizer if self.plain else optimizer).step()
+        stepped = self._step(norm)
         progress.step += 1
-        if self.average is not None:
+        if self.average is not None and stepped:
             self.average.update(progress.step)
         if then is not None:
             then()
         self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
-        self.figures.append({"grad_norm": norm, "updates": 1, "count": part.count, **part.sums})
+        figures = {"grad_norm": norm if stepped else torch.zeros_like(norm), "updates": int(stepped)}
+        skipped = {} if self.accelerator.scaler is None else {"skipped": int(not stepped)}
+        self.figures.append({**figures, **skipped, "count": part.count, **part.sums})
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
@@ -205,9 +205,35 @@ class Updater:
             total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             torch._foreach_mul_(gradients, self.training.batch_size / total)
+        if self.plain and accelerator.scaler is not None:  # of sharded gradients Accelerate does it below
+            for optimizer in self.optimizers:
+                accelerator.scaler.unscale_(optimizer.optimizer)
         clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
         norm = clip(self.parameters, self.training.clip_norm or math.inf)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def _step(self, norm: Tensor) -> bool:
+        """Step all optimizers, or none where a gradient overflows in fp16; return whether they stepped.
+
+        Not by Accelerate's wrappers: each would update the scaler, and the next one unscale its gradients again.
+        """
+        scaler, step = self.accelerator.scaler, self.progress.step + 1
+        if scaler is not None:
+            scale, finite = scaler.get_scale(), math.isfinite(float(norm))
+            scaler.update()
+            if not finite:
+                if scale < 1 or scaler.get_scale() >= scale:  # it is no matter of fp16's range
+                    raise NotFiniteError(
+                        f"gradient norm {norm:g} is not finite at step {step}, at loss scale {scale:g}"
+                    )
+                self.monitor.say(
+                    f"step {step}: a gradient overflows in fp16; this update is skipped, "
+                    f"and the loss scale is {scaler.get_scale():g} from now on"
+                )
+                return False
+        for optimizer in self.optimizers:
+            optimizer.optimizer.step()
+        return True
 
     def _zero_grad(self) -> None:
         for optimizer in self.optimizers:
@@ -219,7 +245,8 @@ class Updater:
 
     def _backward(self, loss: Loss) -> None:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks
-        value.backward() if self.plain else self.accelerator.backward(value)
+        scaler = self.accelerator.scaler
+        (value if scaler is None else scaler.scale(value)).backward()
 
     def _synchronising_backward(self, loss: Loss | None) -> None:
         """Run the last backward pass of an update, announced as synchronising only now.
