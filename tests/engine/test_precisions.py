@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-from pipelines.engine.update import NotFiniteError
+from pipelines.engine.stepping import NotFiniteError
 from tests import forked
 from tests.engine.precisions import CASES, ROUNDING, distances, updater_of
 from tests.stages import ROOT
@@ -66,5 +66,5 @@ def test_a_gradient_that_overflows_at_every_scale_ends_the_training(tmp_path, mo
     batches = updater.batches()
     updater.update(batches)
     updater.update(batches)
-    with pytest.raises(NotFiniteError, match=r"gradient norm inf is not finite at step 3, at loss scale 0.5"):
+    with pytest.raises(NotFiniteError, match=r"step 3: gradient norm inf is not finite at loss scale 0.5"):
         updater.update(batches)
