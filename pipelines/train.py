@@ -51,7 +51,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     if len(configs) > 1:
         fork_server.start_server([*fork_server.TRAINING, workload.task.__module__])
     if configs:
-        ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest))
+        ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest, accelerator.mixed_precision))
         find = functools.partial(workloads.find, args.workload)
         fanout.train_all(fanout.Job(run, configs, folder, manifest, args.resume, find), chosen, accelerator)
         accelerator.print(f"{len(chosen)} model{'s' * (len(chosen) != 1)} in {run.member('NAME').best}\n{evaluate}")
