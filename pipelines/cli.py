@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from common import config as configs
 from common.config import leaves
 from common.disk import prepared
-from common.errors import MembersFailedError, Stopped, UserError
+from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
 from common.version import missing
@@ -54,6 +54,9 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(str(stop), 128 + stop.number)
     except MembersFailedError as error:
         _leave(f"error: {error}", 1)
+    except LostProcessError:  # named by each of the others; those that still wait for it must not keep this one
+        sys.stderr.flush()
+        os._exit(1)
     except ModuleNotFoundError as error:
         if (lacking := missing(error)) is None:
             raise
