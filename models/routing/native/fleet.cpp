@@ -11,10 +11,12 @@ constexpr double SPLIT = 0.5;      // probability that a string keeps customers 
 constexpr double ENOUGH = 0.01;    // probability that it keeps no further one
 constexpr double BLINK = 0.01;     // probability that a place for a customer is overlooked
 constexpr int REACHED = 100;       // nearest customers in whose routes strings are removed
-constexpr double HOT = 0.1, COLD = 0.001;  // first and last temperature, in units of the cost of a customer
+constexpr double HOT = 1, COLD = 0.001;  // first and last temperature, in units of the cost of a customer
 constexpr int64_t CLOCK = 16;      // rounds between two looks at the clock
 constexpr double IMPATIENCE = 0.1; // of the price of a customer that must be served, by which it rises when left out
 constexpr int ORDERS = 7;          // in which customers are inserted
+constexpr int DISCOUNTS = 4;       // on further vehicles, with which the first plan is tried
+constexpr double OPENING = 0.1;    // probability that further vehicles have a discount
 
 double thread_seconds() {
     timespec time;
@@ -55,6 +57,7 @@ class Annealing {
             left = now.absent;
             now.begin_round();
             ruin(1 + below(n));
+            discount = uniform() < OPENING ? uniform() : 1;
             recreate();
             if (now.cost < before - temperature * std::log(1 - uniform())) {
                 if (better()) keep();
@@ -103,10 +106,15 @@ class Annealing {
         now.absent.erase(std::remove_if(now.absent.begin(), now.absent.end(), in_route), now.absent.end());
         left = now.absent;
         Kept least;
-        for (int kind = 0; kind < ORDERS && !left.empty(); kind++) {
+        int first = 0;
+        for (int trial = 0; trial < ORDERS + DISCOUNTS && !left.empty(); trial++) {
+            discount = trial < ORDERS ? 1 : discount / 2;
             now.begin_round();
-            recreate(kind);
-            if (now.cost < least.cost) least = current();
+            recreate(trial < ORDERS ? trial : first);
+            if (now.cost < least.cost) {
+                least = current();
+                if (trial < ORDERS) first = trial;
+            }
             now.restore();
             now.absent = left;
         }
@@ -223,7 +231,7 @@ class Annealing {
         for (int k = 0; k < f.kinds; k++) {
             if (!now.spare(k)) continue;
             alone = {c};
-            if (double cost; now.fits(k, alone, cost) && cost < least) least = cost, behind = -1, kind = k;
+            if (double cost; now.fits(k, alone, cost) && cost * discount < least) least = cost * discount, behind = -1, kind = k;
         }
         if (behind < 0 || kind >= 0)
             for (int r : now.active) {
@@ -251,6 +259,7 @@ class Annealing {
     std::vector<std::vector<int>> reached;  // of each customer, others by their distance
     std::vector<int> ruined, left, alone;
     std::vector<std::pair<double, int>> order;
+    double discount = 1;     // on a further vehicle, where routes are compared
     int64_t overlooked = 0;  // places until the next that is
 };
 

@@ -6,7 +6,7 @@
 namespace fleet {
 
 constexpr int NEAREST = 40;      // customers before and behind which one is inserted
-constexpr double WAITING = 0.2;  // of a unit of time, in units of distance (Vidal et al. 2013)
+constexpr double WAITING = 0.1;  // of a unit of time, in units of distance (Vidal et al. 2013)
 constexpr int CHAIN = 3;         // customers that a move takes along at most
 
 // Of each customer, those that may well come straight before and behind it: near, with little waiting in between.
