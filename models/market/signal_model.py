@@ -16,7 +16,8 @@ from torch import Tensor
 
 from common.plain import Plain
 from models import io
-from models.market import candle_features, candle_tables
+from models.market import candle_features
+from models.market.candle_tables import RULES
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
 
@@ -203,7 +204,7 @@ def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
         "candles_needed": max(model.candles_needed for model in models),
         "horizon": label.get("horizon"),
         "note": config.warning.get("note"),
-        "rules": candle_tables.RULES,
+        "rules": RULES._asdict(),
     }
 
 
