@@ -91,10 +91,8 @@ def save(
     # The weights of a model that trains on meanwhile are not to be touched: asking a sharded one for them splits them.
     for name, tensor in (model.state_dict(keep_vars=True) if state is None else state).items():
         tensors.setdefault(id(tensor), (name, tensor))
-    # Copied, as safetensors refuses tensors that share a storage, such as the weights of a cuDNN LSTM.
-    stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}
-    write_whole(folder / WEIGHTS, safetensors_bytes.with_header(safetensors.torch.save(stored), header))
+    write_whole(folder / WEIGHTS, *safetensors_bytes.pieces(dict(tensors.values()), header))
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 

@@ -71,7 +71,8 @@ class Updater:
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
-        noise.by_item(task.model)
+        # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
+        noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
         self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -154,9 +155,9 @@ class Updater:
             then()
         self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
-        figures = {"grad_norm": norm if stepped else torch.zeros_like(norm), "updates": int(stepped)}
+        norm = norm if stepped else torch.zeros_like(norm)
         skipped = {} if self.accelerator.scaler is None else {"skipped": int(not stepped)}
-        self.figures.append({**figures, **skipped, "count": part.count, **part.sums})
+        self.figures.append({"grad_norm": norm, "updates": int(stepped), **skipped, "count": part.count, **part.sums})
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
@@ -273,7 +274,7 @@ class Updater:
         )
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
-        noise.begin(self.config.seed, self.progress.step, items)
+        noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
         if self.accelerator.mixed_precision == "no":
