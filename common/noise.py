@@ -143,8 +143,9 @@ def by_item(model: nn.Module, compiled: bool = False) -> None:
     In a `compiled` one, a layer that is called more than 16 times in a forward pass begins to repeat others' noise.
     """
     global _num_keys
-    layers = [module for module in model.modules() if type(module) in BY_ITEM]
+    layers: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Dropout | nn.LSTM)]
     for module in layers:
         # The class is exchanged in place: copies and saved states stay what they were.
-        module.__class__ = BY_ITEM[type(module)]
-    _num_keys = 16 * len(layers) if compiled else 0
+        module.__class__ = BY_ITEM.get(type(module), type(module))
+    if compiled:
+        _num_keys = 16 * len(layers)

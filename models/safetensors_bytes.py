@@ -38,17 +38,8 @@ def split(data: bytes) -> tuple[dict[str, object], bytes]:
     return json.loads(data[8:start]), data[start:]
 
 
-def with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
-    """Safetensors bytes with `metadata` and a sum of the tensors in their header.
-
-    The library's own way of writing metadata changes their order from run to run.
-    """
-    header, body = split(data)
-    header = {"__metadata__": {**metadata, "sha256": sha256(body)}, **header}
-    return _start(header) + body
-
-
 def _start(header: Mapping[str, object]) -> bytes:
+    # The library's own way of writing metadata changes their order from run to run.
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
     return len(text).to_bytes(8, "little") + text

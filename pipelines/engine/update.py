@@ -1,7 +1,6 @@
 """One optimizer update after another: micro-batches, gradients, agreement between processes, lack of memory."""
 
 import contextlib
-import functools
 import itertools
 import math
 import time
@@ -219,8 +218,8 @@ class Updater:
         step = self.progress.step + 1
         try:
             if stepped := self.stepper.step(norm):
-                if self.average is not None:
-                    self.stepper.again(functools.partial(self.average.update, step), self.average.values)
+                if (average := self.average) is not None:
+                    self.stepper.again(lambda: average.update(step), average.values, {})
             else:
                 scale = f"the loss scale is {self.accelerator.scaler.get_scale():g}"
                 self.monitor.say(f"step {step}: a gradient overflows in fp16; this update is skipped, and {scale}")
