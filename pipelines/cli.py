@@ -22,7 +22,7 @@ from common import config as configs
 from common.config import leaves
 from common.disk import prepared
 from common.disk.files import FAULTS
-from common.errors import MembersFailedError, Stopped, UserError
+from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
 from common.version import missing
@@ -60,6 +60,9 @@ def run_main(main: Callable[[], None]) -> None:
         if error.errno not in FAULTS:
             raise
         _leave(f"error: {error}: {FAULTS[error.errno]}", 2)
+    except LostProcessError:  # named by each of the others; those that still wait for it must not keep this one
+        sys.stderr.flush()
+        os._exit(1)
     except ModuleNotFoundError as error:
         if (lacking := missing(error)) is None:
             raise
@@ -96,7 +99,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 def decided(decide: Callable[[], Config]) -> Config:
     """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
-    from pipelines.checks.launch import check_world
+    from pipelines.checks.formed_processes import check_world
 
     check_world(ranks.join())
     return ranks.on_main(decide)

@@ -19,6 +19,7 @@ from common.errors import UserError
 from common.machine import return_freed_memory
 from common.random import derive_key
 from common.workers import progress
+from pipelines.distributed import ranks
 from pipelines.engine.workload import MapItems, Source
 
 
@@ -131,7 +132,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
     """Return a function that maps over a finite source with all processes; `what` names the work to show progress.
 
     Where memory runs out, batches are halved until they fit. Sharded models, which need equally many calls on all
-    ranks, raise instead.
+    ranks, raise instead. A signal to any rank is heard between batches, where all of them raise Stopped.
     """
     sharded = accelerator.distributed_type == DistributedType.FSDP
 
@@ -165,6 +166,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
 
         shown = what if accelerator.is_main_process else None
         for items, batch in progress(stream(source, plan, accelerator.device), len(starts), shown):
+            ranks.stop_if_asked()
             for name, values in results(items, batch).items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}

@@ -17,6 +17,7 @@ from common.errors import UserError
 from common.random import derive_key
 from common.stopping import StopRequest
 from pipelines.distributed import ranks, sharding
+from pipelines.distributed.watch import OwnTime
 from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, smaller, stream
 from pipelines.engine.config import BaseConfig
@@ -78,6 +79,7 @@ class Updater:
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         self.plain = accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
+        self.own = OwnTime(accelerator.device, world > 1)
         self.stop = StopRequest()
 
     def choose_micro_batch_size(self) -> None:
@@ -137,7 +139,8 @@ class Updater:
         progress = self.progress
         set_rates(self.optimizers, self.training.rate(progress.step, self.steps))
         try:
-            part = self._accumulate(batches)
+            with self.own.measured():
+                part = self._accumulate(batches)
             agreement = self._announce(part.failed)
             self._synchronising_backward(part.loss)
             sharding.average_whole(self.accelerator, self.model)
