@@ -32,10 +32,11 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from common import safetensors_bytes
 from common.disk.files import write_whole
 from common.foreign_text import printable
 from common.version import missing
-from models import hub, limits, safetensors_bytes
+from models import hub, limits
 from models.model import Model as Model
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as states
 from torch.utils._pytree import tree_map_only
 
+from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
-from models import safetensors_bytes
 from pipelines.distributed import ranks
 from pipelines.engine.averaging import Average
 from pipelines.engine.update import Progress

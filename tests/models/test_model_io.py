@@ -10,7 +10,8 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from models import io, safetensors_bytes
+from common import safetensors_bytes
+from models import io
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.policy import RoutingPolicy
 

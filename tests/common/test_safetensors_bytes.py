@@ -3,7 +3,7 @@
 import safetensors.torch
 import torch
 
-from models import safetensors_bytes
+from common import safetensors_bytes
 
 TENSORS = {
     "b": torch.randn(3, 5),
