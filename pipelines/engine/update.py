@@ -1,7 +1,6 @@
 """One optimizer update after another: micro-batches, gradients, agreement between processes, lack of memory."""
 
 import contextlib
-import functools
 import itertools
 import math
 import time
@@ -72,7 +71,8 @@ class Updater:
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
-        noise.by_item(task.model)
+        # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
+        noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
         self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -157,9 +157,9 @@ class Updater:
             then()
         self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
-        figures = {"grad_norm": norm if stepped else torch.zeros_like(norm), "updates": int(stepped)}
+        norm = norm if stepped else torch.zeros_like(norm)
         skipped = {} if self.accelerator.scaler is None else {"skipped": int(not stepped)}
-        self.figures.append({**figures, **skipped, "count": part.count, **part.sums})
+        self.figures.append({"grad_norm": norm, "updates": int(stepped), **skipped, "count": part.count, **part.sums})
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
@@ -221,8 +221,8 @@ class Updater:
         step = self.progress.step + 1
         try:
             if stepped := self.stepper.step(norm):
-                if self.average is not None:
-                    self.stepper.again(functools.partial(self.average.update, step), self.average.values)
+                if (average := self.average) is not None:
+                    self.stepper.again(lambda: average.update(step), average.values, {})
             else:
                 scale = f"the loss scale is {self.accelerator.scaler.get_scale():g}"
                 self.monitor.say(f"step {step}: a gradient overflows in fp16; this update is skipped, and {scale}")
@@ -276,7 +276,7 @@ class Updater:
         )
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
-        noise.begin(self.config.seed, self.progress.step, items)
+        noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
         if self.accelerator.mixed_precision == "no":
