@@ -40,6 +40,9 @@ class Hardware(Section):
     )
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
+    change_precision: bool = Field(
+        False, description="let --resume go on in another precision than the run's, which provenance.json records"
+    )
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 

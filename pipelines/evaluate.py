@@ -28,7 +28,7 @@ from common.machine import cores
 from common.stopping import StopRequest
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
-from pipelines.members import examination, processes
+from pipelines.members import examination, fork_server
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def evaluate(args: argparse.Namespace) -> None:
     cli.announce(f"evaluating {run.folder}")
     if cores() > 1 and len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
         # Its imports run beside those below.
-        processes.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
+        fork_server.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page, plots

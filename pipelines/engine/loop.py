@@ -24,7 +24,8 @@ from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
-from pipelines.engine.update import LackOfMemoryError, NotFiniteError, Progress, Updater
+from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
+from pipelines.engine.update import Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
 from pipelines.run.folder import Run
 
@@ -236,8 +237,10 @@ class Loop:
     def _log(self) -> None:
         total = dict(self.updater.sum_up())
         count, updates = total.pop("count"), total.pop("updates")
-        norm = total.pop("grad_norm") / updates
+        norm = total.pop("grad_norm") / updates if updates else math.nan
+        skipped = total.pop("skipped", 0) / self.accelerator.num_processes
         values = {f"train/{name}": value / count for name, value in total.items()}
+        values |= {"train/skipped": skipped} if self.accelerator.scaler is not None else {}
         rate = self.updater.optimizers[0].param_groups[0]["lr"]
         seconds = ranks.gather(self.updater.own.mean()) if ranks.world() > 1 else []
         self.monitor.log(self.progress.step, {**values, "train/grad_norm": norm, "learning_rate": rate}, seconds)
@@ -308,6 +311,7 @@ class Loop:
         self.updater.sum_up()
         self._settle(BACKLOG - 1)
         snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), self.progress)
+        self._write(self.run.sync_metrics)  # which the checkpoint counts on
         self.saved = self.progress.step
         self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
         self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))

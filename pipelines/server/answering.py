@@ -24,8 +24,8 @@ from common.config import Section, checked
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Streaming, Trained
+from pipelines.server.continuous_batching import PLACES, Request, Scheduler, Writer
 from pipelines.server.limits import Limits, Refused, too_large
-from pipelines.server.scheduling import PLACES, Request, Scheduler, Writer
 
 TURN_SECONDS = 0.5  # that a batch should take at most, if it has several inputs
 MUCH = 4  # times the work of a request that may go before another
