@@ -127,11 +127,10 @@ def on_main(function: Callable[[], T]) -> T:
         return function()
     from torch import distributed
 
-    error, outcome = None, [None, None]
-    if is_main():
-        *outcome, error = _attempt(function)
+    value, shared, error = _attempt(function) if is_main() else (None, None, None)
+    outcome = [value, shared]
     distributed.broadcast_object_list(outcome, 0, group=group())
-    _raise(error, [outcome[1]])
+    _raise(error, outcome[1:])  # type: ignore[arg-type]
     return outcome[0]  # type: ignore[return-value]
 
 
