@@ -20,7 +20,7 @@ SCRIPT = """
 import sys
 from accelerate import Accelerator
 from common.errors import UserError
-from pipelines.checks.launch import check_world
+from pipelines.checks.formed_processes import check_world
 accelerator = Accelerator()
 try:
     check_world(accelerator.num_processes)
