@@ -49,12 +49,12 @@ def unreachable(problem: Problem) -> str | None:
     at = int(served[1 : problem.customers + 1].argmin()) + 1
     if served[at]:
         return None
-    return f"customer {at} cannot be served, even on a route of its own, within the capacity, the windows and the limits"
+    return (
+        f"customer {at} cannot be served, even on a route of its own, within the capacity, the windows and the limits"
+    )
 
 
-def plan(
-    problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None
-) -> Plan:
+def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
     """Return the cheapest plan that `rounds` or `seconds` of CPU time of one thread find, never costlier than `start`.
 
     Raises ValueError where no plan is found that serves all who must be served.

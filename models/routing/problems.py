@@ -80,7 +80,9 @@ class Problem:
     rounding: str  # of each distance, a key of ROUNDINGS
     best_known: float | None = None  # in the problem's own metric
     metric: str = "EUC_2D"  # a key of METRICS
-    matrix: np.ndarray | None = None  # (N, N) float64 distances from row to column before rounding, where locs lack them
+    matrix: np.ndarray | None = (
+        None  # (N, N) float64 distances from row to column before rounding, where locs lack them
+    )
     limit: float = np.inf  # on a route's duration
     service: float = 0.0  # time at each customer
     services: np.ndarray | None = None  # (N,) float64 times in place of `service`

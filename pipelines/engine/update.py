@@ -79,8 +79,7 @@ class Updater:
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         self.plain = accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
-        self.own = OwnTime(accelerator.device, world > 1)
-        self.stop = StopRequest()
+        self.own, self.stop = OwnTime(accelerator.device, world > 1), StopRequest()
 
     def choose_micro_batch_size(self) -> None:
         """Take the configured size, or halve the batch until a forward and backward pass fits on all ranks."""
@@ -287,8 +286,7 @@ class Updater:
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
         """Send the other ranks whether memory ran out here, and a signal; return a function that receives theirs.
 
-        It returns any rank's signal, and raises LackOfMemoryError on all ranks if memory ran out on one. Hosts exchange
-        this beside the backward pass, so no device waits for it.
+        It returns any rank's signal; LackOfMemoryError is raised on all ranks. Hosts exchange this: no device waits.
         """
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
@@ -314,7 +312,8 @@ class Updater:
         if (size := self._smaller()) is None:
             raise UserError(
                 f"out of memory at step {self.progress.step + 1} with one example at a time; choose a smaller model, "
-                "or --resume with hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
+                "split it over GPUs by accelerate launch --config_file accelerate_configs/fsdp.yaml, or --resume with "
+                "hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
             ) from error
         self.monitor.say(
             f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
@@ -336,8 +335,7 @@ class Updater:
 
             rows = self.accelerator.reduce(torch.stack([column(name).double() for name in names])).tolist()
             table = dict(zip(names, rows, strict=True))
-            world = self.accelerator.num_processes
-            first = progress.step - len(figures) + 1
+            first, world = progress.step - len(figures) + 1, self.accelerator.num_processes
             for step, norm, loss in zip(itertools.count(first), table["grad_norm"], table["loss"]):
                 self._check_finite(step, norm / world, loss)
             for name, row in table.items():  # one after the other: the sum does not depend on how often this is done
@@ -348,6 +346,5 @@ class Updater:
 
     def _check_finite(self, step: int, norm: float, loss: float) -> None:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
-        if math.isfinite(norm if self.accelerator.scaler is None else loss):
-            return
-        raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
+        if not math.isfinite(norm if self.accelerator.scaler is None else loss):
+            raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, norm {norm:g})")
