@@ -20,6 +20,7 @@ DEVICES = {"cuda"}
 MOST_NODES = 256  # with more, what a program holds of a step spills out of its registers
 TOURS = 16  # of an instance, that a program builds or scores: the least that a matrix product may have
 COMPARED = 64  # instances
+EXACT = "ieee"  # products in float32; "tf32" ones have 10 bits of their factors
 
 
 def usable(decoder: PointerDecoder, instances: Instances, ends: bool = False) -> bool:
@@ -82,12 +83,9 @@ def differences(device: torch.device, nodes: int, width: int, heads: int, precis
     return ""
 
 
-EXACT = "tf32x3"  # products of three tensor-core products each, as exact as float32
-
-
 def _precision(device: torch.device) -> str:
-    """Return the precision of products: tf32 where torch may use it, or what is less exact still."""
-    less = torch.is_autocast_enabled(device.type) or torch.get_float32_matmul_precision() != "highest"
+    """Return the precision of products: tf32 where torch may use it or, under autocast, what is less exact still."""
+    less = torch.is_autocast_enabled(device.type) or torch.backends.cuda.matmul.fp32_precision == "tf32"
     return "tf32" if less else EXACT
 
 
@@ -232,7 +230,9 @@ def launch(
 
 
 def padded(nodes: int, depth: int) -> dict[str, int]:
-    """Return the sizes that a kernel is compiled for, and its number of warps."""
+    """Return the sizes that a kernel is compiled for, and options of the compiler."""
     nodes = max(16, 1 << (nodes - 1).bit_length())
     channels = max(16, 1 << (depth - 1).bit_length())
-    return {"TOURS": TOURS, "NODES": nodes, "CHANNELS": channels, "num_warps": max(1, min(8, nodes // 32))}
+    warps = min(nodes // 8, 8 * max(1, nodes // 128))  # enough to keep what a program holds in registers
+    sizes = {"TOURS": TOURS, "NODES": nodes, "CHANNELS": channels}
+    return {**sizes, "num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}

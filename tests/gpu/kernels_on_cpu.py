@@ -1,0 +1,38 @@
+"""The routing kernels' places taken by native code, so that an emulated device can count what a GPU would be sent."""
+
+import torch
+from torch import Tensor
+
+from models.routing import kernels, native
+
+
+def install() -> None:
+    """Let the emulated device use kernels; comparing them with torch is then a comparison of native code."""
+    kernels.DEVICES.add("emulated")
+    kernels.build_tours.register_kernel("cpu")(build_tours)
+    kernels.score_tours.register_kernel("cpu")(score_tours)
+
+
+def build_tours(tensors, first, uniform, heads, precision, actions, log_prob) -> None:
+    _native("build_tours", tensors, heads, actions, first, uniform, log_prob)
+
+
+def score_tours(tensors, actions, ends, begin, heads, precision, upstream, found) -> None:
+    if upstream is None:
+        _native("score_tours", tensors, heads, actions, begin, ends, *found, *[None] * 7)
+        return
+    batch, width, nodes = tensors[0].shape
+    slopes = [torch.empty(tensor.shape) for tensor in tensors[:4]]
+    load, distance = torch.empty(batch, width), torch.empty(batch)
+    _native("score_tours", tensors, heads, actions, begin, ends, None, upstream, *slopes, load, distance)
+    query, key, value, pointer = slopes
+    columns = (query.transpose(1, 2), key.transpose(1, 2).flatten(2), value.permute(0, 3, 1, 2).flatten(2), pointer)
+    for into, what in zip(found, (torch.stack(columns, 1), load, distance), strict=True):
+        into.view(batch, -1, *what.shape[1:])[:, 0] = what  # as if an instance's first program had done all
+
+
+def _native(name: str, tensors: list[Tensor], heads: int, *others: Tensor | int | None) -> None:
+    query, key, value, pointer, load, weight, distance, demand, capacity = tensors
+    cache = kernels.Cache(query, key, value, pointer, distance)
+    instances = kernels.Instances(demand, demand, capacity)
+    native._decode(name, heads, [*cache[:4], load, weight], cache, instances, *others)
