@@ -1,16 +1,27 @@
 """The routing kernels' places taken by native code, so that an emulated device can count what a GPU would be sent."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from models.routing import kernels, native
 
+PLACES: dict[str, Callable[..., None]] = {}
+
 
 def install() -> None:
     """Let the emulated device use kernels; comparing them with torch is then a comparison of native code."""
     kernels.DEVICES.add("emulated")
-    kernels.build_tours.register_kernel("cpu")(build_tours)
-    kernels.score_tours.register_kernel("cpu")(score_tours)
+    register(build_tours=build_tours, score_tours=score_tours)
+
+
+def register(**functions: Callable[..., None]) -> None:
+    """Let functions take the places of kernels on the CPU."""
+    for name, function in functions.items():
+        if name not in PLACES:
+            kernels.LIBRARY.impl(name, lambda *arguments, name=name: PLACES[name](*arguments), "CPU")
+        PLACES[name] = function
 
 
 def build_tours(tensors, first, uniform, heads, precision, actions, log_prob) -> None:

@@ -119,7 +119,7 @@ def build(
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
     learnt = [*cache[:4], decoder.load, decoder.distance]
     tensors = [tensor.detach().float().contiguous() for tensor in (*learnt, cache.distance, *instances[1:])]
-    build_tours(tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob)
+    torch.ops.routing.build_tours(tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob)
     return actions, log_prob
 
 
@@ -158,7 +158,7 @@ class _LogProb(torch.autograd.Function):
             return known
         others, actions, ends = ctx.given
         log_prob = torch.empty(actions.shape[:2], device=actions.device)
-        score_tours([*(t.contiguous() for t in learnt), *others], actions, ends, *ctx.settings, None, [log_prob])
+        torch.ops.routing.score_tours([*(t.contiguous() for t in learnt), *others], actions, ends, *ctx.settings, None, [log_prob])
         return log_prob
 
     @staticmethod
@@ -170,14 +170,26 @@ class _LogProb(torch.autograd.Function):
         blocks = -(-actions.shape[1] // TOURS)
         sizes = ((batch, blocks, 4, nodes, width), (batch * blocks, width), (batch * blocks,))
         found = [torch.zeros(size, device=actions.device) for size in sizes]
-        score_tours([*learnt, *others], actions, ends, *ctx.settings, upstream.contiguous(), found)
+        torch.ops.routing.score_tours([*learnt, *others], actions, ends, *ctx.settings, upstream.contiguous(), found)
         query, key, value, pointer = found[0].sum(1).unbind(1)
         key, value = (tensor.unflatten(2, (heads, -1)).transpose(1, 2) for tensor in (key, value))
         slopes = (query.transpose(1, 2), key, value.transpose(2, 3), pointer)
         return *slopes, found[1].sum(0)[:, None], found[2].sum(), None, None, None
 
 
-@torch.library.custom_op("routing::build_tours", mutates_args=("actions", "log_prob"), device_types="cuda")
+# Operations of torch's, one for each kernel: what looks on, such as a count of operations, sees a launch as one.
+LIBRARY = torch.library.Library("routing", "FRAGMENT")
+LIBRARY.define(
+    "build_tours(Tensor[] tensors, Tensor first, Tensor? uniform, int heads, str precision,"
+    " Tensor(a!) actions, Tensor(b!) log_prob) -> ()"
+)
+LIBRARY.define(
+    "score_tours(Tensor[] tensors, Tensor actions, Tensor? ends, int begin, int heads, str precision,"
+    " Tensor? upstream, Tensor(a!)[] found) -> ()"
+)
+
+
+@torch.library.impl(LIBRARY, "build_tours", "CUDA")
 def build_tours(
     tensors: list[Tensor],
     first: Tensor,
@@ -192,7 +204,7 @@ def build_tours(
     launch("build_tours", tensors, actions, heads, precision, own, (), {"DRAWN": uniform is not None})
 
 
-@torch.library.custom_op("routing::score_tours", mutates_args=("found",), device_types="cuda")
+@torch.library.impl(LIBRARY, "score_tours", "CUDA")
 def score_tours(
     tensors: list[Tensor],
     actions: Tensor,

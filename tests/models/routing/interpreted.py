@@ -14,13 +14,13 @@ sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from models.routing import kernels, native, stepwise
 from models.routing.environment import route_ends, tour_length
+from tests.gpu import kernels_on_cpu
 from tests.models.routing.policies import assert_valid, make_instances, make_noise, make_policy
 
 
 def main() -> None:
     customers, tours, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    for operation in (kernels.build_tours, kernels.score_tours):
-        operation.register_kernel("cpu")(operation._init_fn)
+    kernels_on_cpu.register(build_tours=kernels.build_tours, score_tours=kernels.score_tours)
     policy = make_policy(kind, width=40, heads=2)  # a head's 20 channels are padded
     with torch.no_grad():
         policy.decoder.node.weight.mul_(0.3)  # torch loses the slope of tanh to rounding where logits are large
