@@ -223,4 +223,3 @@ class RoutingPolicy(io.Model):
         device = next(self.parameters()).device
         instances = Instances(*(tensor.to(device) for tensor in (locs, demand, torch.full((2,), 20.0))))
         return {"instances": instances, "num_starts": 10}
-

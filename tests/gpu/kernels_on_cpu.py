@@ -32,7 +32,7 @@ def score_tours(tensors, actions, ends, begin, heads, precision, upstream, found
     if upstream is None:
         _native("score_tours", tensors, heads, actions, begin, ends, *found, *[None] * 7)
         return
-    batch, width, nodes = tensors[0].shape
+    batch, width = tensors[0].shape[:2]
     slopes = [torch.empty(tensor.shape) for tensor in tensors[:4]]
     load, distance = torch.empty(batch, width), torch.empty(batch)
     _native("score_tours", tensors, heads, actions, begin, ends, None, upstream, *slopes, load, distance)

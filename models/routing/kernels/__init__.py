@@ -24,7 +24,7 @@ EXACT = "ieee"  # products in float32; "tf32" ones have 10 bits of their factors
 
 
 def usable(decoder: PointerDecoder, instances: Instances, ends: bool = False) -> bool:
-    """Return whether the kernels, those with `ends` too if asked for, stand in for torch; compares them on first use."""
+    """Return whether the kernels, with `ends` if asked for, stand in for torch; compares them on first use."""
     device, nodes = instances.locs.device, instances.demand.shape[1]
     if device.type not in DEVICES or decoder.dynamic is not None or nodes > MOST_NODES:
         return False
@@ -119,7 +119,9 @@ def build(
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
     learnt = [*cache[:4], decoder.load, decoder.distance]
     tensors = [tensor.detach().float().contiguous() for tensor in (*learnt, cache.distance, *instances[1:])]
-    torch.ops.routing.build_tours(tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob)
+    torch.ops.routing.build_tours(
+        tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob
+    )
     return actions, log_prob
 
 
@@ -158,7 +160,9 @@ class _LogProb(torch.autograd.Function):
             return known
         others, actions, ends = ctx.given
         log_prob = torch.empty(actions.shape[:2], device=actions.device)
-        torch.ops.routing.score_tours([*(t.contiguous() for t in learnt), *others], actions, ends, *ctx.settings, None, [log_prob])
+        torch.ops.routing.score_tours(
+            [*(t.contiguous() for t in learnt), *others], actions, ends, *ctx.settings, None, [log_prob]
+        )
         return log_prob
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The routing kernels agree with torch and native code, fit an A100, H100 and B200, and are used only where they agree."""
+"""The routing kernels agree with torch and native code, fit an A100, H100 and B200, and are used only if they agree."""
 
 import os
 import re
