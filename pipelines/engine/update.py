@@ -330,8 +330,9 @@ class Updater:
 
             def column(name: str) -> Tensor:
                 tensors = [value for entry in figures if isinstance(value := entry[name], Tensor)]
-                # Numbers of the host go to the device together: each copy waits for it.
-                return torch.stack(tensors) if tensors else torch.tensor([x[name] for x in figures], device=device)
+                if tensors:
+                    return torch.stack(tensors)
+                return torch.tensor([x[name] for x in figures]).to(device, non_blocking=True)
 
             rows = self.accelerator.reduce(torch.stack([column(name).double() for name in names])).tolist()
             table = dict(zip(names, rows, strict=True))
