@@ -10,8 +10,9 @@ constexpr double LONGEST = 10;     // string that is removed
 constexpr double SPLIT = 0.5;      // probability that a string keeps customers in its midst
 constexpr double ENOUGH = 0.01;    // probability that it keeps no further one
 constexpr double BLINK = 0.01;     // probability that a place for a customer is overlooked
+constexpr double PASSED_OVER = 0.2;  // probability that a kind of vehicle is, for a further one
 constexpr int REACHED = 100;       // nearest customers in whose routes strings are removed
-constexpr double HOT = 1, COLD = 0.001;  // first and last temperature, in units of the cost of a customer
+constexpr double HOT = 2, COLD = 0.01;  // first and last temperature, in units of the cost of a customer
 constexpr int64_t CLOCK = 16;      // rounds between two looks at the clock
 constexpr double IMPATIENCE = 0.1; // of the price of a customer that must be served, by which it rises when left out
 constexpr int ORDERS = 7;          // in which customers are inserted
@@ -206,7 +207,7 @@ class Annealing {
     }
 
     bool insert(int c) {
-        double least = now.price[c];
+        double least = now.price[c] / std::max(discount, 0.1);
         int behind = -1, kind = -1;
         const double *to = f.distance + (size_t)c * f.nodes, *into = f.distance_into.data() + (size_t)c * f.nodes;
         const double *time_to = f.duration + (size_t)c * f.nodes, *time_into = f.duration_into.data() + (size_t)c * f.nodes;
@@ -229,7 +230,7 @@ class Annealing {
         for (int u : near.before[c]) if (now.stops[u].route >= 0) consider(u);
         for (int v : near.behind[c]) if (now.stops[v].route >= 0) consider(now.stops[v].prev);
         for (int k = 0; k < f.kinds; k++) {
-            if (!now.spare(k)) continue;
+            if (!now.spare(k) || (f.kinds > 1 && uniform() < PASSED_OVER)) continue;
             alone = {c};
             if (double cost; now.fits(k, alone, cost) && cost * discount < least) least = cost * discount, behind = -1, kind = k;
         }
@@ -269,7 +270,8 @@ class Annealing {
 // Writes the cheapest plan found to `visits` (2 * customers), the depot between routes and after the last, which the caller has
 // filled with it, and the kinds of the routes' vehicles to `chosen` (customers). It goes on from `given`, laid out alike
 // with the kinds `given_kinds`, if these are not null. Takes `rounds`, or `seconds` of CPU time if that is not 0. The arrays are
-// those of Fleet, `kind` (kinds, 7) is laid out as Kind. Returns the number of customers that must be served and are not.
+// those of Fleet, `kind` (kinds, 7) is laid out as Kind. Returns the number of customers that must be served and are not, or
+// less than 0, and nothing else, for a customer that no vehicle can serve even alone: minus its number.
 extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, double seconds, int64_t seed,
                           const double* distance, const double* duration, const double* demand, const double* open,
                           const double* close, const double* service, const double* prize, const double* kind,
@@ -287,6 +289,13 @@ extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, d
         start.back().push_back((int)given[i]);
     }
     const std::vector<int> start_kinds(given_kinds, given_kinds + start.size());
+    double cost;
+    const State empty(data, 1);
+    for (int c = 1; c <= customers; c++) {
+        bool fits = !data.required(c);
+        for (int k = 0; k < kinds; k++) fits = fits || empty.fits(k, {c}, cost);
+        if (!fits) return -c;
+    }
     Annealing annealing(data, near, (uint64_t)seed);
     const double spent = thread_seconds() - begun;
     const Kept best = annealing.run(start, start_kinds, rounds, seconds > 0 ? std::max(seconds - spent, 1e-6) : 0);
