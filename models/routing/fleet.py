@@ -10,7 +10,7 @@ from models.routing import native
 from models.routing.environment import Routes
 from models.routing.problems import Problem, cost_of, distances, travel_between
 
-MILLISECONDS = 10  # of CPU time for each customer, by default
+MILLISECONDS = 1  # of CPU time for each customer, by default
 
 
 class Plan(NamedTuple):
@@ -103,7 +103,7 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
 
 
 def answer(problem: Problem, milliseconds: float | None, seed: int) -> dict[str, object]:
-    """Return a plan found in as much CPU time, by default 10 ms for each customer, with its cost.
+    """Return a plan found in as much CPU time, by default a millisecond for each customer, with its cost.
 
     `arrivals` are as in `schedule`, `vehicles` the number of each route's kind where there are several, `left_out` the
     customers whose prizes are lost.

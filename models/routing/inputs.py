@@ -138,7 +138,7 @@ class RoutingSettings(Section):
         description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none",
     )
     milliseconds: float | None = Field(
-        None, gt=0, le=10**7, description="CPU time of one thread for each problem; null: by its size"
+        None, gt=0, le=3_600_000, description="CPU time of one thread for each problem; null: as many as customers"
     )
     seed: Seed = Field(0, description="random seed of samples and of the searches")
 

@@ -44,15 +44,13 @@ ROUNDINGS: dict[str, Callable[[Metric, np.ndarray], np.ndarray]] = {
 EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
 
 
-def usual_rounding(name: str, matrix: np.ndarray | None = None, timed: bool = False) -> str:
+def usual_rounding(name: str, matrix: np.ndarray | None = None) -> str:
     """Return the rounding of published results on the CVRPLIB file `name`: CMT1, Golden_3, X-n101-k25.
 
-    An explicit matrix is taken as it is; distances of problems with time windows are cut to one decimal.
+    An explicit matrix is taken as it is.
     """
     if matrix is not None:
         return "round" if (matrix == np.rint(matrix)).all() else "exact"
-    if timed:
-        return "dimacs"
     return "exact" if EXACT_SETS.match(name) else "round"
 
 

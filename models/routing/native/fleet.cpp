@@ -12,7 +12,7 @@ constexpr double ENOUGH = 0.01;    // probability that it keeps no further one
 constexpr double BLINK = 0.01;     // probability that a place for a customer is overlooked
 constexpr double PASSED_OVER = 0.2;  // probability that a kind of vehicle is, for a further one
 constexpr int REACHED = 100;       // nearest customers in whose routes strings are removed
-constexpr double HOT = 2, COLD = 0.01;  // first and last temperature, in units of the cost of a customer
+constexpr double HOT = 2, COLD = 0.02;  // first and last temperature, in units of the cost of a customer
 constexpr int64_t CLOCK = 16;      // rounds between two looks at the clock
 constexpr double IMPATIENCE = 0.1; // of the price of a customer that must be served, by which it rises when left out
 constexpr int ORDERS = 7;          // in which customers are inserted

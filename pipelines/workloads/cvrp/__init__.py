@@ -176,7 +176,7 @@ class EvaluationSettings(Section):
         0, ge=0, description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none"
     )
     milliseconds: float | None = Field(
-        None, gt=0, description="CPU time per instance of one thread for ruin and recreate; null: by its size"
+        None, gt=0, description="CPU time of one thread for each instance; null: as many as it has customers"
     )
     polish_seconds: float = Field(
         0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"

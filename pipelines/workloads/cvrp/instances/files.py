@@ -60,7 +60,7 @@ def _problems(file: Path, capacity: int | None) -> list[Problem]:
 
 
 def of_ours(file: Path) -> bool:
-    """Return whether a file in a user's folder is no instance: a hidden one, an open spreadsheet's, our tours, notes."""
+    """Return whether a file in a user's folder is no instance: a hidden one, a spreadsheet's lock, our tours, notes."""
     if file.suffix.lower() == ".txt" and b"VEHICLE" not in file.read_bytes()[:1000]:
         return True
     return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.problems import MOST_CAPACITY, Problem, Vehicles, usual_rounding
+from models.routing.problems import MOST_CAPACITY, Problem, Vehicles
 from pipelines.workloads.cvrp.instances.vrp_files import NUMBER, amount, best_known
 
 
@@ -25,7 +25,7 @@ def read_solomon(path: Path) -> list[Problem]:
             table[:, 1:3],
             table[:, 3].astype(np.int64),
             int(capacity),
-            usual_rounding(path.stem, None, timed=True),
+            "dimacs",
             best_known(path),
             services=table[:, 6],
             windows=table[:, 4:6],

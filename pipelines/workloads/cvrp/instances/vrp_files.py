@@ -86,7 +86,7 @@ def read_vrp(path: Path) -> list[Problem]:
             locs,
             np.array(demand, np.int64),
             capacity,
-            usual_rounding(path.stem, matrix if metric == "EXPLICIT" else None, windows is not None),
+            usual_rounding(path.stem, matrix if metric == "EXPLICIT" else None) if windows is None else "dimacs",
             best_known(path),
             metric,
             matrix,
