@@ -110,7 +110,7 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     """Write the routes for a table, or for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() in TABLES:
-        tours = write_routes(path, answer["routes"], run)
+        tours = write_routes(path, answer["routes"], run, answer.get("arrivals", ()))
         print(f"tours: {' and '.join(map(str, tours))}", file=sys.stderr)
         return tours[0]
     if path.suffix.lower() != ".vrp":
