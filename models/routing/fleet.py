@@ -8,7 +8,7 @@ import numpy as np
 
 from models.routing import native
 from models.routing.environment import Routes
-from models.routing.problems import Problem, cost_of, distances, travel_between
+from models.routing.problems import MOST_CUSTOMERS, Problem, cost_of, distances, travel_between
 
 MILLISECONDS = 1  # of CPU time for each customer, by default
 
@@ -37,6 +37,10 @@ def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0
     """
     if reason := native.unavailable():
         raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
+    if problem.customers > MOST_CUSTOMERS:
+        raise ValueError(
+            f"there are {problem.customers:,} customers; {MOST_CUSTOMERS:,} are the most beyond a plain CVRP"
+        )
     distance, duration = measured(problem)
     customers, slack = problem.customers, problem.tolerance / 2
     opening, prizes = problem.opening, problem.prizes

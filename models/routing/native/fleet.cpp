@@ -13,17 +13,12 @@ constexpr double BLINK = 0.01;     // probability that a place for a customer is
 constexpr double PASSED_OVER = 0.2;  // probability that a kind of vehicle is, for a further one
 constexpr int REACHED = 100;       // nearest customers in whose routes strings are removed
 constexpr double HOT = 2, COLD = 0.02;  // first and last temperature, in units of the cost of a customer
+constexpr double STARTING = 0.2;      // of the time, after which no further first plan is tried
 constexpr int64_t CLOCK = 16;      // rounds between two looks at the clock
 constexpr double IMPATIENCE = 0.1; // of the price of a customer that must be served, by which it rises when left out
 constexpr int ORDERS = 7;          // in which customers are inserted
 constexpr int DISCOUNTS = 4;       // on further vehicles, with which the first plan is tried
 constexpr double OPENING = 0.1;    // probability that further vehicles have a discount
-
-double thread_seconds() {
-    timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 struct Kept {  // routes and their kinds
     std::vector<std::vector<int>> routes;
@@ -35,16 +30,15 @@ struct Kept {  // routes and their kinds
 class Annealing {
   public:
     Annealing(const Fleet& fleet, const Near& near, uint64_t seed)
-        : f(fleet), near(near), n(f.customers), random{seed}, now(f, 2 * f.dear), moves(f, near, now) {
-        for (int u = 1; u <= n; u++) reached.push_back(nearest(u));
+        : f(fleet), near(near), n(f.customers), random{seed}, now(f, 2 * f.dear), moves(f, near, now), reached(n) {
         overlook();
     }
 
     // Returns the best plan of so many rounds, or of so many seconds of this thread's CPU time if these are not 0.
     Kept run(const Routes& given, const std::vector<int>& kinds, int64_t rounds, double seconds) {
-        const double begun = thread_seconds();
-        start(given, kinds);
-        moves.descend(random);
+        const double begun = thread_seconds(), end = seconds > 0 ? begun + seconds : INFINITE;
+        start(given, kinds, begun + STARTING * (end - begun));
+        moves.descend(random, end);
         keep();
         double temperature = 0;
         const double unit = now.driven() / n;
@@ -80,8 +74,11 @@ class Annealing {
     int below(int limit) { return (int)(uniform() * limit); }
     void overlook() { overlooked = 1 + (int64_t)(std::log(1 - uniform()) / std::log(1 - BLINK)); }
 
-    std::vector<int> nearest(int u) {
-        std::vector<int> order(n);
+    // The customers nearest to u, there and back.
+    const std::vector<int>& nearest(int u) {
+        auto& order = reached[u - 1];
+        if (!order.empty()) return order;
+        order.resize(n);
         std::iota(order.begin(), order.end(), 1);
         std::swap(order[u - 1], order.back());
         const int count = std::min(REACHED, n - 1);
@@ -94,7 +91,7 @@ class Annealing {
     }
 
     // Takes over the routes given and inserts all others, in the order that costs least of several.
-    void start(const Routes& given, const std::vector<int>& kinds) {
+    void start(const Routes& given, const std::vector<int>& kinds, double end) {
         now.begin_round();
         for (size_t i = 0; i < given.size(); i++)
             if (double cost; now.used[kinds[i]] < f.kind[kinds[i]].count && now.fits(kinds[i], given[i], cost)) {
@@ -118,6 +115,7 @@ class Annealing {
             }
             now.restore();
             now.absent = left;
+            if (thread_seconds() > end) break;
         }
         if (least.cost == INFINITE) return;
         now.begin_round();
@@ -157,7 +155,7 @@ class Annealing {
             if (r >= 0 && std::find(ruined.begin(), ruined.end(), r) == ruined.end()) remove_string(c, r, longest);
         };
         try_string(seed);
-        for (int c : reached[seed - 1]) {
+        for (int c : nearest(seed)) {
             if ((int)ruined.size() >= strings) break;
             try_string(c);
         }

@@ -31,6 +31,12 @@ struct Random {  // SplitMix64 (Steele, Lea and Flood 2014)
     }
 };
 
+inline double thread_seconds() {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 struct Kind {  // of vehicles: how many there are, and what they may do
     double count, capacity, depot, fixed, rate, longest, limit;
 };
