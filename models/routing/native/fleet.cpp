@@ -159,7 +159,12 @@ class Annealing {
             if ((int)ruined.size() >= strings) break;
             try_string(c);
         }
-        for (int r : ruined) now.renew(r);
+        for (int r : ruined) {
+            now.renew(r);
+            if (now.routes[r].kind < 0 || now.sound(r)) continue;
+            for (int c : now.order_of(r)) now.take(c), now.absent.push_back(c);
+            now.renew(r);
+        }
     }
 
     void remove_string(int c, int r, double longest) {

@@ -178,6 +178,14 @@ class State {
         cost += kind.rate * length;
     }
 
+    // Whether a route that was renewed keeps to its limits: without a customer it may take longer, where detours are short cuts.
+    bool sound(int r) const {
+        const int head = base + r, v = stops[head].next;
+        const double travel = f.t(stops[head].site, stops[v].site);
+        if (std::max(stops[head].leave + travel, f.open[v]) > stops[v].due || routes[r].length > kind_of(r).longest) return false;
+        return kind_of(r).limit == INFINITE || until[head].then(from[v], travel).duration <= kind_of(r).limit;
+    }
+
     Span span(int u) const {
         const int site = stops[u].site;
         return {f.service[site], f.open[site], f.close[site]};
