@@ -150,14 +150,15 @@ class EvaluationSettings(Section):
 
     instances: str = Field(
         "test",
-        description="test (the test set), or a .vrp or .npz file, a table of customers (.csv, .xlsx, .geojson), or a "
-        "folder of such files",
+        description="test (the test set), or a .vrp, .txt (Solomon's) or .npz file, a table of customers (.csv, .xlsx, "
+        ".geojson), or a folder of such files",
     )
     capacity: int | None = Field(None, ge=1, description="capacity of a vehicle in tables; null: their column capacity")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
         None,
-        description="of each distance of instances from files: round, exact or trunc (cut); null: by the usual one of "
-        "the set, exact for CMT, Golden, tai and .npz files, else round",
+        description="of each distance of instances from files: round, exact, trunc (cut) or dimacs (cut to one "
+        "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
+        "windows, else round",
     )
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
     samples: int = Field(128, ge=1, description="tours per instance with decode=sampling or adaptive")
@@ -173,6 +174,9 @@ class EvaluationSettings(Section):
     )
     ruin_rounds: int = Field(
         0, ge=0, description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none"
+    )
+    milliseconds: float | None = Field(
+        None, gt=0, description="CPU time of one thread for each instance; null: as many as it has customers"
     )
     polish_seconds: float = Field(
         0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
