@@ -183,9 +183,8 @@ class SignalModel(io.Model):
         if not step <= age < 2 * step:
             kind = "has not closed yet" if age < step else "is stale"
             raise ValueError(
-                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}: the last closed one opened at "
-                f"{_dated(now // step * step - step)}; give candles up to it, or another `now` for the "
-                "past (predictions take now=newest)"
+                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}; give now=newest to predict from it all "
+                f"the same, or candles up to the last closed one, {_dated(now // step * step - step)}"
             )
 
     def example(self) -> dict[str, Tensor]:
