@@ -1,25 +1,19 @@
 """Findings, the one thing that every check yields, and the small pieces of text that they share."""
 
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check: `level` is "ok", "warning" or "problem"; a problem always has a command as its remedy."""
+    """The result of a check: "ok", "warning", which training survives, or "problem", whose remedy is a command."""
 
     level: str
     message: str
     remedy: str | None = None
 
 
-def ok(message: str) -> Finding:
-    """Return a finding about something that works."""
-    return Finding("ok", message)
-
-
-def warning(message: str, remedy: str | None = None) -> Finding:
-    """Return a finding that training survives."""
-    return Finding("warning", message, remedy)
+ok, warning = partial(Finding, "ok"), partial(Finding, "warning")
 
 
 def problem(message: str, remedy: str) -> Finding:

@@ -136,8 +136,10 @@ class Mixer:
         )
         self.model.count(counts)
         self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0, np.int16), *stored.values()])))
-        if base:
-            _go_on_from(self.model, base)
+        if base:  # rows of new characters keep their random weights
+            stored_weights = dict(base.named_parameters())
+            for name, parameter in self.model.named_parameters():
+                parameter.data[: len(stored_weights[name])] = stored_weights[name].data
         self.learn, self.untrained = learn, _network_of(self.model)
         self.fitted: dict[str, float] = {}  # the nats per token that the weights leave, once they are fitted
 
@@ -263,14 +265,6 @@ def left_out(
         mixer.fit()
         for number in np.flatnonzero(owners == family):
             yield mixer.model.eval(), [documents[number]], others
-
-
-@torch.no_grad()
-def _go_on_from(model: CharMixture, base: CharMixture) -> None:
-    """Copy a base's LSTM; rows of new characters keep their random weights."""
-    stored = dict(base.named_parameters())
-    for name, parameter in model.named_parameters():
-        parameter[: len(stored[name])] = stored[name]
 
 
 def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
