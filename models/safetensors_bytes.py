@@ -12,10 +12,7 @@ def split(data: bytes) -> tuple[dict[str, object], bytes]:
 
 
 def with_header(data: bytes, metadata: Mapping[str, str]) -> bytes:
-    """Safetensors bytes with `metadata` and a sum of the tensors in their header.
-
-    The library's own way of writing metadata changes their order from run to run.
-    """
+    """Safetensors bytes with metadata in an order that stays, which the library's is not, and a sum of the tensors."""
     header, body = split(data)
     header = {"__metadata__": {**metadata, "sha256": sha256(body)}, **header}
     text = json.dumps(header, separators=(",", ":")).encode()
