@@ -152,7 +152,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Measure the reliability of the fitted scale on unseen images (M, ...); return their scores and errors (M,)."""
+        """Measure how far the fitted scale holds on unseen images (M, ...); return their scores and errors (M,)."""
         placed = self.place(images, budget)
         self._keep(self.scoring.relying(*placed, known.double()))
         return self.scoring.scores(*placed)
@@ -186,7 +186,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores and standard errors (U,) of images (U, C, S, S) with rough ones `before`; see `ranking.update`."""
+        """Return scores and standard errors (U,) of images (U, C, S, S) given rough ones; see `ranking.update`."""
         return ranking.update(self._usable_scale(budget), self._references(images, budget), before)
 
     @torch.no_grad()
@@ -302,7 +302,7 @@ class Comparator(io.Model):
         return Ranking(rows, refused)
 
     def read(self, image: Tensor | str | Path | bytes) -> Tensor:
-        """Return an image file or its bytes as (C, S, S) uint8, prepared like the training images; a tensor as it is."""
+        """Return an image file, or its bytes, as (C, S, S) uint8, prepared like training images; a tensor as it is."""
         if isinstance(image, Tensor):
             return image
         from models.images import image_files

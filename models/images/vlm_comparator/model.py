@@ -30,7 +30,7 @@ KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take
 
 
 class VlmComparator(Comparator):
-    """Comparator that asks a vision-language model; ValueError for a base that is missing, changed, or unable to answer."""
+    """Comparator that asks a vision-language model; ValueError for a missing, changed or unsuitable base."""
 
     family = "vlm_comparator"
 

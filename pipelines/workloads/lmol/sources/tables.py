@@ -7,7 +7,8 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -131,7 +132,7 @@ def _lists(table: Path, folder: Path, columns: Mapping[str, str] | None) -> bool
     return any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name)
 
 
-def _mentions(table: Path, images: Collection[str]) -> bool:
+def _mentions(table: Path, images: AbstractSet[str]) -> bool:
     """Return True if one of the first lines of a table of unknown columns has the name of an image."""
     with table.open(encoding="utf-8-sig", errors="replace") as file:
         cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
