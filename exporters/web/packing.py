@@ -24,6 +24,7 @@ from models.market.signal_model import facts
 from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.suggester import SUGGESTED
 from models.routing.policy import RoutingPolicy
 from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
@@ -180,6 +181,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "ids": characters.ids,
         "settings": given,
         "longest_prompt": LONGEST_PROMPT,
+        "suggested": SUGGESTED,
         "longest_suggested": SUGGESTED_AFTER,
     }
     changed: dict[str, torch.Tensor | None] = {}
