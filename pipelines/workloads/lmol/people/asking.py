@@ -18,12 +18,13 @@ from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.judging.one_image import texture_features
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
 from pipelines.workloads.lmol.people.propagation import averaged
+from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.folders import passed_over
-from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
+from pipelines.workloads.lmol.sources.tables import read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
-ANSWERS = "answers.csv"  # proposed name of the table of answers
+PROPOSED = "answers.csv"  # name of the table of answers
 MOST_IMAGES = 5000  # the time grows with their cube
 
 
@@ -70,7 +71,7 @@ class PeoplesRanking:
         write_text(path, to_csv(("img1", "img2", "label"), rows))
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
-        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / ANSWERS}"
+        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
         return (
             f"{path}: {_count(len(pairs), 'pair')} to ask about; fill in the column label with First, Second or "
             f"Similar, {further}, and ask again"
@@ -92,7 +93,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     pairs = listed.pairs if listed else []
     for path in outputs:
-        _check_nothing_is_lost(path, table or folder / ANSWERS, pairs)
+        _check_nothing_is_lost(path, table or folder / PROPOSED, pairs)
     given = source if source.is_dir() else folder
     files = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS)
     if not 2 <= len(files) <= MOST_IMAGES:
@@ -126,7 +127,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
 
 def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:
     """Raise UserError if a file to write to holds answers that are not among the `pairs` of the table of answers."""
-    if not path.is_file() or not count_answers(path):
+    if not path.is_file() or kind_of(path, None) != ANSWERS:
         return
     itself = path.resolve() == table.resolve()
     kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import io
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
@@ -12,7 +13,6 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from common.errors import UserError
-from common.foreign_text import from_csv
 from common.workers import in_order
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
@@ -30,11 +30,9 @@ PHOTO_SIZES = (16, 200)  # sides of the stored image: above the window of SSIM, 
 TRIALS = 30  # crops tried; the first with that contrast is taken, or the one with the most
 THOUSANDTH = Fraction(1, 1000)  # unit of photo scores
 PHOTO_THETA = 65  # thousandths, half the step between two degrees at 32 to 96 pixels: one degree is similar
-
-
-# The photos in two packages, except those that show a person (astronaut, camera, lfw, retina), state no licence
-# (moon, page, motorcycle), are not photos, or are blurred to begin with (clock).
-PHOTOS = {row.pop("photo"): row for row in from_csv(Path(__file__).with_suffix(".csv").read_text())}
+# The photos in these packages, except those that show a person (astronaut, camera, lfw, retina), state no licence
+# (moon, page, motorcycle), are not photos, or are blurred to begin with (clock): package and path, and the licence.
+PHOTOS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("photos.json").read_bytes())
 
 
 def read_digits(data: Data, path: Path) -> ImageSet:
@@ -135,10 +133,10 @@ def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[Squares, 
 @functools.lru_cache(maxsize=1)
 def _photo(name: str) -> Image.Image:
     package, _, path = PHOTOS[name]["name"].partition("/")
-    spec = importlib.util.find_spec(package)  # located, not imported
-    origin = spec.origin if spec else None
-    assert origin is not None, f"{package} is not installed"
-    with Image.open(Path(origin).parent / path) as file:
+    spec = importlib.util.find_spec(package)  # not imported
+    assert spec is not None, f"{package} is not installed"
+    assert spec.origin is not None, f"{package} has no file"
+    with Image.open(Path(spec.origin).parent / path) as file:
         return file.convert("RGB")
 
 
