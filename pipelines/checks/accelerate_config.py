@@ -15,6 +15,7 @@ def check_accelerate() -> Iterator[Finding]:
     """Start Accelerate under the command that started this program, and check what it chose."""
     try:
         import accelerate
+        import torch
 
         accelerator = accelerate.Accelerator()
     except ImportError as error:
@@ -28,8 +29,15 @@ def check_accelerate() -> Iterator[Finding]:
         f"Accelerate {accelerate.__version__}: device {accelerator.device}, "
         f"{processes} {'process' if processes == 1 else 'processes'}, mixed precision {precision}"
     )
-    yield _judge_choice(chosen, accelerator.device.type, precision)
-    if accelerator.device.type == "cpu":
+    on_cpu = accelerator.device.type == "cpu"
+    if on_cpu and torch.cuda.is_available():
+        use_cpu = os.environ.get("ACCELERATE_USE_CPU")
+        yield warning(f"{chosen}: the GPU is not used (ACCELERATE_USE_CPU={use_cpu})", "unset ACCELERATE_USE_CPU")
+    elif on_cpu and precision == "fp16":
+        yield warning(f"{chosen}: Accelerate ignores fp16 on a CPU and computes in fp32", "accelerate config")
+    else:
+        yield ok(chosen)
+    if on_cpu:
         yield from check_threads(processes)
     try:
         check_world(processes)
@@ -38,17 +46,6 @@ def check_accelerate() -> Iterator[Finding]:
         yield problem(message, commands)
     accelerator.end_training()
     yield from check_accelerate_config()
-
-
-def _judge_choice(chosen: str, device_type: str, precision: str) -> Finding:
-    import torch
-
-    if device_type == "cpu" and torch.cuda.is_available():
-        use_cpu = os.environ.get("ACCELERATE_USE_CPU")
-        return warning(f"{chosen}: the GPU is not used (ACCELERATE_USE_CPU={use_cpu})", "unset ACCELERATE_USE_CPU")
-    if device_type == "cpu" and precision == "fp16":
-        return warning(f"{chosen}: Accelerate ignores fp16 on a CPU and computes in fp32", "accelerate config")
-    return ok(chosen)
 
 
 def check_threads(processes: int) -> Iterator[Finding]:

@@ -13,12 +13,9 @@ class Finding:
     remedy: str | None = None
 
 
-ok, warning = partial(Finding, "ok"), partial(Finding, "warning")
-
-
-def problem(message: str, remedy: str) -> Finding:
-    """Return a finding that training does not survive."""
-    return Finding("problem", message, remedy)
+ok = partial(Finding, "ok")
+warning = partial(Finding, "warning")  # training survives it
+problem = partial(Finding, "problem")  # training does not; a remedy is a must
 
 
 def dotted(version: tuple[int, int]) -> str:

@@ -1,14 +1,14 @@
 """A ranking of images by people's answers about pairs, and the pairs to ask about next."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from common.disk.files import write_whole
+from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import to_csv
 from common.statistics import Z95
@@ -58,7 +58,7 @@ class PeoplesRanking:
             (self.names[i], *(f"{scores[i] + z * Z95 * errors[i]:.4f}" for z in (0, -1, 1)), str(heard[i]))
             for i in np.argsort(-scores, kind="stable")
         )
-        _write(path, ("image", "score", "low", "high", "answers"), rows)
+        write_text(path, to_csv(("image", "score", "low", "high", "answers"), rows))
         return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
@@ -68,7 +68,7 @@ class PeoplesRanking:
         """
         pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
-        _write(path, ("img1", "img2", "label"), rows)
+        write_text(path, to_csv(("img1", "img2", "label"), rows))
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
         further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
@@ -76,10 +76,6 @@ class PeoplesRanking:
             f"{path}: {_count(len(pairs), 'pair')} to ask about; fill in the column label with First, Second or "
             f"Similar, {further}, and ask again"
         )
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    write_whole(path, to_csv(columns, rows).encode())
 
 
 def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
