@@ -17,8 +17,7 @@ from models.routing.environment import DEPOT, Instances, Routes, finished, repla
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.search import Settings
-from models.routing.solve import Asked, given_problem, problem_of, solve_all
+from models.routing.solve import Asked, Choices, check_work, given_problem, problem_of, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -192,24 +191,34 @@ class RoutingPolicy(io.Model):
         return torch.stack(actions, -1)
 
     def solve(
-        self, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
+        self,
+        locs: object,
+        demand: object,
+        capacity: int,
+        *,
+        milliseconds: float | None = 0,
+        seed: int = 0,
+        **settings: Unpack[Choices],
     ) -> tuple[Routes, float]:
         """Return routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
 
         locs (N, 2) are coordinates in any unit, the depot first; demand (N,) are whole numbers, 0 at the depot;
-        capacity is a whole number. Lists, arrays and tensors are accepted. The other settings are those of `shortlist`;
-        for a thousand customers, `starts=20` or so bounds the time. Raises ValueError if this is not an instance.
+        capacity is a whole number. Lists, arrays and tensors are accepted. The settings are those of `best_tours`;
+        without `milliseconds` the policy's own tours count, the same at every call. Raises ValueError if this is not an
+        instance.
         """
         problem = given_problem(locs, demand, capacity)
         if not problem.customers:
             return [], 0.0
-        return solve_all(self, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
+        return solve_all(self, [Asked(problem)], milliseconds=milliseconds, seed=seed, **settings)[0]
 
     def prepared(self, given: RoutingInput, settings: RoutingSettings) -> tuple[RoutingInput, Asked]:
         """Return the input and its problem."""
         if settings.starts is not None and settings.starts > len(given.customers):
             raise ValueError(f"starts is {settings.starts}, but there are only {len(given.customers)} customers")
-        return given, Asked(problem_of(given), given.item)
+        check_work(len(given.customers), settings)
+        initial = None if given.initial is None else [list(route) for route in given.initial]
+        return given, Asked(problem_of(given), given.item, initial)
 
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings

@@ -10,13 +10,13 @@ from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
-from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.problems import MOST_CAPACITY, Problem, cost_of
+from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings
+from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
 from pipelines.workloads.cvrp.instances.tables import TABLES
-from pipelines.workloads.cvrp.instances.vrp_files import solution_text
+from pipelines.workloads.cvrp.instances.vrp_files import read_routes, solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.reference import sisrs
@@ -40,26 +40,28 @@ def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         return
     for problems in read_instances(path).values():
         for number, problem in enumerate(problems):
-            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", as_input(problem, number)
+            given = as_input(problem, number)
+            if (start := path.with_suffix(".start.sol")).is_file():
+                given["initial"] = read_routes(start)
+            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", given
 
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     """Return a problem as an input of the models; raise UserError for one that inputs cannot describe."""
-    faults = [f"distances of type {problem.metric} (EUC_2D can be used here)"] * (problem.metric != "EUC_2D")
-    if faults := faults + ["a limit on routes (DISTANCE)"] * problem.limited:
-        which = "savings model.kind=savings" if problem.limited else "cvrp-20"  # networks keep to no limit
+    if problem.limited:
         raise UserError(
-            f"{problem.name}: {' and '.join(faults)}: solve the file by python pipelines/evaluate.py --workload cvrp "
-            f"--name {which} evaluation.instances=FILE"
+            f"{problem.name}: a limit on routes (DISTANCE): solve the file by python pipelines/evaluate.py --workload "
+            "cvrp --name savings model.kind=savings evaluation.instances=FILE"  # networks keep to no limit
         )
     depot, *customers = problem.locs.tolist()
+    plain = problem.metric == "EUC_2D" and problem.matrix is None
     return {
         "name": problem.name,
         "depot": depot,
         "customers": customers,
         "demands": problem.demand[1:].tolist(),
         "capacity": problem.capacity,
-        "rounding": problem.rounding,
+        **({"rounding": problem.rounding} if plain else {"distances": distances(problem).tolist()}),
         "item": item,
     }
 
@@ -137,7 +139,7 @@ INPUTS = Inputs(
     completed=completed,
     shared=("capacity", "degrees", "rounding"),
     beside=beside,
-    served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
+    served={"customers": MOST_ASKED, "samples": 256, "milliseconds": 60_000},
     at_once=16,
     rivals=rivals,
     example=(str(EXAMPLE), "capacity=40"),

@@ -7,7 +7,9 @@ import pytest
 
 from common.errors import UserError
 from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.inputs import RoutingInput
 from models.routing.problems import Problem, cost_of, distances, scaled
+from models.routing.solve import problem_of
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.solvers import heuristics
 from pipelines.workloads.cvrp.solvers.heuristics import nearest_neighbour, savings
@@ -186,19 +188,14 @@ def test_places_in_a_plane_keep_distances_of_a_plane():
     assert in_a_plane(np.zeros((3, 3))) == pytest.approx(0)
 
 
-def test_what_an_input_cannot_say_is_refused_instead_of_measured_otherwise():
+def test_an_input_carries_the_distances_that_its_places_lack_and_no_limit():
     plain = Problem("made", np.eye(3, 2), np.array([0, 1, 1]), 3, "round")
     assert as_input(plain)["customers"] == [[0, 1], [0, 0]]
-    limit, metric = "a limit on routes (DISTANCE)", "distances of type CEIL_2D (EUC_2D can be used here)"
-    for changed, faults in (
-        ({"limit": 9.0}, limit),
-        ({"metric": "CEIL_2D"}, metric),
-        ({"limit": 9.0, "metric": "CEIL_2D"}, f"{metric} and {limit}"),
+    assert "distances" not in as_input(plain)
+    for problem in (replace(plain, metric="CEIL_2D"), without_coordinates()):
+        given = RoutingInput(**as_input(problem))
+        assert distances(problem_of(given)).tolist() == distances(problem).tolist()
+    with pytest.raises(
+        UserError, match=r"a limit on routes \(DISTANCE\): solve the file by python pipelines/evaluate.py"
     ):
-        with pytest.raises(UserError) as error:
-            as_input(replace(plain, **changed))
-        which = "savings model.kind=savings" if "limit" in changed else "cvrp-20"
-        command = f"python pipelines/evaluate.py --workload cvrp --name {which} evaluation.instances=FILE"
-        assert str(error.value) == f"made: {faults}: solve the file by {command}"
-    with pytest.raises(UserError, match="distances of type EXPLICIT"):
-        as_input(without_coordinates())
+        as_input(replace(plain, limit=9.0))
