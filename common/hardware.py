@@ -35,8 +35,14 @@ class Hardware(Section):
     stack: bool = Field(
         True, description="on a GPU, train members of a run, such as coins, in one process, if their configs allow it"
     )
+    patience: float = Field(
+        600, gt=60, description="seconds without a sign of life from another process after which training ends"
+    )
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
+    change_precision: bool = Field(
+        False, description="let --resume go on in another precision than the run's, which provenance.json records"
+    )
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 

@@ -25,7 +25,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common.machine import cores
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
-from pipelines.members import examination, processes
+from pipelines.members import examination, fork_server
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     cli.announce(f"evaluating {run.folder}")
     if cores() > 1 and len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
         # Its imports run beside those below.
-        processes.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
+        fork_server.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page, plots

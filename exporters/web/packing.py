@@ -14,6 +14,7 @@ from common.packages import neighbour
 from exporters import to_rp2040
 from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
+from models.images.comparator import familiarity
 from models.images.comparator.siamese import Siamese
 from models.inputs import LONGEST_PROMPT
 from models.io import Model
@@ -23,6 +24,7 @@ from models.market.signal_model import facts
 from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.suggester import SUGGESTED
 from models.routing.policy import RoutingPolicy
 from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
@@ -183,6 +185,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         "ids": characters.ids,
         "settings": given,
         "longest_prompt": LONGEST_PROMPT,
+        "suggested": SUGGESTED,
         "longest_suggested": SUGGESTED_AFTER,
     }
     changed: dict[str, torch.Tensor | None] = {}
@@ -305,7 +308,8 @@ def _images(model: Siamese, run: Path) -> Packed:
     if references:
         scores, _ = model.score(images, BUDGET)
         rows = sorted(enumerate(scores.tolist()), key=lambda row: -row[1])
-        ranking = [{"image": number, "score": score} for number, score in rows]
+        said = familiarity.notes(images, model.reference_images)
+        ranking = [{"image": number, "score": score, **said[number]} for number, score in rows]
         expected.append(_asked("predict", {"images": shown}, output={"ranking": ranking}))
     return Packed(
         heading="Rank images",
@@ -316,6 +320,8 @@ def _images(model: Siamese, run: Path) -> Packed:
         config={
             **{name: getattr(config, name) for name in ("channels", "size", "layers", "theta", "unit")},
             "references": references,
+            "note": familiarity.NOTE if len(references) >= familiarity.FEWEST else None,
+            "cells": familiarity.CELLS,
             "fitted": model.fitted.tolist(),
             "prior": model.prior.tolist(),
             "budget": BUDGET,

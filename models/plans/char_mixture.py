@@ -20,7 +20,7 @@ from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.mixture_reader import MixtureReader
 from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
 from models.plans.stored_passages import Passages
-from models.plans.suggester import Suggester, Suggestion
+from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class CharMixture(CharLSTM):
         """Return a reader that has read only the token `first`, and counts what follows if it is `adapting`."""
         return MixtureReader(self, self.classes, self.counted(), self.tables(int(adapting)), first, adapting)
 
-    def suggest(self, field: str, partial: str = "", n: int = 3, document: str = "") -> list[Suggestion]:
+    def suggest(self, field: str, partial: str = "", n: int = SUGGESTED, document: str = "") -> list[Suggestion]:
         """Return up to `n` continuations of a form's field, the most useful first, with their sources in documents.
 
         `field` is a heading or a name such as clashDetection, `partial` the text below it so far, and `document` the

@@ -13,6 +13,7 @@ from models.plans.continuation_tree import Branch, Branches
 from models.plans.lstm_reader import Reader
 from models.plans.stored_passages import Passage, Passages
 
+SUGGESTED = 3  # suggestions shown at a time
 GROWN = 48  # branches grown for a choice of suggestions
 MOST_PASSAGES = 12
 LEAST = math.log(1e-3)  # log-probability; what is less likely is not considered

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models import io, shipped
-from models.routing import native
+from models.routing import kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
-from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
+from models.routing.decoder import Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
-from models.routing.environment import DEPOT, Instances, Routes, finished, replay, reset, route_ends, step, tour_length
+from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.inputs import RoutingInput, RoutingSettings
@@ -108,7 +108,7 @@ class RoutingPolicy(io.Model):
         that step, so it has no log-probability. `uniform` (B, S, 2 * (N - 1)), numbers in [0, 1), decides which nodes
         are sampled; without it the likeliest node is visited. Tours are built without gradients from one encoding; if
         gradients are enabled, one further pass over all steps computes the log-probabilities of the tours or, in native
-        code that knows them, their gradients.
+        code and kernels, which know them, their gradients.
 
         Given `tours` are examples to imitate, and their routes may be driven in any order and either way round: the
         log-probability of leaving the depot is that of visiting any end of any route still to come.
@@ -123,8 +123,10 @@ class RoutingPolicy(io.Model):
             cost = tour_length(instances.locs, tours)
             return Rollout(tours, cost, self.log_prob(cache, instances, tours, route_ends(tours, num_customers + 1)))
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
-        if torch.is_grad_enabled() and uniform is not None and native.scores(self.decoder, instances):
-            actions, log_prob = native.rollout(self.decoder, cache, instances, num_starts, uniform, first)
+        known = native.scores(self.decoder, instances) or kernels.usable(self.decoder, instances)
+        if torch.is_grad_enabled() and uniform is not None and known:
+            rollout = native.rollout if cache.query.device.type == "cpu" else kernels.rollout
+            actions, log_prob = rollout(self.decoder, cache, instances, num_starts, uniform, first)
             return Rollout(actions, tour_length(instances.locs, actions), log_prob)
         with torch.no_grad():
             actions = self.build(cache.detach(), instances, num_starts, uniform, first)
@@ -145,17 +147,12 @@ class RoutingPolicy(io.Model):
 
         With `ends` (B, N, S), that of a step out of the depot is the log of the probability of all ends that wait.
         """
+        given = (self.decoder, cache, instances, actions, ends, forced)
         if native.scores(self.decoder, instances):
-            return native.log_prob(self.decoder, cache, instances, actions, ends, forced)
-        states = replay(instances, actions, begin=int(forced))
-        actions = actions[..., int(forced) :]
-        log_probs: Tensor = self.decoder(cache, instances, states).log_softmax(1)
-        chosen = log_probs.gather(1, actions.flatten(1)[:, None]).squeeze(1)
-        if ends is not None:
-            open_ends = states.waiting & ends[..., None].expand(-1, -1, -1, actions.shape[2]).flatten(2)
-            begun = log_probs.masked_fill(~open_ends, FORBIDDEN).logsumexp(1)
-            chosen = torch.where((states.node == DEPOT) & (actions.flatten(1) != DEPOT), begun, chosen)
-        return chosen.view_as(actions).sum(-1)
+            return native.log_prob(*given)
+        if kernels.usable(self.decoder, instances, ends is not None):
+            return kernels.log_prob(*given)
+        return stepwise.log_prob(*given)
 
     @torch.no_grad()
     def build(
@@ -170,25 +167,12 @@ class RoutingPolicy(io.Model):
 
         `first` (S,) holds the customers that the tours visit first; `uniform` is as in `forward`.
         """
+        given = (self.decoder, cache, instances, num_tours, uniform, first)
         if native.decodes(self.decoder, instances):
-            return native.build(self.decoder, cache, instances, num_tours, uniform, first)
-        batch, num_nodes = instances.demand.shape
-        num_customers = num_nodes - 1
-        state = reset(instances, num_tours)
-        # Checking whether all tours are finished waits for the GPU, so there it is done only now and then.
-        every = 1 if state.node.device.type == "cpu" else max(8, num_customers // 8)
-        actions: list[Tensor] = []
-        for t in range(2 * num_customers):
-            if t == 0 and first is not None:
-                action = first.repeat(batch, 1)
-            else:
-                logits = self.decoder(cache, instances, state)
-                action = logits.argmax(1) if uniform is None else _draw(logits, uniform[..., t])
-            actions.append(action)
-            state = step(instances, state, action)
-            if t >= num_customers and (t - num_customers) % every == every // 2 and finished(state):
-                break
-        return torch.stack(actions, -1)
+            return native.build(*given)
+        if kernels.usable(self.decoder, instances):
+            return kernels.build(*given)[0]
+        return stepwise.build(*given)
 
     def solve(
         self,
@@ -248,17 +232,3 @@ class RoutingPolicy(io.Model):
         device = next(self.parameters()).device
         instances = Instances(*(tensor.to(device) for tensor in (locs, demand, torch.full((2,), 20.0))))
         return {"instances": instances, "num_starts": 10}
-
-
-def _draw(logits: Tensor, uniform: Tensor) -> Tensor:
-    """Sample nodes (B, Q) from logits (B, N, Q) by inverting the distribution function at `uniform` (B, Q)."""
-    probabilities = logits.softmax(1)
-    if torch.are_deterministic_algorithms_enabled():  # a GPU adds floats up in varying order, whole numbers exactly
-        probabilities = (probabilities * 2**32).long()
-    cumulative = probabilities.cumsum(1)
-    num_nodes = logits.shape[1]
-    # The first node past the threshold is the one drawn. A parallel sum may round so that this is a forbidden node or
-    # that no node is past it, so every allowed node takes part, and no other.
-    rank = torch.arange(num_nodes, 0, -1, device=logits.device)[:, None]
-    passed = (cumulative > uniform[:, None] * cumulative[:, -1:]) * rank + 1
-    return passed.masked_fill_(logits <= FORBIDDEN / 2, 0).argmax(1)

@@ -28,7 +28,7 @@ from models.stories.integer_arithmetic import (
 )
 from models.stories.integer_counts import Entries
 from models.stories.ngram_counts import ORDERS
-from models.stories.ngram_memory import contexts
+from models.stories.ngram_embedding import contexts
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from common.errors import UserError
 from common.machine import launched_on_one_thread, physical_cores
 from pipelines.checks.computing import AMPERE
 from pipelines.checks.findings import Finding, dotted, first_line, ok, problem, warning
+from pipelines.checks.formed_processes import check_world
 from pipelines.checks.installation import install_requirements
-from pipelines.checks.launch import check_world
 
 
 def check_accelerate() -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import Stopped, UserError
+from common.stopping import asked
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -77,6 +78,19 @@ def agree(function: Callable[[], T]) -> T:
         if other is not None:
             raise RuntimeError(f"process {rank} failed: {other}")
     return answers[0]
+
+
+def stop_if_asked() -> None:
+    """Raise Stopped on all ranks if one of them has heard a signal."""
+    number = asked() or 0
+    if world() > 1:
+        import torch
+
+        numbers = torch.tensor(number)
+        torch.distributed.all_reduce(numbers, torch.distributed.ReduceOp.MAX, group())
+        number = int(numbers)
+    if number:
+        raise Stopped(number)
 
 
 def gather(value: T) -> list[T]:

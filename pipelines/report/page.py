@@ -77,7 +77,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     """
     parts = [(heading, Markup(html)) for heading, html in sections]
     verdict = parts[0] if parts else None
-    metrics, provenance = run.metrics(), json.loads(run.provenance_file.read_text())
+    metrics, provenance = run.metrics(), run.provenance()
     changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
     made = [
         ("command", " ".join(provenance["command"])),

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")
 
 
-def provenance(world_size: int, data: Mapping[str, object]) -> dict[str, object]:
+def provenance(world_size: int, data: Mapping[str, object], precision: str = "no") -> dict[str, object]:
     """Return what produced a run: command, code, versions, devices, data."""
     import torch
 
@@ -29,6 +29,7 @@ def provenance(world_size: int, data: Mapping[str, object]) -> dict[str, object]
         "devices": gpus or [processor()],
         "threads": torch.get_num_threads(),
         "world_size": world_size,
+        "mixed_precision": precision,
         "data": dict(data),
     }
 

@@ -125,7 +125,8 @@ def events(text):
 
 @pytest.mark.parametrize(("workload", "prompt"), [("tinystories", "The cat"), ("bep", "abc ")])
 def test_text_streams_and_openais_clients_are_served(port, workload, prompt, monkeypatch):
-    monkeypatch.setattr("pipelines.server.scheduling.TURN_SECONDS", 0)  # a model this small writes it all in one turn
+    # A model this small writes it all in one turn.
+    monkeypatch.setattr("pipelines.server.continuous_batching.TURN_SECONDS", 0)
     name, settings = f"{workload}/small", {"length": 9, "seed": 5, "temperature": 1, "top_k": 0}
     _, found = ask(port, f"/runs/{name}/predict", {"inputs": [{"prompt": prompt}], "settings": settings})
     text = found["outputs"][0]["text"]

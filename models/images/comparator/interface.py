@@ -16,6 +16,7 @@ from common.statistics import Z95
 from models import io
 from models.images import ranking
 from models.images.comparator.config import Question
+from models.images.comparator.familiarity import notes
 from models.images.inputs import ComparisonSettings, ImagesInput
 from models.images.ranking import SWAPPED
 from models.images.reliability import QUANTILES, Reliability
@@ -275,21 +276,27 @@ class Comparator(io.Model):
         ]
 
     def _compared(self, pairs: Sequence[Sequence[Picture]]) -> list[dict[str, Plain]]:
-        encoded = self.encode_all(
-            torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
-        )
+        images = torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
+        encoded, noted = self.encode_all(images), notes(images, self.reference_images)
         first = torch.arange(0, len(encoded), 2, device=encoded.device)
         answers = self.both_orders(encoded, first, first + 1).tolist()
-        return [dict(zip(("first_is_higher", "second_is_higher", "tie"), row, strict=True)) for row in answers]
+        return [
+            {"first_is_higher": one, "second_is_higher": other, "tie": tie, **noted[2 * pair], **noted[2 * pair + 1]}
+            for pair, (one, other, tie) in enumerate(answers)
+        ]
 
     def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Plain]:
         usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
-        scores, errors = self.score(torch.stack(list(usable.values())), budget)
-        rows: list[dict[str, str | float]] = []
-        for name, score, reach in zip(usable, scores.tolist(), (Z95 * errors).tolist(), strict=True):
-            rows.append({"image": name, "score": score, "low": score - reach, "high": score + reach})
+        images = torch.stack(list(usable.values()))
+        scores, errors = self.score(images, budget)
+        ranking = [
+            {"image": name, "score": score, "low": score - reach, "high": score + reach, **note}
+            for name, score, reach, note in zip(
+                usable, scores.tolist(), (Z95 * errors).tolist(), notes(images, self.reference_images), strict=True
+            )
+        ]
+        ranking.sort(key=lambda row: -row["score"])
         wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
-        ranking = sorted(rows, key=lambda row: -float(row["score"]))
         return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
 
     def rank(self, folder: str | Path, budget: int = 32) -> Ranking:

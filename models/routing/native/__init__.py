@@ -24,8 +24,11 @@ from torch.autograd.function import once_differentiable
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.environment import DEPOT, Instances
 
-SOURCES = ("decoder.cpp", "gradients.cpp", "solve.cpp")
-HEADERS = ("common.h", "decoder.h", "local_search.h", "ruin.h", "sides.h", "starts.h", "tours.h")
+SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
+HEADERS = (
+    *("common.h", "decoder.h", "fleet.h", "fleet_moves.h", "local_search.h", "ruin.h", "sides.h", "starts.h"),
+    "tours.h",
+)
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
 NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal 2022)
 SECONDS = 300  # a compiler may take; it needs five

@@ -105,8 +105,6 @@ class CharTask(Task):
             f"{name} {documents} with {characters:,} characters" for name, (documents, characters) in counts.items()
         )
         self.notes = [f"documents: {', '.join(sizes_of_parts)}; vocabulary {len(self.model.characters)}"]
-        if note := corpus.facts.get("note"):
-            self.notes.append(str(note))
         if self.legacy:
             self.notes.append("legacy: for comparison only; training.carry has no effect, a window is one sequence")
 

@@ -21,12 +21,11 @@ from models.plans.characters import Characters
 from models.plans.lstm_reader import Reader
 from models.plans.mixture_reader import MixtureReader
 from models.plans.stored_passages import letters
-from models.plans.suggester import Suggester
+from models.plans.suggester import SUGGESTED, Suggester
 from pipelines.workloads.bep.comparison import RESAMPLES
 from pipelines.workloads.bep.data import Text
 from pipelines.workloads.bep.fields import FIELDS
 
-SHOWN = 3  # suggestions
 PIECE = 150  # characters that are typed in one place
 OWN = "mixture and passages"
 
@@ -186,7 +185,7 @@ def keystrokes(suggesting: Predictor | Lookup, tokens: Sequence[int], characters
     at = keys = 0
     while at < len(tokens):
         left = tokens[at:]
-        step = max([1, *(accepted(choice, left, characters.by_id) for choice in suggesting.choose(SHOWN))])
+        step = max([1, *(accepted(choice, left, characters.by_id) for choice in suggesting.choose(SUGGESTED))])
         suggesting.type(left[:step])
         at, keys = at + step, keys + 1
     return keys

@@ -174,7 +174,6 @@ def _check_settings(data: Data) -> None:
     """Refuse settings that are wrong for every coin, so that the message comes once and not for each coin."""
     milliseconds(data.timeframe)
     indicators.memory(data.features)
-    outcomes.check_rule(data.label, data.horizon, data.threshold)
     if data.origin == "files" and not data.candles_folder.is_dir():
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
 

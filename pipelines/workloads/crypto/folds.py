@@ -74,11 +74,8 @@ def evaluate_fold(
     validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
     rivals, moves, volatility = _rivals(config, model, coin, fold)
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
-    choice = choose_threshold(
-        strategy.spread(validation.probabilities, validation.ends, rows),
-        **strategy.prices(config, coin, rows),
-        **strategy.rules(config),
-    )
+    probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
+    choice = choose_threshold(probabilities, strategy.market(config, coin, rows))
     rows = strategy.traded_rows(test.ends, config.data.horizon)
     return CoinFold(
         member=member,

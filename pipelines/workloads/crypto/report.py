@@ -90,7 +90,7 @@ def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Ma
         f"{counted}.{leaked} {_accounts(pages)} By likelihood, whatever a forecast costs, against the strongest simple "
         f"model of each coin ({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
         f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
-        f"{_listed(coins[EVEN])}. The gains run from {ends} nats."
+        f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise)."
     )
     together = summary["together"]
     gained = ""

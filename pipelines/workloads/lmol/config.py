@@ -173,7 +173,7 @@ class ComparisonTraining(Training):
     """Cross-entropy over both orders of each pair, and a penalty on their disagreement."""
 
     consistency: float = Field(
-        1.0, ge=0, description="weight of the divergence, in nats, between the answers to the two orders of a pair"
+        1.0, ge=0, description="weight of train/order_loss, how far the answers to the two orders of a pair differ"
     )
     shift: int | None = Field(
         None,

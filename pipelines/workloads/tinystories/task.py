@@ -80,7 +80,8 @@ class StoriesTask(Task):
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
         sequence = config.sequence
-        self.model = TinyTransformer(config.model.resolved(data.tokenizer(folder))).to(device)
+        sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
+        self.model = TinyTransformer(sizes).to(device)
         training = data.tokens(folder, "train")
         if self.model.memory is not None:
             self.model.memory.count(training, data.numbers(training))

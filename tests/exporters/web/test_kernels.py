@@ -12,6 +12,7 @@ from exporters import __main__ as exporters
 from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.images import image_files
+from models.images.comparator.familiarity import notes
 from models.plans.characters import END
 from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
@@ -184,11 +185,15 @@ def test_candles_that_cannot_be_are_an_error_in_their_answer(answers):
 
 def test_images_are_compared_and_scored_as_by_the_model(answers):
     generator = np.random.default_rng(0)
-    squares = generator.integers(0, 256, (5, 1, 32, 32)).astype(np.uint8)
+    squares = generator.integers(0, 256, (6, 1, 32, 32)).astype(np.uint8)
+    squares[5] = 0
     shown = [{"pixels": square.ravel().tolist()} for square in squares]
     model, (ranked, compared) = answers(
         "lmol", ["predict", {"images": shown}], ["predict", {"first": shown[3], "second": shown[1]}]
     )
+    noted = [each.get("note") for each in notes(torch.from_numpy(squares), model.reference_images)]
+    assert noted[5]
+    assert [row.get("note") for row in ranked["ranking"]] == [noted[row["image"]] for row in ranked["ranking"]]
     scores, errors = model.score(torch.from_numpy(squares))
     for row in ranked["ranking"]:
         number = row["image"]
@@ -196,7 +201,7 @@ def test_images_are_compared_and_scored_as_by_the_model(answers):
         assert (row["high"] - row["low"]) / 2 == pytest.approx(1.96 * errors[number].item(), rel=LEAST)
     assert [row["image"] for row in ranked["ranking"]] == scores.argsort(descending=True).tolist()
     expected = model.compare(torch.from_numpy(squares[3]), torch.from_numpy(squares[1]))
-    assert list(compared.values()) == pytest.approx(expected.tolist(), abs=LEAST)
+    assert list(compared.values())[:3] == pytest.approx(expected.tolist(), abs=LEAST)
 
 
 @pytest.mark.parametrize(("width", "height"), [(32, 32), (50, 80), (300, 171), (9, 40)])

@@ -94,25 +94,19 @@ def importance(
     order = np.random.default_rng(seed).permutation(len(windows))
     own, length = _log_losses(logits(windows), labels), windows.shape[1]
     edges = [lag for lag in LAGS if lag < length] + [length]
-    parts: list[tuple[str, str, tuple[slice, int | slice]]]
-    parts = [("feature", name, (slice(None), number)) for number, name in enumerate(names)]
-    parts += [
-        ("candles back", str(start) if stop == start + 1 else f"{start} to {stop - 1}", _lags(length, start, stop))
-        for start, stop in pairwise(edges)
-    ]
+    parts = [("feature", name, np.s_[:, :, number : number + 1]) for number, name in enumerate(names)]
+    for start, stop in pairwise(edges):
+        lags = str(start) if stop == start + 1 else f"{start} to {stop - 1}"
+        parts.append(("candles back", lags, np.s_[:, length - stop : length - start, :]))
     found = []
     for kind, name, place in parts:
         mixed = windows.copy()
-        mixed[:, place[0], place[1]] = windows[order][:, place[0], place[1]]
+        mixed[place] = windows[order][place]
         risen = _log_losses(logits(mixed), labels) - own
         error = float(risen.std(ddof=1) / len(risen) ** 0.5)
         found.append((float(risen.mean()), error, kind, name))
     ranked = sorted(found, key=lambda each: -each[0])
     return [{"part": kind, "of": name, "nats": nats, "error": error} for nats, error, kind, name in ranked]
-
-
-def _lags(length: int, start: int, stop: int) -> tuple[slice, slice]:
-    return slice(length - stop, length - start), slice(None)
 
 
 def _log_losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -182,8 +182,8 @@ def coin_page(
     probabilities, labels, priors = joined(folds)
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
     rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
-    market, per_day = strategy.prices(config, coin, rows), DAY // coin.candles.timeframe_ms
-    result = backtest.run(**market, signal=signals, **strategy.rules(config))
+    market, per_day = strategy.market(config, coin, rows), DAY // coin.candles.timeframe_ms
+    result = backtest.run(signal=signals, **market)
     judged = judge.judge(
         probabilities,
         labels,
@@ -258,7 +258,7 @@ def _picked(figures: Mapping[str, object], names: Sequence[str]) -> dict[str, ob
 
 def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, object]:
     metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
-    result = backtest.run(**strategy.prices(config, coin, fold.rows), signal=fold.signals, **strategy.rules(config))
+    result = backtest.run(signal=fold.signals, **strategy.market(config, coin, fold.rows))
     traded = performance.metrics(result, per_day)
     shown = ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")
     return {

@@ -39,15 +39,16 @@ class PeoplesRanking:
     folder: Path  # of the images
     table: Path | None  # of the answers
 
-    def write_ranking(self, path: Path) -> str:
+    def write_ranking(self, path: Path, following: Path | None = None) -> str:
         """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
 
         Scores are centred on 0, and so are their intervals. Returns a line about the file. Raises UserError if nobody
-        has answered.
+        has answered; `following` is the file of pairs to ask about, if it is written too.
         """
         if not len(self.answers):
+            first = f"label the pairs in {following} first" if following else "begin with --next next.csv"
             raise UserError(
-                f"{path}: there are no answers to rank by; begin with --next next.csv, or rank by a trained model with "
+                f"{path} is not written, as there are no answers yet: {first}, or rank by a trained model with "
                 f"pipelines/predict.py --workload lmol --model FOLDER {self.folder}"
             )
         scores, errors = self.posterior.scores - self.posterior.scores.mean(), self.posterior.errors

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -36,6 +36,7 @@ TABLES = (".csv", ".tsv")
 SEPARATORS = ",;\t|"
 LONGEST_HEADER = 100_000  # characters
 MOST_VOTES = 1000  # that one row may stand for
+FITS = 3  # see `_fitness`
 
 
 @dataclass
@@ -63,20 +64,25 @@ class Listed:
 def find_table(source: str, columns: Mapping[str, str]) -> Path:
     """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank.
 
-    A folder without any may have the table of its images beside it, one folder above.
+    A folder without any may have the table of its images one folder above. What `ask.py` wrote counts last.
     """
     path = Path(source)
     if path.is_dir():
-        tables = _tables(path)
+        fits = {each: _fitness(each, columns) for each in _tables(path)}
+        tables = [each for each in fits if fits[each] == FITS]
         if not tables and _ranks(path):
             return path
-        tables = tables or [each for each in _above(path) if _layout(each, columns)[0] and _lists(each, path, columns)]
+        tables = tables or [
+            each for each in _above(path) if _lists(each, path, columns) and _fitness(each, columns) == FITS
+        ]
+        tables = tables or [each for each in fits if fits[each] == max(fits.values())]
         if len(tables) != 1:
             found = f"has {len(tables)}: {', '.join(each.name for each in tables[:5])}" if tables else "has none"
+            most = max(tables, key=lambda each: each.stat().st_size, default=None)
             raise UserError(
                 f"data.source={source}: the folder of images must contain exactly one CSV, of image,score or of pairs, "
                 f"or a folder per rank; it {found}"
-                + ("; name the one to use, as in data.source=" + str(tables[0]) if tables else "")
+                + (f"; name the one to use, as in data.source={most}" if most else "")
             )
         return tables[0]
     if not path.is_file():
@@ -89,21 +95,22 @@ def find_table(source: str, columns: Mapping[str, str]) -> Path:
 def find_answers(source: Path) -> tuple[Path | None, list[str]]:
     """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
 
-    In a folder, tables without answers are passed over: scores, rankings, pairs that nobody has labelled, and tables of
-    unknown columns, which the notes name. Without one, a table of answers about its images may lie one folder above.
+    In a folder, tables without answers are passed over: scores, rankings and pairs that nobody has labelled. Without
+    one, a table of answers about its images may lie one folder above. Notes name tables of unknown columns.
     """
     if not source.is_dir():
         return source, []
-    found = {each: count_answers(each) for each in _tables(source)}
-    notes = [f"passed over: {each}, whose columns are not those of answers" for each in found if found[each] is None]
-    tables = [each for each, count in found.items() if count]
+    tables = [each for each in _tables(source) if count_answers(each)]
     tables = tables or [each for each in _above(source) if count_answers(each) and _lists(each, source, None)]
     if len(tables) > 1:
         raise UserError(
             f"{source} has {len(tables)} tables of answers: {', '.join(each.name for each in tables)}; put their rows "
             f"into one, or name the one to use, as in {tables[0]}"
         )
-    return tables[0] if tables else None, notes
+    unknown = {each: _layout(each, None)[2] for each in (*_tables(source), *_above(source))}
+    images = {path.name for path in source.rglob("*") if path.suffix.lower() in ENDINGS}
+    named = [why for each, why in unknown.items() if why and (each.parent == source or _mentions(each, images))]
+    return tables[0] if tables else None, [f"passed over: {why}" for why in named]
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -124,16 +131,40 @@ def _lists(table: Path, folder: Path, columns: Mapping[str, str] | None) -> bool
     return any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name)
 
 
-def count_answers(table: Path) -> int | None:
-    """Return how many rows of a table are answers about pairs; None if its columns are unknown."""
-    layout, used = _layout(table, None)
+def _mentions(table: Path, images: Collection[str]) -> bool:
+    """Return True if one of the first lines of a table of unknown columns has the name of an image."""
+    with table.open(encoding="utf-8-sig", errors="replace") as file:
+        cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
+    return not images.isdisjoint(cell.strip() for cell in cells)
+
+
+def _fitness(table: Path, columns: Mapping[str, str]) -> int:
+    """Return FITS for scores or answers to learn from, less for what `ask.py` wrote: rankings, then pairs to label.
+
+    0 is for unknown columns.
+    """
+    layout, used, _ = _layout(table, columns)
+    if not layout:
+        return 0
+    rows = _rows(table)
+    if layout == "pairs" and not any(row[used["label"]] for _, row in rows[1]):
+        return 1
+    return 2 if layout == "images" and {"low", "high"} <= set(rows[0]) else FITS
+
+
+def count_answers(table: Path) -> int:
+    """Return how many rows of a table are answers about pairs."""
+    layout, used, _ = _layout(table, None)
     if layout not in ("pairs", "choices"):
-        return 0 if layout else None
+        return 0
     return sum(layout == "choices" or bool(row[used["label"]]) for _, row in _rows(table)[1])
 
 
-def _layout(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
-    """Return a table's layout and columns by its first line alone, as it may be no table at all; "" if unknown."""
+def _layout(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
+    """Return a table's layout and columns by its first line alone, as it may be no table at all.
+
+    The layout of unknown columns is "", and the last value says why.
+    """
     try:
         with table.open(encoding="utf-8-sig", errors="replace") as file:
             text = file.readline(LONGEST_HEADER)
@@ -141,9 +172,10 @@ def _layout(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[s
         raise UserError(f"cannot read {table}: {error.strerror}") from error
     header = next(csv.reader([text], delimiter=_separator(text)), [])
     try:
-        return assigned(str(table), [column.strip() for column in header], columns)[:2]
-    except UserError:
-        return "", {}
+        layout, used, _ = assigned(str(table), [column.strip() for column in header], columns)
+    except UserError as error:
+        return "", {}, str(error)
+    return layout, used, ""
 
 
 def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:

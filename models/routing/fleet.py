@@ -1,0 +1,121 @@
+"""Problems beyond the CVRP, solved by native ruin and recreate; one-way roads, time windows, fleets, open routes, prizes."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from models.routing import native
+from models.routing.environment import Routes
+from models.routing.problems import Problem, distances, travel_between
+
+
+class Plan(NamedTuple):
+    """A solution: routes, and the kinds of their vehicles."""
+
+    routes: Routes
+    kinds: list[int]
+
+
+def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
+    nodes = np.arange(len(problem.locs))
+    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
+    if problem.open_routes:
+        for matrix in pair:
+            matrix[:, problem.depot_nodes] = 0
+    return pair
+
+
+def unreachable(problem: Problem) -> str | None:
+    """Say which customer no vehicle can serve even alone; None where all can be served."""
+    distance, duration = measured(problem)
+    opening, service, slack = problem.opening, problem.service_times, problem.tolerance
+    served = np.zeros(len(problem.locs), bool) if problem.prizes is None else np.isfinite(problem.prizes)
+    for kind in problem.vehicles:
+        depot = problem.depot_nodes[kind.depot]
+        begin = np.maximum(opening[depot, 0] + duration[depot], opening[:, 0])
+        latest = np.minimum(opening[:, 1] - duration[depot], opening[depot, 1])  # departure
+        home = begin + service + duration[:, depot]
+        span = np.maximum(duration[depot] + service + duration[:, depot], home - latest)
+        served |= (
+            (problem.demand <= kind.capacity)
+            & (begin <= opening[:, 1] + slack)
+            & (home <= opening[depot, 1] + slack)
+            & (span <= kind.limit + slack)
+            & (distance[depot] + distance[:, depot] <= kind.longest + slack)
+        )
+    at = int(served[1 : problem.customers + 1].argmin()) + 1
+    if served[at]:
+        return None
+    return (
+        f"customer {at} cannot be served, even on a route of its own, within the capacity, the windows and the limits"
+    )
+
+
+def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
+    """Return the cheapest plan that `rounds` or `seconds` of CPU time of one thread find, never costlier than `start`.
+
+    Raises ValueError where no plan is found that serves all who must be served.
+    """
+    distance, duration = measured(problem)
+    customers, slack = problem.customers, problem.tolerance / 2
+    opening, prizes = problem.opening, problem.prizes
+    kinds = [
+        (
+            *(customers if kind.count is None else kind.count, kind.capacity, problem.depot_nodes[kind.depot]),
+            *(kind.fixed, kind.rate, kind.longest + slack, kind.limit + slack),
+        )
+        for kind in problem.vehicles
+    ]
+    prize = np.full(len(problem.locs), np.inf) if prizes is None else prizes
+    numbers = (
+        *(distance, duration, problem.demand, opening[:, 0], opening[:, 1] + slack, problem.service_times, prize),
+        np.array(kinds),
+    )
+    arrays = [np.ascontiguousarray(each, np.float64) for each in numbers]  # kept: the call has their addresses only
+    visits, chosen = np.zeros(2 * customers, np.int64), np.zeros(customers, np.int64)
+    given = [None, None] if start is None else [_visits(start.routes, customers), np.array(start.kinds, np.int64)]
+    missing = native.library().plan_fleet(
+        *(len(problem.locs), customers, len(kinds)),
+        *(ctypes.c_int64(rounds), ctypes.c_double(seconds), ctypes.c_int64(seed)),
+        *(None if each is None else ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *given, visits, chosen)),
+    )
+    routes = [part.tolist() for part in np.split(visits, np.flatnonzero(visits == 0))]
+    routes = [[node for node in route if node] for route in routes if any(route)]
+    if missing:
+        served = {node for route in routes for node in route}
+        waiting = [c for c in range(1, customers + 1) if c not in served and np.isinf(prize[c])]
+        raise ValueError(
+            unreachable(problem)
+            or f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}; allow more "
+            "vehicles or a longer search"
+        )
+    return Plan(routes, chosen[: len(routes)].tolist())
+
+
+def _visits(routes: Sequence[Sequence[int]], customers: int) -> np.ndarray:
+    """Return routes as one row, the depot behind each of them."""
+    flat = [node for route in routes for node in (*route, 0)][: 2 * customers]
+    return np.pad(np.array(flat, np.int64), (0, 2 * customers - len(flat)))
+
+
+def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[float]:
+    """Return when a route leaves its depot, as late as costs no delay, when service begins, and when it is back."""
+    depot = problem.depot_nodes[problem.vehicles[kind].depot]
+    path, opening, service = np.array([depot, *route, depot]), problem.opening, problem.service_times
+    travel = travel_between(problem, path[:-1], path[1:])
+    if problem.open_routes:
+        travel[-1] = 0
+    begun, slack, waited = [float(opening[depot, 0])], float(opening[depot, 1] - opening[depot, 0]), 0.0
+    for u, v, on_the_way in zip(path[:-1], path[1:], travel, strict=True):
+        arrival = begun[-1] + float(service[u]) + float(on_the_way)
+        waited += max(0.0, float(opening[v, 0]) - arrival)
+        begun.append(max(arrival, float(opening[v, 0])))
+        slack = min(slack, waited + float(opening[v, 1]) - begun[-1])
+    later = max(0.0, min(slack, waited))
+    begun[0] += later
+    for at, (u, v, on_the_way) in enumerate(zip(path[:-1], path[1:], travel, strict=True)):
+        begun[at + 1] = max(begun[at] + float(service[u]) + float(on_the_way), float(opening[v, 0]))
+    return begun

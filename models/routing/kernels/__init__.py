@@ -1,0 +1,238 @@
+"""Kernels of the routing policy for GPUs: tours of all steps in one launch, their log-probabilities and gradients.
+
+Triton, which comes with torch for GPUs, compiles them on first use. They are then compared with torch on this machine;
+where they differ or fail, a line on standard error says so and torch computes.
+"""
+
+import functools
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from models.routing import stepwise
+from models.routing.decoder import Cache, PointerDecoder
+from models.routing.environment import Instances, route_ends
+
+DEVICES = {"cuda"}
+MOST_NODES = 256  # with more, what a program holds of a step spills out of its registers
+TOURS = 16  # of an instance, that a program builds or scores: the least that a matrix product may have
+COMPARED = 64  # instances
+
+
+def usable(decoder: PointerDecoder, instances: Instances, ends: bool = False) -> bool:
+    """Return whether the kernels, those with `ends` too if asked for, stand in for torch; compares them on first use."""
+    device, nodes = instances.locs.device, instances.demand.shape[1]
+    if device.type not in DEVICES or decoder.dynamic is not None or nodes > MOST_NODES:
+        return False
+    return trusted(device, nodes, len(decoder.load), decoder.heads, _precision(device), ends)
+
+
+@functools.cache
+def trusted(device: torch.device, nodes: int, width: int, heads: int, precision: str, ends: bool) -> bool:
+    """Compare the kernels with torch on random instances; tells on standard error what is wrong."""
+    try:
+        with torch.random.fork_rng([]), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            torch.manual_seed(0)
+            fault = differences(device, nodes, width, heads, precision, ends)
+    except Exception as error:  # of the compiler, the driver or the GPU; torch needs none of what failed
+        fault = f"{type(error).__name__}: {error}"
+    if fault:
+        print("the kernels for routes are not used, torch computes:", " ".join(fault.split())[:300], file=sys.stderr)
+    return not fault
+
+
+def differences(device: torch.device, nodes: int, width: int, heads: int, precision: str, ends: bool) -> str:
+    """Return how kernels and torch differ, more than rounding explains; nothing if they agree."""
+    tours = min(8, nodes - 1)
+    decoder = PointerDecoder(width, heads, dynamic=False).requires_grad_()
+    decoder.distance.data += 0.5
+    demand = torch.randint(1, 10, (COMPARED, nodes)).float()
+    demand[:, 0] = 0
+    given = (torch.rand(COMPARED, nodes, 2), demand, torch.full((COMPARED,), 30.0))
+    uniform = torch.rand(COMPARED, tours, 2 * (nodes - 1)).to(device)
+    weights, states = torch.randn(COMPARED, tours).to(device), torch.randn(COMPARED, nodes, width).to(device)
+    decoder, instances = decoder.to(device), Instances(*(tensor.to(device) for tensor in given))
+    cache = decoder.prepare(states, torch.cdist(instances.locs, instances.locs))
+    first = torch.arange(1, tours + 1, device=device)
+    tolerance = 1e-3 if precision == EXACT else 3e-2
+    drawn = stepwise.build(decoder, cache.detach(), instances, tours, uniform, first)
+    if not ends:
+        for name, noise in ("drawn", uniform), ("greedy", None):
+            expected = drawn if noise is not None else stepwise.build(decoder, cache, instances, tours, None, first)
+            found = build(decoder, cache, instances, tours, noise, first, precision)[0][..., : expected.shape[2]]
+            same = (found == expected).all(2).float().mean().item()
+            if same < 1 - 10 * tolerance:
+                return f"only {same:.0%} of {name} tours are those of torch"
+    end = route_ends(drawn, nodes) if ends else None
+    learnt, results = list(decoder.parameters()), []
+    for log_prob in (
+        _log_prob(decoder, cache, instances, drawn, end, not ends, precision),
+        stepwise.log_prob(decoder, cache, instances, drawn, end, not ends),
+    ):
+        slopes = torch.autograd.grad((weights * log_prob).sum(), learnt, retain_graph=True)
+        results.append((log_prob, *slopes))
+    names = ["log-probabilities", *(f"gradients of {name}" for name, _ in decoder.named_parameters())]
+    for name, one, other in zip(names, *results, strict=True):
+        apart = ((one - other).norm() / other.norm()).item()
+        if not apart <= tolerance:
+            return f"{name} differ from those of torch by {apart:.1e} of their size"
+    return ""
+
+
+EXACT = "tf32x3"  # products of three tensor-core products each, as exact as float32
+
+
+def _precision(device: torch.device) -> str:
+    """Return the precision of products: tf32 where torch may use it, or what is less exact still."""
+    less = torch.is_autocast_enabled(device.type) or torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if less else EXACT
+
+
+def rollout(
+    decoder: PointerDecoder, cache: Cache, instances: Instances, num_tours: int, uniform: Tensor, first: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the actions of `build` and, at no further cost, their log-probabilities (B, S), differentiable once."""
+    precision = _precision(instances.locs.device)
+    actions, known = build(decoder, cache, instances, num_tours, uniform, first, precision)
+    return actions, _log_prob(decoder, cache, instances, actions, None, first is not None, precision, known)
+
+
+def build(
+    decoder: PointerDecoder,
+    cache: Cache,
+    instances: Instances,
+    num_tours: int,
+    uniform: Tensor | None = None,
+    first: Tensor | None = None,
+    precision: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return what `RoutingPolicy.build` does, up to rounding, and the log-probabilities (B, S) of sampled tours.
+
+    Actions have 2 (N - 1) steps whatever their lengths: the host need not wait to know them.
+    """
+    batch, nodes = instances.demand.shape
+    device = instances.locs.device
+    actions = torch.zeros(batch, num_tours, 2 * (nodes - 1), dtype=torch.long, device=device)
+    log_prob = torch.empty(batch, num_tours, device=device)
+    first = torch.zeros(num_tours, dtype=torch.long, device=device) if first is None else first.contiguous()
+    uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
+    learnt = [*cache[:4], decoder.load, decoder.distance]
+    tensors = [tensor.detach().float().contiguous() for tensor in (*learnt, cache.distance, *instances[1:])]
+    build_tours(tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob)
+    return actions, log_prob
+
+
+def log_prob(
+    decoder: PointerDecoder, cache: Cache, instances: Instances, actions: Tensor, ends: Tensor | None, forced: bool
+) -> Tensor:
+    """Return what `RoutingPolicy.log_prob` does, up to rounding, differentiable once; minus infinity if infeasible."""
+    return _log_prob(decoder, cache, instances, actions, ends, forced, _precision(instances.locs.device))
+
+
+def _log_prob(
+    decoder: PointerDecoder,
+    cache: Cache,
+    instances: Instances,
+    actions: Tensor,
+    ends: Tensor | None,
+    forced: bool,
+    precision: str,
+    known: Tensor | None = None,
+) -> Tensor:
+    learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
+    others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:])]
+    given = (others, actions.contiguous(), None if ends is None else ends.contiguous())
+    found: Tensor = _LogProb.apply(*learnt, given, (int(forced), decoder.heads, precision), known)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _LogProb(torch.autograd.Function):
+    """Log-probabilities (B, S) of tours, as a function of the decoder's learnt values."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *learnt, ctx.given, ctx.settings, known = arguments
+        ctx.save_for_backward(*learnt)
+        if isinstance(known, Tensor):
+            return known
+        others, actions, ends = ctx.given
+        log_prob = torch.empty(actions.shape[:2], device=actions.device)
+        score_tours([*(t.contiguous() for t in learnt), *others], actions, ends, *ctx.settings, None, [log_prob])
+        return log_prob
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        others, actions, ends = ctx.given
+        learnt = [tensor.contiguous() for tensor in ctx.saved_tensors]
+        (batch, width, nodes), heads = learnt[0].shape, learnt[1].shape[1]
+        blocks = -(-actions.shape[1] // TOURS)
+        sizes = ((batch, blocks, 4, nodes, width), (batch * blocks, width), (batch * blocks,))
+        found = [torch.zeros(size, device=actions.device) for size in sizes]
+        score_tours([*learnt, *others], actions, ends, *ctx.settings, upstream.contiguous(), found)
+        query, key, value, pointer = found[0].sum(1).unbind(1)
+        key, value = (tensor.unflatten(2, (heads, -1)).transpose(1, 2) for tensor in (key, value))
+        slopes = (query.transpose(1, 2), key, value.transpose(2, 3), pointer)
+        return *slopes, found[1].sum(0)[:, None], found[2].sum(), None, None, None
+
+
+@torch.library.custom_op("routing::build_tours", mutates_args=("actions", "log_prob"), device_types="cuda")
+def build_tours(
+    tensors: list[Tensor],
+    first: Tensor,
+    uniform: Tensor | None,
+    heads: int,
+    precision: str,
+    actions: Tensor,
+    log_prob: Tensor,
+) -> None:
+    """Launch the kernel of this name; `tensors` are its first arguments."""
+    own = (first, uniform, actions, log_prob)
+    launch("build_tours", tensors, actions, heads, precision, own, (), {"DRAWN": uniform is not None})
+
+
+@torch.library.custom_op("routing::score_tours", mutates_args=("found",), device_types="cuda")
+def score_tours(
+    tensors: list[Tensor],
+    actions: Tensor,
+    ends: Tensor | None,
+    begin: int,
+    heads: int,
+    precision: str,
+    upstream: Tensor | None,
+    found: list[Tensor],
+) -> None:
+    """Launch the kernel of this name; `found` are its outputs, one without `upstream` and three with it."""
+    outputs = (found[0], None, None, None) if upstream is None else (None, *found)
+    own = (actions, None if ends is None else ends.view(torch.int8), upstream, *outputs)
+    flags = {"HAS_ENDS": ends is not None, "GRADIENTS": upstream is not None}
+    launch("score_tours", tensors, actions, heads, precision, own, (begin,), flags)
+
+
+def launch(
+    name: str,
+    tensors: list[Tensor],
+    actions: Tensor,
+    heads: int,
+    precision: str,
+    own: tuple[Tensor | None, ...],
+    last: tuple[int, ...],
+    flags: dict[str, bool],
+) -> None:
+    """Launch a kernel of `tours`, each program for TOURS of an instance's `actions` (B, S, T)."""
+    from models.routing.kernels import tours  # and with it Triton
+
+    (batch, width, nodes), (count, steps) = tensors[0].shape, actions.shape[1:]
+    shape = {**padded(nodes, width // heads), "PRECISION": precision, **flags}
+    grid = (batch, -(-count // TOURS))
+    getattr(tours, name)[grid](*tensors, *own, count, nodes, width // heads, heads, steps, *last, **shape)
+
+
+def padded(nodes: int, depth: int) -> dict[str, int]:
+    """Return the sizes that a kernel is compiled for, and its number of warps."""
+    nodes = max(16, 1 << (nodes - 1).bit_length())
+    channels = max(16, 1 << (depth - 1).bit_length())
+    return {"TOURS": TOURS, "NODES": nodes, "CHANNELS": channels, "num_warps": max(1, min(8, nodes // 32))}
