@@ -86,7 +86,9 @@ def read_vrp(path: Path) -> list[Problem]:
             locs,
             np.array(demand, np.int64),
             capacity,
-            usual_rounding(path.stem, matrix if metric == "EXPLICIT" else None) if windows is None else "dimacs",
+            usual_rounding((header.get("NAME", ""), path.stem), matrix if metric == "EXPLICIT" else None)
+            if windows is None
+            else "dimacs",
             best_known(path),
             metric,
             matrix,
@@ -145,6 +147,14 @@ def best_known(path: Path) -> float | None:
     if len(found) != 1 or not NUMBER.fullmatch(found[0]):
         raise UserError(f"{solution}: it must have one line 'Cost NUMBER', the best known cost; correct or remove it")
     return float(found[0])
+
+
+def read_routes(path: Path) -> list[list[int]]:
+    """Return the routes of a `.sol` file: customers numbered from 1."""
+    found = re.findall(r"^route[^:]*:(.*)$", path.read_bytes().decode("utf-8", "replace"), re.I | re.M)
+    if not found:
+        raise UserError(f"{path}: it must have lines such as 'Route #1: 3 1 2'; correct or remove it")
+    return [[_whole(path, "a customer", word) for word in line.split()] for line in found]
 
 
 def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
