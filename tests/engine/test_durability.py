@@ -109,7 +109,7 @@ def test_what_is_refused_at_once_is_no_run(one, tmp_path):
 def test_a_run_of_which_nothing_came_may_be_begun_again_with_other_words(one, tmp_path):
     number = 1 + one.changes.index("open runs/waves/default/metrics.jsonl")
     assert one.train(tmp_path, *WORDS, "training.micro_batch_size=8", fault=("kill", number)).returncode < 0
-    refused(one.train(tmp_path, "--resume", "training.ema=0.5"), "training.ema: null -> 0.5")
+    refused(one.train(tmp_path, "--resume", "training.ema=0.5"), "training.ema: None -> 0.5")
     assert one.train(tmp_path, *WORDS).returncode == 0
     assert left(tmp_path) == one.left
     refused(one.train(tmp_path, *WORDS), "the run runs/waves/default exists")
