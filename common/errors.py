@@ -13,12 +13,16 @@ class UserError(ValueError):
 class Stopped(Exception):  # noqa: N818 (it is no error)
     """A signal asked training to stop, and everything is saved. Entry points exit with 128 + the signal's number."""
 
-    def __init__(self, number: int, where: str = ""):
-        super().__init__(number, where)  # pickle rebuilds it from these on other processes
-        self.number, self.where = number, where
+    def __init__(self, number: int, where: str = "", then: str = "go on with --resume"):
+        super().__init__(number, where, then)  # pickle rebuilds it from these on other processes
+        self.number, self.where, self.then = number, where, then
 
     def __str__(self) -> str:
-        return f"stopped by {signal.Signals(self.number).name}{self.where}; go on with --resume"
+        return f"stopped by {signal.Signals(self.number).name}{self.where}; {self.then}"
+
+
+class LostProcessError(Exception):
+    """Another process of the training has died or gone silent, as this one has printed. Exit status 1."""
 
 
 class MembersFailedError(Exception):

@@ -35,8 +35,14 @@ class Hardware(Section):
     stack: bool = Field(
         True, description="on a GPU, train members of a run, such as coins, in one process, if their configs allow it"
     )
+    patience: float = Field(
+        600, gt=60, description="seconds without a sign of life from another process after which training ends"
+    )
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
+    change_precision: bool = Field(
+        False, description="let --resume go on in another precision than the run's, which provenance.json records"
+    )
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 
@@ -44,7 +50,11 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
     """Apply `hardware` before the device computes, as cuBLAS reads its setting once; report ignored settings."""
     import torch
 
-    _set_threads(hardware.threads, device, say)
+    alone = hardware.threads is None and device.type == "cpu" and launched_on_one_thread()
+    threads = cores() if alone else hardware.threads
+    if threads is not None and threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
+        say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")
     if device.type == "cuda":
         # Accelerate leaves the first GPU the current one even if ACCELERATE_TORCH_DEVICE names another. Seeds and
         # figures of memory are those of the current one.
@@ -75,14 +85,3 @@ def apply_to(model: nn.Module, hardware: Hardware) -> None:
         setattr(model, "gradient_checkpointing", True)  # noqa: B010 (modules have no such attribute by their type)
     if hardware.compile:
         model.compile()
-
-
-def _set_threads(threads: int | None, device: torch.device, say: Callable[[str], None]) -> None:
-    """Set the number of CPU threads of this process."""
-    import torch
-
-    if threads is None and device.type == "cpu" and launched_on_one_thread():
-        threads = cores()
-    if threads is not None and threads != torch.get_num_threads():
-        torch.set_num_threads(threads)
-        say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")

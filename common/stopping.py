@@ -22,6 +22,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.own = False  # whether this process has heard a signal itself
 
     @contextmanager
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -35,10 +36,10 @@ class StopRequest:
             return
 
         def remember(number: int, frame: object) -> None:
-            if self.number is not None and number == signal.SIGINT:
+            if self.own and number == signal.SIGINT:
                 raise KeyboardInterrupt
             for request in (self, *_elsewhere):
-                request.number = number
+                request.number, request.own = number, True
             then()
 
         global _listening
@@ -62,10 +63,15 @@ class StopRequest:
             _elsewhere.remove(self)
 
 
+def asked() -> int | None:
+    """Return the signal that a StopRequest has heard, if any."""
+    return _listening.number if _listening else None
+
+
 def stop_if_asked() -> None:
     """Raise Stopped if a StopRequest has heard a signal. For work that takes minutes."""
-    if _listening and _listening.number is not None:
-        raise Stopped(_listening.number)
+    if (number := asked()) is not None:
+        raise Stopped(number)
 
 
 def end_with_parent() -> None:

@@ -4,10 +4,10 @@
     python pipelines/ask.py my_pairs/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
     python pipelines/ask.py my_pairs/answers.csv --model runs/lmol/preferred/model/best --ranking ranking.csv
 
-SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label or
-winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows to the answers, and
-ask again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where scores lie before
-people are heard; without one, how alike images look does.
+SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label,
+img1,img2,winner or winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows
+to the answers, and ask again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where
+scores lie before people are heard; without one, how alike images look does.
 """
 
 import sys
@@ -37,10 +37,10 @@ def main() -> None:
     ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path])
     for line in ranking.notes:
         print(line)
-    if args.ranking:
-        print(ranking.write_ranking(args.ranking))
     if args.next:
         print(ranking.write_next(args.next, args.pairs, args.seed))
+    if args.ranking:
+        print(ranking.write_ranking(args.ranking, args.next))
 
 
 if __name__ == "__main__":

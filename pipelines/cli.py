@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from common import config as configs
 from common.config import leaves
 from common.disk import prepared
-from common.errors import MembersFailedError, Stopped, UserError
+from common.disk.files import FAULTS
+from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.plain import Plain
 from common.version import missing
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 GROWING = ("steps", "epochs")  # of training
+ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results by rounding alone
 
 
 def run_main(main: Callable[[], None]) -> None:
@@ -54,6 +56,13 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(str(stop), 128 + stop.number)
     except MembersFailedError as error:
         _leave(f"error: {error}", 1)
+    except OSError as error:
+        if error.errno not in FAULTS:
+            raise
+        _leave(f"error: {error}: {FAULTS[error.errno]}", 2)
+    except LostProcessError:  # named by each of the others; those that still wait for it must not keep this one
+        sys.stderr.flush()
+        os._exit(1)
     except ModuleNotFoundError as error:
         if (lacking := missing(error)) is None:
             raise
@@ -90,7 +99,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 def decided(decide: Callable[[], Config]) -> Config:
     """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
-    from pipelines.checks.launch import check_world
+    from pipelines.checks.formed_processes import check_world
 
     check_world(ranks.join())
     return ranks.on_main(decide)
@@ -128,7 +137,7 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return a fresh config, also for a run without results, or with --resume the run's, whose length may grow.
+    """Return a fresh config, also for a run without results, or with --resume the run's, which may grow and move.
 
     --resume starts no run, unless a launcher restarts a command whose first process may have died early.
     """
@@ -153,10 +162,12 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     # The loop compares what is asked for in the other unit with the updates done.
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
+    if refused := [line for line in changed if not line.startswith(ROUNDING)]:
+        head = f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow, and "
+        head += "training.micro_batch_size and hardware.* change. Leave these words out, or start another run with "
+        raise UserError("\n  ".join([f"{head}--name:", *refused]))
     if changed:
-        head = f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow. "
-        head += "Leave these words out, or start another run with --name:"
-        raise UserError("\n  ".join([head, *changed]))
+        announce("\n  ".join(["going on with settings that change results by rounding alone:", *changed]))
     return asked
 
 

@@ -15,14 +15,15 @@ line: a JSON object, else a prompt for text models, a file name for others.
 Words key=value are settings, or the fields of one input. An unusable input gets
 an error in place of its answer; the others are answered.
 
-Exit status: 0 done; 1 some inputs were unusable; 2 all were, or another mistake
+Exit status: 0 done; 1 some inputs of a folder, a pipe or a file of lines were
+unusable; 2 all were, or one that you named was, or there was another mistake
 that you can fix, which is reported in a few lines.
 """
 
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -42,6 +43,7 @@ class Outcome(NamedTuple):
 
     usable: bool
     error: str  # also of a usable input's parts; "" without
+    failed: Collection[str] = ()  # names of the input or of its parts
 
 
 def main() -> None:
@@ -75,8 +77,9 @@ def main() -> None:
         print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)
     if not any(each.usable for each in found):
         raise UserError("there is no input" if not errors else "nothing could be answered")
+    named = {words.FIELDS, *map(str, paths)}
     if errors:
-        sys.exit(1)
+        sys.exit(2 if any(not named.isdisjoint(each.failed) for each in found) else 1)
 
 
 def parser() -> Parser:
@@ -121,8 +124,9 @@ def _answers(
             table.add(each.source, answer)
         if model.inputs.beside and "error" not in answer:
             model.inputs.beside(Path(each.source), answer, model.name)
-        wrong = [answer["error"]] if "error" in answer else [error["error"] for error in answer.get("errors", [])]
-        yield Outcome("error" not in answer, _located(each, wrong[0]) if wrong else "")
+        wrong = [answer] if "error" in answer else answer.get("errors", [])
+        failed = {str(part.get("image", each.source)) for part in wrong}
+        yield Outcome("error" not in answer, _located(each, wrong[0]["error"]) if wrong else "", failed)
 
 
 def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, object]) -> Iterator[Outcome]:
@@ -135,7 +139,7 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, ob
             yield Outcome(True, "")
         except UserError as error:
             print(_located(each, str(error)), file=sys.stderr)
-            yield Outcome(False, _located(each, str(error)))
+            yield Outcome(False, _located(each, str(error)), {each.source})
 
 
 def _located(given: Given, error: str) -> str:

@@ -37,7 +37,9 @@ function imagesPanel(place, backend, about) {
     if (!found) return;
     const wrong = found.errors ?? [];
     shown.replaceChildren(rankingTable(`Ranked by ${about.attribute}, with 95 % intervals`, found.ranking.map(row => ({ ...row, ...given[row.image] }))));
-    report.say(`${found.ranking.length} images, by ${about.attribute}, highest first`);
+    const unlike = found.ranking.filter(row => row.note).map(row => given[row.image].name);
+    report.say(`${found.ranking.length} images, by ${about.attribute}, highest first` + (unlike.length
+      ? `. Unlike the images that the model was trained on, so that these scores mean little: ${unlike.join(", ")}` : ""));
     if (wrong.length) report.fail(wrong.map(each => `${given[each.image].name} is left out: ${each.error}`).join("; "));
     images = given.filter((_, number) => !wrong.some(each => each.image == number));
     if (images.length == 2) await compare(images);
@@ -46,7 +48,7 @@ function imagesPanel(place, backend, about) {
   async function compare([first, second]) {
     const found = await asked(report, () => backend.predict({ first: first.url, second: second.url }));
     if (found) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
-      (found.tie === undefined ? "" : `; similar with ${found.tie.toFixed(3)}`);
+      (found.tie === undefined ? "" : `; similar with ${found.tie.toFixed(3)}`) + (found.note ? `; ${found.note}` : "");
   }
 
   function drawDigits() {

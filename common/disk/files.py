@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -9,9 +10,26 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from common.errors import UserError
+
+AT_ONCE = 2**20  # bytes that are worth a write of their own
+DENIED = "no permission to write there: change it, or run from a folder of your own"
+ABSENT = {  # what passes, or is not the file's fault: a file that cannot be read now may be sound
+    errno.ESTALE: "the network disk has lost it: mount that again, then continue with --resume",
+    errno.ETIMEDOUT: "the network disk does not answer: see to it, then continue with --resume",
+    errno.EMFILE: "too many files are open: raise ulimit -n, then continue with --resume",
+    errno.ENFILE: "this machine has too many files open: end other programs, then continue with --resume",
+}
+FAULTS = ABSENT | {
+    errno.ENOSPC: "the disk is full: free some space, then continue with --resume",
+    errno.EDQUOT: "the disk quota is used up: free some space, then continue with --resume",
+    errno.EFBIG: "the file is larger than ulimit -f or the disk allows: raise that, then continue with --resume",
+    errno.EROFS: "the file system is read-only: run from a folder that can be written",
+    errno.EIO: "the disk reports an error: see to it (dmesg), then continue with --resume",
+}
+REMEDIES = FAULTS | dict.fromkeys((errno.EACCES, errno.EPERM), DENIED)
 
 
 @contextmanager
@@ -20,27 +38,25 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedies = {
-            errno.ENOSPC: "the disk is full: free some space, then continue with --resume",
-            errno.EDQUOT: "the disk quota is used up: free some space, then continue with --resume",
-            errno.EACCES: (denied := "no permission to write there: change it, or run from a folder of your own"),
-            errno.EPERM: denied,
-            errno.EROFS: "the file system is read-only: run from a folder that can be written",
-            errno.EIO: "the disk reports an error: see to it (dmesg), then continue with --resume",
-        }
-        if error.errno not in remedies:
+        if error.errno not in REMEDIES:
             raise
-        raise UserError(f"cannot write {path}: {remedies[error.errno]}") from error
+        raise UserError(f"cannot write {path}: {REMEDIES[error.errno]}") from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
+@contextmanager
+def gathered(path: Path) -> Iterator[IO[bytes]]:
+    """Open `path` for writing; small pieces wait for each other, and large ones release Python's lock."""
+    with path.open("wb", buffering=0) as raw, io.BufferedWriter(raw, AT_ONCE) as file:
+        yield file
+
+
+def write_whole(path: Path, *data: bytes | memoryview) -> None:
     """Replace `path` with `data`; whenever the process dies, the old or the new file is there, complete."""
     temporary = _aside(path, "tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with gathered(temporary) as file:
+            file.writelines(data)
+        sync(temporary)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):  # on a full disk above all
@@ -151,6 +167,8 @@ def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
             if sha256(folder / name) != digest:
                 return f"{name} does not match its SHA-256"
     except (OSError, ValueError, AttributeError) as error:
+        if isinstance(error, OSError) and error.errno in ABSENT:
+            raise UserError(f"cannot read {folder}: {ABSENT[error.errno]}") from error
         return f"{manifest} or a file it lists cannot be read ({error})"
     return None
 
@@ -163,11 +181,9 @@ def append_json_line(path: Path, entry: Mapping[str, object]) -> None:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects in a file of JSON lines, if it exists, without a line torn by a crash."""
+    """Return the objects in a file of JSON lines, if it exists, without lines torn by a crash or damaged."""
     entries = []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with suppress(ValueError):
             entries.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return entries
+    return [entry for entry in entries if isinstance(entry, dict)]

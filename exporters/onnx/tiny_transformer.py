@@ -17,7 +17,7 @@ from exporters.onnx import FRESH, Artifact, Program, examples
 from models.stories.config import END
 from models.stories.network import Block
 from models.stories.ngram_counts import ORDERS
-from models.stories.ngram_memory import contexts
+from models.stories.ngram_embedding import contexts
 from models.stories.tiny_transformer import TinyTransformer
 
 TOKENS = 48  # of each story that is compared

@@ -1,22 +1,22 @@
-"""Writes the model and vocabulary files of FORMAT.md, and reads them with the code that a device runs too."""
+"""Writes the model and vocabulary files of FORMAT.md, and reads vocabularies with the code that a device runs too."""
 
 import io
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
-from exporters.rp2040 import inference_files
 from exporters.rp2040.inference import LARGEST_MERGES, LARGEST_TEXT, UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import HEADERS, LIMITS, SHIFTS
-from exporters.rp2040.inference_model import END, Model
-from models.stories.config import PIECES, SPECIAL_TOKENS, TinyTransformerConfig, bucket_bits
-from models.stories.integer_arithmetic import EXP, GELU, Matrix
+from exporters.rp2040.inference_model import END
+from models.stories.config import PIECES, SPECIAL_TOKENS, bucket_bits
+from models.stories.integer_arithmetic import EXP, GELU
 from models.stories.integer_counts import Entries
-from models.stories.integer_transformer import IntegerTransformer, Layer, Table
+from models.stories.integer_transformer import IntegerTransformer, Table
 
+Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers` writes it
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
     "type": "Sequence",
@@ -76,13 +76,6 @@ def _packed(counts: Entries) -> bytes:
     return _stored("<u4", counts.tokens | counts.tags << 12 | counts.levels << 22, "counts")
 
 
-def _entries(data: bytes, buckets: int) -> Entries:
-    """The counts that `pack_model` stored."""
-    numbers = np.frombuffer(data, "<u4").astype(np.int64)
-    starts, entries = numbers[: buckets + 1], numbers[buckets + 1 :]
-    return Entries(starts, entries & 4095, entries >> 12 & 1023, entries >> 22)
-
-
 def _records(table: Table) -> bytes:
     """The rows of a table: fingerprint, 0, multiplier, weights with 128 added."""
     rows, width = table.weights.shape
@@ -94,46 +87,7 @@ def _records(table: Table) -> bytes:
     return records.tobytes()
 
 
-def _table(data: bytes, width: int) -> Table:
-    """The table that `_records` stored."""
-    records = np.frombuffer(data, np.uint8).reshape(-1, 4 + width).astype(np.int64)
-    return Table(records[:, 4:] - 128, records[:, 2] + 256 * records[:, 3], records[:, 0])
-
-
-def read_model(data: bytes) -> IntegerTransformer:
-    """The model in a file's bytes, without a tokenizer; ValueError, in one line, for what the format does not allow."""
-    stored = Model(io.BytesIO(data))
-    # An IntegerTransformer has no tables of its own, so a file with others cannot become one.
-    if not (np.array_equal(stored.exp, EXP) and np.array_equal(np.array(stored.gelu, np.int64) - 32768, GELU)):
-        raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
-    sizes = {name: getattr(stored, name) for name, *_ in LIMITS}
-    config = TinyTransformerConfig(**sizes, memory=tuple(stored.memory), counts=stored.counts)
-    memory: list[Table] = []
-    end = len(data) - stored.counts_bytes
-    counts = _entries(data[end:], stored.buckets) if stored.counts else None
-    for rows in reversed(config.memory):  # they are the end of the file
-        start = end - rows * (4 + config.width)
-        memory.insert(0, _table(data[start:end], config.width))
-        end = start
-    layers = tuple(
-        Layer(
-            qkv=_matrix(block.qkv),
-            out=_matrix(block.out),
-            up=_matrix(block.up),
-            down=_matrix(block.down),
-            distance_bias=np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1]
-            - 32768,
-            shifts=dict(zip(SHIFTS, block.shifts, strict=False)),
-        )
-        for block in stored.blocks
-    )
-    shifts = stored.pre_logits, stored.post_logits, stored.post_embedding
-    return IntegerTransformer(
-        config, layers, _matrix(stored.embedding), *shifts, tuple(memory), stored.post_memory, counts
-    )
-
-
-def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
+def pack_vocabulary(tokenizer: Described) -> bytes:
     """The bytes of the vocabulary file of a byte-level BPE tokenizer, given as the library `tokenizers` writes it.
 
     Raises ValueError for a tokenizer that the format cannot express, as a device would read text differently.
@@ -187,7 +141,7 @@ def read_vocabulary(data: bytes) -> Vocabulary:
     return Vocabulary(io.BytesIO(data))
 
 
-def _check_tokenizer(tokenizer: dict[str, Any]) -> None:
+def _check_tokenizer(tokenizer: Described) -> None:
     """Refuse settings that would change the tokens of a text and have no place in the file."""
     if not tokenizer:
         raise ValueError("this model was saved without its tokenizer; train it again")
@@ -232,13 +186,6 @@ def _interleaved(weights: np.ndarray) -> bytes:
     """The bytes of weights (rows, columns) with 128 added, pairs of rows interleaved."""
     rows, columns = weights.shape
     return _stored("u1", weights.reshape(rows // 2, 2, columns).swapaxes(1, 2) + 128, "weights")
-
-
-def _matrix(stored: inference_files.Matrix) -> Matrix:
-    """The matrix that `_interleaved` and its neighbours stored."""
-    pairs = np.frombuffer(stored.weights, np.uint8).reshape(stored.rows // 2, stored.columns, 2)
-    weights = pairs.swapaxes(1, 2).reshape(stored.rows, stored.columns).astype(np.int64) - 128
-    return Matrix(weights, np.array(stored.bias, np.int64), np.array(stored.multiplier, np.int64))
 
 
 def _with_start(magic: bytes, version: int, body: bytes) -> bytes:

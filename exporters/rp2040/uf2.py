@@ -1,4 +1,4 @@
-"""Joins and splits UF2 files, which a Pico in USB boot mode takes: runtime, settings, model and vocabulary.
+"""Joins the parts of a UF2 file, which a Pico in USB boot mode takes: runtime, settings, model and vocabulary.
 
 https://github.com/microsoft/uf2 defines the blocks. The image has no holes: the boot ROM counts blocks to know when to
 erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
@@ -21,7 +21,7 @@ HAS_FAMILY = 0x2000
 
 def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes) -> bytes:
     """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime."""
-    _check_boot(runtime)
+    check_boot(runtime)
     if len(runtime) > SETTINGS_OFFSET:
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")
     if len(settings) != PAGE:
@@ -40,37 +40,8 @@ def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes) -> by
     )
 
 
-def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """(runtime with the zeros behind it, settings, model, vocabulary) of a UF2 file.
-
-    Raises ValueError, in one line, for a file that `join` could not have written. Of model and vocabulary it checks
-    only their magic and their size.
-    """
-    if not data or len(data) % BLOCK:
-        raise ValueError(f"the UF2 file has {len(data):,} bytes, not a multiple of {BLOCK}; copy it again")
-    total = len(data) // BLOCK
-    if total * PAGE > FLASH_BYTES:
-        raise ValueError(f"the UF2 file holds {total * PAGE:,} bytes of flash; the Pico has {FLASH_BYTES:,}")
-    pages = []
-    for number in range(total):
-        block = data[BLOCK * number : BLOCK * (number + 1)]
-        fields = struct.unpack_from("<8I", block)
-        expected = (*MAGIC, HAS_FAMILY, FLASH + PAGE * number, PAGE, number, total, FAMILY)
-        end = struct.unpack_from("<I", block, BLOCK - 4)[0]
-        if fields != expected or end != MAGIC_END or any(block[32 + PAGE : BLOCK - 4]):
-            raise ValueError(f"the UF2 file is damaged in block {number} of {total}; copy it again")
-        pages.append(block[32 : 32 + PAGE])
-    image = b"".join(pages)
-    _check_boot(image)
-    runtime, settings = image[:SETTINGS_OFFSET], image[SETTINGS_OFFSET:MODEL_OFFSET]
-    model, behind = _first_file(image[MODEL_OFFSET:], b"TTM1", "model")
-    vocabulary, behind = _first_file(behind, b"TTV1", "vocabulary")
-    if behind:
-        raise ValueError(f"the UF2 file goes on for {len(behind)} bytes after the vocabulary; copy it again")
-    return runtime, settings, model, vocabulary
-
-
-def _check_boot(image: bytes) -> None:
+def check_boot(image: bytes) -> None:
+    """Raise ValueError unless the chip would boot an image."""
     if len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != crc32_mpeg2(image[:252]):
         raise ValueError(
             "the runtime's first 256 bytes are no second boot stage with a valid sum; build the runtime again"
@@ -79,14 +50,3 @@ def _check_boot(image: bytes) -> None:
 
 def _padded(data: bytes, multiple: int) -> bytes:
     return data + bytes(-len(data) % multiple)
-
-
-def _first_file(data: bytes, magic: bytes, what: str) -> tuple[bytes, bytes]:
-    """(the file at the start of `data`, the whole pages after it)."""
-    if data[:4] != magic:
-        raise ValueError(f"the UF2 file has no {what} where it should be; export it again")
-    size = int.from_bytes(data[8:12], "little")
-    end = size + -size % PAGE
-    if size < 16 or end > len(data) or any(data[size:end]):
-        raise ValueError(f"the UF2 file's {what} does not fill its place; copy it again")
-    return data[:size], data[end:]

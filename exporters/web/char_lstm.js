@@ -1,7 +1,7 @@
 // A character LSTM that continues a text (models/plans/char_lstm.py), by itself or mixed with counted contexts.
 
 const PAD = 0, UNKNOWN = 1, END = 2, LEAST = -16;
-const SUGGESTED = 3, LONGEST_SUGGESTION = 24;
+const LONGEST_SUGGESTION = 24;
 
 async function openModel(config, files) {
   const tensors = readTensors(files["model.safetensors"]);
@@ -41,7 +41,7 @@ async function openModel(config, files) {
       reader.skim(others);
       const logProbs = Float64Array.from(reader.ahead(), (each, token) => token <= END ? -Infinity : each);
       const ways = [];
-      for (let number = 0; number < SUGGESTED; number++) {
+      for (let number = 0; number < config.suggested; number++) {
         const token = logProbs.indexOf(Math.max(...logProbs));
         ways.push(wordFrom(token, logProbs[token], reader.copy(), config.texts));
         logProbs[token] = -Infinity;

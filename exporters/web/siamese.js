@@ -8,27 +8,33 @@ async function openModel(config, files) {
   const pixels = tensors.reference_images.data, each = pixels.length / count;
   let references = null;  // encodings, made when images are first scored
   const square = async image => image.pixels ?? middleSquare(await decodedImage(image), config.size, config.channels);
-  const encodedOf = async image => encode(tensors, config, await square(image));
+  const shown = config.references.map((_, i) => pixels.subarray(i * each, (i + 1) * each));
+  const noted = config.note ? familiarity(config, shown) : () => ({});
+  const seen = async image => {
+    const found = await square(image);
+    return { encoded: encode(tensors, config, found), note: noted(found) };
+  };
 
   async function ranking(images) {
     if (!count) throw new Unusable("this model has no references of known score; compare two images instead");
-    references ??= config.references.map((_, i) => encode(tensors, config, pixels.subarray(i * each, (i + 1) * each)));
+    references ??= shown.map(pixels => encode(tensors, config, pixels));
     const known = config.references.map(units => units * config.unit), rows = [], errors = [];
     for (const [number, image] of images.entries()) {
-      const encoded = await encodedOf(image).catch(error => ({ error }));
-      if (encoded.error && !(encoded.error instanceof Unusable)) throw encoded.error;
-      if (encoded.error) errors.push({ image: number, error: encoded.error.message });
+      const { encoded, note, error: wrong } = await seen(image).catch(error => ({ error }));
+      if (wrong && !(wrong instanceof Unusable)) throw wrong;
+      if (wrong) errors.push({ image: number, error: wrong.message });
       else {
         const { score, error } = tempered(config, placed(config, known, i => answers(tensors, encoded, references[i])));
-        rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error });
+        rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error, ...note });
       }
     }
     return { ranking: rows.sort((a, b) => b.score - a.score), ...(errors.length ? { errors } : {}) };
   }
 
   async function comparison({ first, second }) {
-    const [is_first, is_second, tie] = answers(tensors, await encodedOf(first), await encodedOf(second));
-    return { first_is_higher: is_first, second_is_higher: is_second, tie };
+    const [one, other] = [await seen(first), await seen(second)];
+    const [is_first, is_second, tie] = answers(tensors, one.encoded, other.encoded);
+    return { first_is_higher: is_first, second_is_higher: is_second, tie, ...one.note, ...other.note };
   }
 
   return {
@@ -41,6 +47,19 @@ async function openModel(config, files) {
       }
     },
   };
+}
+
+// A function that returns a note on pixels (C, S, S) unlike those of all references, as models/images/comparator/familiarity.py.
+function familiarity({ channels, size, cells, note }, references) {
+  const borders = Array.from({ length: cells }, (_, i) => [Math.floor(i * size / cells), Math.ceil((i + 1) * size / cells)]);
+  const levels = pixels => Array.from({ length: channels }, (_, channel) => borders.flatMap(([top, bottom]) => borders.map(([left, right]) => {
+    let sum = 0;
+    for (let row = top; row < bottom; row++) for (let column = left; column < right; column++) sum += pixels[(channel * size + row) * size + column];
+    return sum / (bottom - top) / (right - left);
+  }))).flat();
+  const apart = (a, b) => a.reduce((sum, value, i) => sum + (value - b[i]) ** 2, 0), nearest = (a, others) => Math.min(...others.map(b => apart(a, b)));
+  const known = references.map(levels), farthest = Math.max(...known.map((a, i) => nearest(a, known.filter((_, j) => j != i))));
+  return pixels => nearest(levels(pixels), known) > farthest ? { note } : {};
 }
 
 // The encoding (D) of pixels (C, S, S) from 0 to 255.

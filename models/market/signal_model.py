@@ -16,7 +16,8 @@ from torch import Tensor
 
 from common.plain import Plain
 from models import io
-from models.market import candle_features, candle_tables
+from models.market import candle_features
+from models.market.candle_tables import RULES
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
 
@@ -182,9 +183,8 @@ class SignalModel(io.Model):
         if not step <= age < 2 * step:
             kind = "has not closed yet" if age < step else "is stale"
             raise ValueError(
-                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}: the last closed one opened at "
-                f"{_dated(now // step * step - step)}; give candles up to it, or another `now` for the "
-                "past (predictions take now=newest)"
+                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}; give now=newest to predict from it all "
+                f"the same, or candles up to the last closed one, {_dated(now // step * step - step)}"
             )
 
     def example(self) -> dict[str, Tensor]:
@@ -204,7 +204,7 @@ def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
         "candles_needed": max(model.candles_needed for model in models),
         "horizon": label.get("horizon"),
         "note": config.warning.get("note"),
-        "rules": candle_tables.RULES,
+        "rules": RULES._asdict(),
     }
 
 

@@ -20,7 +20,7 @@ from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.mixture_reader import MixtureReader
 from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
 from models.plans.stored_passages import Passages
-from models.plans.suggester import Suggester, Suggestion
+from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ class CharMixture(CharLSTM):
         half = {name: tensor.float() for name, tensor in tensors.items() if tensor.dtype == torch.float16}
         whole = {name: each.dtype for name, each in self.named_buffers() if not each.is_floating_point()}
         narrow = {
-            name: tensor.to(whole[name]) for name, tensor in tensors.items() if name in whole and _is_whole(tensor)
+            name: tensor.to(whole[name])
+            for name, tensor in tensors.items()
+            if name in whole and not (tensor.is_floating_point() or tensor.is_complex())
         }
         return {**tensors, **half, **narrow}
 
@@ -144,7 +146,7 @@ class CharMixture(CharLSTM):
         """Return a reader that has read only the token `first`, and counts what follows if it is `adapting`."""
         return MixtureReader(self, self.classes, self.counted(), self.tables(int(adapting)), first, adapting)
 
-    def suggest(self, field: str, partial: str = "", n: int = 3, document: str = "") -> list[Suggestion]:
+    def suggest(self, field: str, partial: str = "", n: int = SUGGESTED, document: str = "") -> list[Suggestion]:
         """Return up to `n` continuations of a form's field, the most useful first, with their sources in documents.
 
         `field` is a heading or a name such as clashDetection, `partial` the text below it so far, and `document` the
@@ -187,10 +189,6 @@ class CharMixture(CharLSTM):
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
-
-
-def _is_whole(tensor: Tensor) -> bool:
-    return tensor.dtype in (torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
 def build(config: Mapping[str, object]) -> CharMixture:

@@ -13,6 +13,7 @@ from models.plans.continuation_tree import Branch, Branches
 from models.plans.lstm_reader import Reader
 from models.plans.stored_passages import Passage, Passages
 
+SUGGESTED = 3  # suggestions shown at a time
 GROWN = 48  # branches grown for a choice of suggestions
 MOST_PASSAGES = 12
 LEAST = math.log(1e-3)  # log-probability; what is less likely is not considered
@@ -53,9 +54,13 @@ class Suggester:
         for token in tokens:
             self.branches.step(token)
 
-    def choices(self, num: int, grown: int = GROWN) -> list[Choice]:
+    def choose(self, num: int) -> list[list[int]]:
+        """Return up to `num` continuations as tokens."""
+        return [choice.tokens for choice in self.choices(num)]
+
+    def choices(self, num: int) -> list[Choice]:
         """Return up to `num` continuations: first the one that saves most keystrokes, then those that add most."""
-        self.branches.grow(grown)
+        self.branches.grow(GROWN)
         found = self.passages.after(self.text, self.heading, MOST_PASSAGES, self.own) if self.passages else []
         ways = [self.characters.encode(passage.sure) for passage in found]
         self.branches.follow(ways, LEAST)

@@ -53,6 +53,7 @@ def reset(instances: Instances, num_tours: int) -> State:
 
 def feasible(instances: Instances, state: State) -> Tensor:
     """Return (B, N, Q) bool: the nodes that may be visited next, at least one."""
+    # The native decoder, the Triton kernels and the page's routing.js have this rule of their own; tests compare them.
     allowed = state.waiting & (instances.demand[..., None] <= state.load[:, None])
     allowed[:, DEPOT] = False
     # At the depot the vehicle is full, so if nothing fits there, nothing is left: the tour is finished.

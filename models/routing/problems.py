@@ -6,7 +6,7 @@ round.
 
 Numbering: node 0 is the depot, customers are 1..n in the order of the file. A route is the list of its customers
 without the depot, and a solution is a list of routes. `.sol` files use the same numbers: customer k is the k-th node
-that is not the depot.
+that is not the depot. Further depots follow the customers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,45 +25,71 @@ if TYPE_CHECKING:
 
     from models.routing.environment import Instances
 
+    Routes = Sequence[Sequence[int]]
+
 MOST_CAPACITY = 2**24  # float32 counts whole numbers exactly up to here
 # Keeps sums of distances far from the limits of int64 in PyVRP, and float64 exact to a millionth of a unit.
 MAX_COORDINATE = 1e9
 MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
 
 
-# Rounding of each distance: VRPLIB rounds, DIMACS truncates, most results on CMT, Golden and tai are exact.
+# Rounding of each distance: VRPLIB rounds, most results on CMT, Golden and tai are exact, and those on problems with
+# time windows are cut to one decimal, as in DIMACS's challenge.
 ROUNDINGS: dict[str, Callable[[Metric, np.ndarray], np.ndarray]] = {
     "round": lambda metric, lengths: metric.whole(lengths),
     "exact": lambda metric, lengths: lengths,
     "trunc": lambda metric, lengths: np.floor(lengths),
+    "dimacs": lambda metric, lengths: np.floor(10 * lengths) / 10,
 }
-EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
+EXACT_SETS = re.compile("(CMT|Golden|Li|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
 
 
-def usual_rounding(name: str, matrix: np.ndarray | None = None) -> str:
-    """Return the rounding of published results on the CVRPLIB file `name`: CMT1, Golden_3, X-n101-k25.
+def usual_rounding(names: Sequence[str], matrix: np.ndarray | None = None) -> str:
+    """Return the rounding of published results on the CVRPLIB instance of these names: CMT1, Golden_3, X-n101-k25.
 
     An explicit matrix is taken as it is.
     """
     if matrix is not None:
         return "round" if (matrix == np.rint(matrix)).all() else "exact"
-    return "exact" if EXACT_SETS.match(name) else "round"
+    return "exact" if any(EXACT_SETS.match(name) for name in names) else "round"
+
+
+ERRORS = 1e-11  # of sums of times and lengths, relative to their limits
+
+
+class Vehicles(NamedTuple):
+    """Vehicles of one kind."""
+
+    capacity: int
+    available: int | None = None  # None: as many as are needed
+    depot: int = 0  # 0 is node 0, the others are those behind the customers
+    fixed: float = 0.0  # cost of using one
+    rate: float = 1.0  # cost of a unit of distance
+    longest: float = np.inf  # a route's length
+    limit: float = np.inf  # on a route's duration: travelling, waiting and service
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One instance: n customers, one depot, any number of vehicles of one capacity."""
+    """One instance: n customers, one depot and any number of vehicles of one capacity, unless optional parts differ."""
 
     name: str  # of the file, with a number if the file holds several instances; can serve as a file name
-    locs: np.ndarray  # (n + 1, 2) float64 places in a plane, depot first; of a matrix, places that come near it
-    demand: np.ndarray  # (n + 1,) int64, 0 at the depot
+    locs: np.ndarray  # (N, 2) float64 places in a plane, depot first; of a matrix, places that come near it
+    demand: np.ndarray  # (N,) int64, 0 at the depot
     capacity: int
     rounding: str  # of each distance, a key of ROUNDINGS
     best_known: float | None = None  # in the problem's own metric
     metric: str = "EUC_2D"  # a key of METRICS
-    matrix: np.ndarray | None = None  # (n + 1, n + 1) float64 symmetric distances before rounding, where locs lack them
-    limit: float = np.inf  # on a route's length and service times together
+    matrix: np.ndarray | None = None  # (N, N) float64 from row to column, before rounding, where locs lack them
+    limit: float = np.inf  # on a route's duration
     service: float = 0.0  # time at each customer
+    services: np.ndarray | None = None  # (N,) float64 times in place of `service`
+    durations: np.ndarray | None = None  # (N, N) float64 travel times, where they are not the distances
+    windows: np.ndarray | None = None  # (N, 2) float64: service begins within; routes lie within their depot's
+    fleet: tuple[Vehicles, ...] = ()  # in place of `capacity` and `limit`
+    depots: int = 1
+    open_routes: bool = False  # which end with the service of their last customer
+    prizes: np.ndarray | None = None  # (N,) float64 cost of leaving a customer out; infinite where that is forbidden
 
     @property
     def rounded(self) -> bool:
@@ -76,9 +102,43 @@ class Problem:
         return self.limit < np.inf
 
     @property
+    def plain(self) -> bool:
+        """Whether nothing is asked beyond the symmetric CVRP, with limited routes or without."""
+        parts = (self.services, self.durations, self.windows, self.prizes)
+        uneven = self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
+        return all(part is None for part in parts) and not (self.fleet or self.open_routes or self.depots > 1 or uneven)
+
+    @property
     def customers(self) -> int:
         """The number of customers, n."""
-        return len(self.locs) - 1
+        return len(self.locs) - self.depots
+
+    @property
+    def vehicles(self) -> tuple[Vehicles, ...]:
+        """The kinds of vehicles."""
+        return self.fleet or (Vehicles(self.capacity, limit=self.limit),)
+
+    @property
+    def depot_nodes(self) -> list[int]:
+        """The nodes of the depots."""
+        return [0, *range(self.customers + 1, len(self.locs))]
+
+    @property
+    def service_times(self) -> np.ndarray:
+        """The times (N,) at the nodes."""
+        at_customers = np.isin(np.arange(len(self.locs)), self.depot_nodes, invert=True)
+        return np.where(at_customers, self.service if self.services is None else self.services, 0.0)
+
+    @property
+    def opening(self) -> np.ndarray:
+        """The windows (N, 2)."""
+        return np.tile([0.0, np.inf], (len(self.locs), 1)) if self.windows is None else self.windows
+
+    @property
+    def tolerance(self) -> float:
+        """What sums of times and lengths may exceed their limits by, because they are rounded."""
+        bounds = np.array([self.limit, *self.opening[:, 1], *(b for kind in self.vehicles for b in kind[-2:])])
+        return float(ERRORS * np.abs(bounds[np.isfinite(bounds)]).max(initial=0))
 
 
 def distances(problem: Problem) -> np.ndarray:
@@ -104,13 +164,32 @@ def distances_between(problem: Problem, first: np.ndarray, second: np.ndarray) -
     return np.where(first == second, 0.0, ROUNDINGS[problem.rounding](metric, lengths))
 
 
-def cost_of(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
-    """Return the length of all routes, each from the depot and back to it, in the problem's own metric.
+def travel_between(problem: Problem, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the times of travel of pairs of nodes, as `distances_between` does."""
+    return distances_between(problem, first, second) if problem.durations is None else problem.durations[first, second]
 
-    Whether the routes are a solution is not checked here but by the validator.
+
+def cost_of(problem: Problem, routes: Routes, kinds: Sequence[int] = ()) -> float:
+    """Return the cost of all routes, each from its depot and back to it, in the problem's own metric.
+
+    `kinds` are those of the vehicles, by default the first. The cost is the length of routes, unless vehicles
+    have costs or customers prizes. Whether the routes are a solution is not checked here but by the validator.
     """
-    path = np.array([0] + [node for route in routes for node in (*route, 0)])
-    return float(distances_between(problem, path[1:], path[:-1]).sum())
+    vehicles = [problem.vehicles[kind] for kind in (kinds or [0] * len(routes))]
+    ends = [problem.depot_nodes[each.depot] for each in vehicles] if problem.depots > 1 else [0] * len(routes)
+    first = np.array([node for route, end in zip(routes, ends, strict=True) for node in (end, *route)], int)
+    second = np.array([node for route, end in zip(routes, ends, strict=True) for node in (*route, end)], int)
+    lengths = distances_between(problem, first, second)
+    if problem.open_routes:
+        lengths = np.where(np.isin(second, problem.depot_nodes), 0, lengths)
+    cost = float(lengths.sum())
+    if problem.fleet:
+        rates = np.repeat([each.rate for each in vehicles], [len(route) + 1 for route in routes])
+        cost = float((lengths * rates).sum()) + sum(each.fixed for each in vehicles)
+    if problem.prizes is not None:
+        left_out = np.setdiff1d(np.arange(1, problem.customers + 1), first)
+        cost += float(problem.prizes[left_out].sum())
+    return round(cost, 6) if problem.rounding == "dimacs" else cost  # sums of tenths
 
 
 def scaled(problem: Problem) -> np.ndarray:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from models.io import Model
 from models.stories.config import TinyTransformerConfig
 from models.stories.ngram_counts import ORDERS, NgramCounts
-from models.stories.ngram_memory import NgramMemory
+from models.stories.ngram_embedding import NgramMemory
 
 
 class Network(Model):

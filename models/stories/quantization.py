@@ -15,7 +15,7 @@ from models.stories.integer_arithmetic import ATTENDED, GATE, LARGEST_POST, NAT,
 from models.stories.integer_counts import LARGEST_POST_COUNTED, Entries
 from models.stories.integer_transformer import IntegerTransformer, Layer, Table
 from models.stories.network import Block, Network
-from models.stories.ngram_memory import NgramMemory
+from models.stories.ngram_embedding import NgramMemory
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -157,5 +157,4 @@ def _pre_of_normed(width: int, bias: Array) -> int:
 
 def floats(tensor: torch.Tensor) -> Floats:
     """A tensor as an array."""
-    array: Floats = tensor.detach().cpu().double().numpy()
-    return array
+    return np.asarray(tensor.detach().cpu().double().numpy())

@@ -19,6 +19,7 @@ from common.errors import UserError
 from common.input_files import Given, Inputs
 
 PIPE = Path("-")
+FIELDS = "words"  # source of an input whose fields are words
 WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -71,7 +72,7 @@ def given(
     """
     shared = {key: value for key, value in fields.items() if key in inputs.shared}
     if fields and not (paths and fields == shared):
-        yield Given("words", fields)
+        yield Given(FIELDS, fields)
     for each in _from_files(paths, inputs, pipe):
         yield each if each.input is None else each._replace(input={**each.input, **shared})
     if not paths and not fields and pipe is not None:

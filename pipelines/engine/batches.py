@@ -19,6 +19,7 @@ from common.errors import UserError
 from common.machine import return_freed_memory
 from common.random import derive_key
 from common.workers import progress
+from pipelines.distributed import ranks
 from pipelines.engine.workload import MapItems, Source
 
 
@@ -67,6 +68,12 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
             f"(training.batch_size={batch_size} over {world} process{'es' if world > 1 else ''}); "
             f"try one of {', '.join(map(str, divisors))}"
         )
+
+
+def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:
+    """Return the largest divisor of the process's batch that is at most half the micro-batch; None below 1."""
+    half = micro_batch_size // 2
+    return next((size for size in range(half, 0, -1) if local_batch_size % size == 0), None)
 
 
 class Resident:
@@ -125,7 +132,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
     """Return a function that maps over a finite source with all processes; `what` names the work to show progress.
 
     Where memory runs out, batches are halved until they fit. Sharded models, which need equally many calls on all
-    ranks, raise instead.
+    ranks, raise instead. A signal to any rank is heard between batches, where all of them raise Stopped.
     """
     sharded = accelerator.distributed_type == DistributedType.FSDP
 
@@ -159,6 +166,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
 
         shown = what if accelerator.is_main_process else None
         for items, batch in progress(stream(source, plan, accelerator.device), len(starts), shown):
+            ranks.stop_if_asked()
             for name, values in results(items, batch).items():
                 chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}

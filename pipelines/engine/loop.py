@@ -4,7 +4,7 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -18,12 +18,14 @@ from common.disk.files import digests, explained
 from common.errors import Stopped, UserError
 from models import io
 from pipelines.distributed import ranks, sharding
+from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
 from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
-from pipelines.engine.update import LackOfMemoryError, NotFiniteError, Progress, Updater
+from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
+from pipelines.engine.update import Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
 from pipelines.run.folder import Run
 
@@ -42,6 +44,8 @@ class Loop:
         self.updater = Updater(task, config, accelerator, run)
         self.writer = Background()  # of models and checkpoints, on the main process
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
+        self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
+        self.watch = Watch(self.updater.stop, self._at, config.hardware.patience)
         self.refitted: tuple[int, Mapping[str, float]] = (-1, {})  # the step of the last refit, and what it returned
 
     @property
@@ -60,7 +64,7 @@ class Loop:
         updater.choose_micro_batch_size()
         self.model.train()
         try:
-            with updater.stop.listening(), self.writer:
+            with updater.stop.listening(), self.watch.watching(), self.writer:
                 self.monitor.start(progress.step)
                 self._train()
         finally:
@@ -92,6 +96,17 @@ class Loop:
             raise
         self._settle()
 
+    def _at(self) -> str:
+        return f"{self.doing} after step {self.progress.step}"
+
+    @contextlib.contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        before, self.doing = self.doing, what
+        try:
+            yield
+        finally:
+            self.doing = before
+
     def _call(self, call: Callable[[Hook, Moment], None]) -> None:
         """Call each hook where training stands."""
         if self.hooks:
@@ -114,7 +129,8 @@ class Loop:
 
     def _settle(self, most: int = 0) -> None:
         """Wait until at most `most` models and checkpoints are still being written."""
-        ranks.on_main(lambda: self.writer.wait(most))
+        with self._doing("writing"):
+            ranks.on_main(lambda: self.writer.wait(most))
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.steps or self._patience_is_over()
@@ -134,6 +150,7 @@ class Loop:
             state, self.updater.progress = checkpoints.load(path, *self._trained())
             self.task.load_state_dict(state)
             self.monitor.say(f"resumed from {path}")
+            self.saved = self.progress.step
         progress = self.progress
         ranks.on_main(lambda: self.run.rewind(progress.step, progress.validated))
         ranks.on_main(lambda: checkpoints.prune(self.run.checkpoints, self.training.keep_checkpoints, progress.step))
@@ -205,19 +222,31 @@ class Loop:
 
     def _validate_if_due(self) -> None:
         """Validate; a checkpoint that knows the outcome ends the training."""
-        if self._validation_is_due():
-            self._validate()
-            if self._is_over():
+        if not self._validation_is_due():
+            return
+        try:
+            with self._doing("validating"):
+                self._validate()
+        except Stopped as stopped:
+            if self.saved != self.progress.step:
                 self.save()
+            raise Stopped(stopped.number, f" after step {self.progress.step}") from None
+        if self._is_over():
+            self.save()
 
     def _log(self) -> None:
         total = dict(self.updater.sum_up())
         count, updates = total.pop("count"), total.pop("updates")
-        norm = total.pop("grad_norm") / updates
+        norm = total.pop("grad_norm") / updates if updates else math.nan
+        skipped = total.pop("skipped", 0) / self.accelerator.num_processes
         values = {f"train/{name}": value / count for name, value in total.items()}
+        values |= {"train/skipped": skipped} if self.accelerator.scaler is not None else {}
         rate = self.updater.optimizers[0].param_groups[0]["lr"]
-        self.monitor.log(self.progress.step, {**values, "train/grad_norm": norm, "learning_rate": rate})
+        seconds = ranks.gather(self.updater.own.mean()) if ranks.world() > 1 else []
+        self.monitor.log(self.progress.step, {**values, "train/grad_norm": norm, "learning_rate": rate}, seconds)
         self.progress.sums = {}
+        if seconds and (line := self.watch.straggler(seconds)):
+            self.monitor.say(line)
 
     def _refit(self) -> None:
         """Fit what is not learnt by gradients, once per step."""
@@ -225,7 +254,7 @@ class Loop:
             return
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
-        with self._averaged(), sharding.whole(self.accelerator, self.model):
+        with self._doing("fitting"), self._averaged(), sharding.whole(self.accelerator, self.model):
             self.refitted = self.progress.step, self.task.refit(self._map_items())
         self.model.train()
 
@@ -282,6 +311,8 @@ class Loop:
         self.updater.sum_up()
         self._settle(BACKLOG - 1)
         snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), self.progress)
+        self._write(self.run.sync_metrics)  # which the checkpoint counts on
+        self.saved = self.progress.step
         self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
         self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         if self.hooks:

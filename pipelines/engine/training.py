@@ -12,6 +12,7 @@ from accelerate.utils import ProjectConfiguration
 
 from common import hardware
 from common.disk.files import digests, write_json
+from common.errors import UserError
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
@@ -55,7 +56,8 @@ def train(
         accelerator.print(note)
 
     loop = Loop(task, config, accelerator, run, workload.metric)
-    ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts))
+    ranks.on_main(lambda: _check_precision(config, run, accelerator.mixed_precision))
+    ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts, accelerator.mixed_precision))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
     outcome = {"state": "done", "select": loop.metric.name, "best": progress.best}
@@ -63,3 +65,12 @@ def train(
     ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(run.best.parent)}))
     accelerator.end_training()
     return progress
+
+
+def _check_precision(config: BaseConfig, run: Run, now: str) -> None:
+    if (before := run.precision()) in (None, now) or config.hardware.change_precision or run.is_blank():
+        return
+    raise UserError(
+        f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}: give accelerate launch "
+        f"--mixed_precision {before}, or say hardware.change_precision=true, which provenance.json records"
+    )

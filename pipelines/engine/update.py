@@ -17,10 +17,12 @@ from common.errors import UserError
 from common.random import derive_key
 from common.stopping import StopRequest
 from pipelines.distributed import ranks, sharding
+from pipelines.distributed.watch import OwnTime
 from pipelines.engine.averaging import Average
-from pipelines.engine.batches import Order, check_divides, is_out_of_memory, stream
+from pipelines.engine.batches import Order, check_divides, is_out_of_memory, smaller, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.optim import set_rates
+from pipelines.engine.stepping import HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
 from pipelines.engine.workload import Loss, Task
 from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor
@@ -52,19 +54,11 @@ class _Part:
     failed: BaseException | None = None  # memory ran out
 
 
-class NotFiniteError(Exception):
-    """A loss or gradient is not finite; the message has the step."""
-
-
-class LackOfMemoryError(Exception):
-    """Memory ran out on one rank; all ranks raise it."""
-
-
 class Updater:
     """Updates `task.model`; the loop decides when to log, validate and save.
 
-    Raises UserError for impossible settings and where memory lacks room for one example, NotFiniteError for a loss or
-    gradient that is not finite, and LackOfMemoryError where `shrink` and new `batches` may help.
+    Raises UserError for impossible settings and where memory lacks room for one example, NotFiniteError, and
+    LackOfMemoryError where `shrink` and new `batches` may help.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
@@ -77,14 +71,15 @@ class Updater:
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
-        noise.by_item(task.model)
+        # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
+        noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
         self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
+        self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
-        # Without a scaler and sharded gradients Accelerate's wrappers only cost time: half a millisecond a step.
-        self.plain = accelerator.scaler is None and accelerator.distributed_type in PLAIN
+        self.plain = accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
-        self.stop = StopRequest()
+        self.own, self.stop = OwnTime(accelerator.device, world > 1), StopRequest()
 
     def choose_micro_batch_size(self) -> None:
         """Take the configured size, or halve the batch until a forward and backward pass fits on all ranks."""
@@ -111,11 +106,12 @@ class Updater:
             items, batch = next(self.batches())
             with self._alone():
                 self._backward(self._loss(items, batch))
+            self.stepper.rehearse()
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             if self.accelerator.distributed_type not in PLAIN:
-                raise self._cannot_agree("forward") from error
+                raise self._cannot_agree("forward pass") from error
             failed = error
         finally:
             noise.end()
@@ -142,32 +138,36 @@ class Updater:
         progress = self.progress
         set_rates(self.optimizers, self.training.rate(progress.step, self.steps))
         try:
-            part = self._accumulate(batches)
+            with self.own.measured():
+                part = self._accumulate(batches)
             agreement = self._announce(part.failed)
             self._synchronising_backward(part.loss)
             sharding.average_whole(self.accelerator, self.model)
         finally:
             noise.end()
         stop = agreement()
-        norm = self._normalise(part.count)
+        with self._out_of_memory("clipping"):
+            norm = self._normalise(part.count)
         if self.accelerator.device.type == "cpu":  # on a GPU the figures are read when they are summed up
             self._check_finite(progress.step + 1, float(norm), float(part.sums["loss"]))
-        for optimizer in self.optimizers:
-            (optimizer.optimizer if self.plain else optimizer).step()
+        stepped = self._step(norm)
         progress.step += 1
-        if self.average is not None:
-            self.average.update(progress.step)
         if then is not None:
             then()
         self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
-        self.figures.append({"grad_norm": norm, "updates": 1, "count": part.count, **part.sums})
+        norm = norm if stepped else torch.zeros_like(norm)
+        skipped = {} if self.accelerator.scaler is None else {"skipped": int(not stepped)}
+        self.figures.append({"grad_norm": norm, "updates": int(stepped), **skipped, "count": part.count, **part.sums})
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
         """Compute this rank's part of an update, up to its last backward pass or to where memory ran out."""
         part = _Part()
+        if self.stepper.short and self.plain and self._smaller():
+            self._fail(part, LackOfMemoryError())
+            return part
         for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
             try:
                 began = time.perf_counter()
@@ -193,7 +193,7 @@ class Updater:
         if self.accelerator.num_processes == 1:
             raise LackOfMemoryError from error
         if self.accelerator.distributed_type not in PLAIN:
-            raise self._cannot_agree("forward") from error
+            raise self._cannot_agree("forward pass") from error
         self._zero_grad()
         part.failed = error
         part.loss = Loss(torch.stack([p.sum() for p in self.parameters]).sum() * 0, 0)
@@ -205,9 +205,31 @@ class Updater:
             total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             torch._foreach_mul_(gradients, self.training.batch_size / total)
+        if self.plain:  # of sharded gradients Accelerate does it below
+            self.stepper.unscale()
         clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
         norm = clip(self.parameters, self.training.clip_norm or math.inf)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def _step(self, norm: Tensor) -> bool:
+        """Step all optimizers, or none where a gradient overflows in fp16; return whether they stepped.
+
+        Gradients are exchanged, so other ranks do not wait for one whose memory runs out: it makes its step again, and
+        the next update begins with a smaller micro-batch on all of them.
+        """
+        step = self.progress.step + 1
+        try:
+            if stepped := self.stepper.step(norm):
+                if (average := self.average) is not None:
+                    self.stepper.again(lambda: average.update(step), average.values, {})
+            else:
+                scale = f"the loss scale is {self.accelerator.scaler.get_scale():g}"
+                self.monitor.say(f"step {step}: a gradient overflows in fp16; this update is skipped, and {scale}")
+        except HalfMadeError as error:
+            raise self._cannot_agree("optimizers' step") from error
+        except NotFiniteError as error:
+            raise NotFiniteError(f"step {step}: {error}") from error
+        return stepped
 
     def _zero_grad(self) -> None:
         for optimizer in self.optimizers:
@@ -219,7 +241,8 @@ class Updater:
 
     def _backward(self, loss: Loss) -> None:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks
-        value.backward() if self.plain else self.accelerator.backward(value)
+        scaler = self.accelerator.scaler
+        (value if scaler is None else scaler.scale(value)).backward()
 
     def _synchronising_backward(self, loss: Loss | None) -> None:
         """Run the last backward pass of an update, announced as synchronising only now.
@@ -227,27 +250,32 @@ class Updater:
         If a forward pass announced it and ran out of memory, DistributedDataParallel would wait in the next one.
         """
         assert loss is not None, "an update without a micro-batch"
-        try:
+        with self._out_of_memory("backward pass"):
             if self.accelerator.num_processes == 1:
                 return self._backward(loss)
             with self.accelerator.trigger_sync_in_backward(self.model):
                 return self._backward(loss)
+
+    @contextlib.contextmanager
+    def _out_of_memory(self, where: str) -> Iterator[None]:
+        """Raise LackOfMemoryError where memory runs out; of several processes the others have gone on: UserError."""
+        try:
+            yield
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             if self.accelerator.num_processes > 1:
-                raise self._cannot_agree("backward") from error
+                raise self._cannot_agree(where) from error
             raise LackOfMemoryError from error
 
     def _cannot_agree(self, where: str) -> UserError:
-        size = smaller(self.progress.micro_batch_size, self.local_batch_size) or 1
         return UserError(
-            f"out of memory in the {where} pass of step {self.progress.step + 1}, where processes cannot agree to "
-            f"retry; start another run with training.micro_batch_size={size}"
+            f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be made again; go on from "
+            f"the last checkpoint with --resume training.micro_batch_size={self._smaller() or 1}"
         )
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
-        noise.begin(self.config.seed, self.progress.step, items)
+        noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
         if self.accelerator.mixed_precision == "no":
@@ -258,8 +286,7 @@ class Updater:
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
         """Send the other ranks whether memory ran out here, and a signal; return a function that receives theirs.
 
-        It returns any rank's signal, and raises LackOfMemoryError on all ranks if memory ran out on one. Hosts exchange
-        this beside the backward pass, so no device waits for it.
+        It returns any rank's signal; LackOfMemoryError is raised on all ranks. Hosts exchange this: no device waits.
         """
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
@@ -276,22 +303,24 @@ class Updater:
 
         return hear
 
+    def _smaller(self) -> int | None:
+        return smaller(self.progress.micro_batch_size, self.local_batch_size)
+
     def shrink(self, error: BaseException) -> None:
         """Halve the micro-batch after memory ran out; the step is then tried again."""
-        size = smaller(self.progress.micro_batch_size, self.local_batch_size)
         self._zero_grad()
-        if size is None:
+        if (size := self._smaller()) is None:
             raise UserError(
                 f"out of memory at step {self.progress.step + 1} with one example at a time; choose a smaller model, "
-                "hardware.gradient_checkpointing=true, or a larger hardware.memory_fraction"
+                "split it over GPUs by accelerate launch --config_file accelerate_configs/fsdp.yaml, or --resume with "
+                "hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
             ) from error
         self.monitor.say(
             f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
             f"(the batch stays {self.training.batch_size})"
         )
-        self.progress.micro_batch_size = size
-        if self.accelerator.device.type == "cuda":
-            torch.cuda.empty_cache()
+        self.progress.micro_batch_size, self.stepper.short = size, False
+        self.stepper.free()
 
     def sum_up(self) -> dict[str, float]:
         """Sum all ranks' figures since the last record, reading the device; NotFiniteError for one that is not."""
@@ -307,8 +336,7 @@ class Updater:
 
             rows = self.accelerator.reduce(torch.stack([column(name).double() for name in names])).tolist()
             table = dict(zip(names, rows, strict=True))
-            world = self.accelerator.num_processes
-            first = progress.step - len(figures) + 1
+            first, world = progress.step - len(figures) + 1, self.accelerator.num_processes
             for step, norm, loss in zip(itertools.count(first), table["grad_norm"], table["loss"]):
                 self._check_finite(step, norm / world, loss)
             for name, row in table.items():  # one after the other: the sum does not depend on how often this is done
@@ -319,12 +347,5 @@ class Updater:
 
     def _check_finite(self, step: int, norm: float, loss: float) -> None:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
-        if math.isfinite(norm if self.accelerator.scaler is None else loss):
-            return
-        raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
-
-
-def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:
-    """Return the largest divisor of the process's batch that is at most half the micro-batch; None below 1."""
-    half = micro_batch_size // 2
-    return next((size for size in range(half, 0, -1) if local_batch_size % size == 0), None)
+        if not math.isfinite(norm if self.accelerator.scaler is None else loss):
+            raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, norm {norm:g})")

@@ -15,7 +15,7 @@ from common.machine import cores
 from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.workload import MapItems
-from pipelines.members import processes
+from pipelines.members import fork_server
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ def map_parts(function: Callable[[T], R], jobs: Mapping[str, T]) -> dict[str, R]
                 return {name: future.result() for name, future in futures.items()}
         except BrokenProcessPool:  # one was killed, perhaps as memory ran out
             pool = None
-            processes.say("a process that examined members was killed; going on in this one")
+            fork_server.say("a process that examined members was killed; going on in this one")
     return {name: function(job) for name, job in jobs.items()}
 
 
@@ -70,17 +70,17 @@ def _examined(
         import torch
 
         at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
-    processes.say(f"examining {len(jobs)} members, {min(at_once, len(jobs))} at a time")
+    fork_server.say(f"examining {len(jobs)} members, {min(at_once, len(jobs))} at a time")
     found, began = {}, time.perf_counter()
     pool = pool or ProcessPoolExecutor(
-        at_once, mp_context=processes.start_server(), initializer=processes.stand_alone, initargs=(str(device),)
+        at_once, mp_context=fork_server.start_server(), initializer=fork_server.stand_alone, initargs=(str(device),)
     )
     with _submitted(pool, functools.partial(_examine, function), jobs) as futures:
         names = {future: name for name, future in futures.items()}
         for future in as_completed(names):
             found[names[future]] = future.result()
             left = (time.perf_counter() - began) / len(found) * (len(jobs) - len(found))
-            processes.say(f"{len(found)}/{len(jobs)} {names[future]}  left {clock(left)}")
+            fork_server.say(f"{len(found)}/{len(jobs)} {names[future]}  left {clock(left)}")
     return found
 
 

@@ -1,23 +1,31 @@
 """The run folder: configuration, provenance, metrics, and the paths of everything else."""
 
 import json
+import math
+import platform
 import re
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from common import config as configs
 from common.config import Section
 from common.config.arguments import nearest
-from common.disk.files import append_json_line, read_json_lines, remove, tidy, write_json, write_text
+from common.disk.files import append_json_line, explained, read_json_lines, remove, sync, tidy, write_json, write_text
 from common.disk.lock import held
 from common.errors import UserError
+from common.machine import processor
 from common.packages import RECORD
 from common.plain import Plain
-from pipelines.run.provenance import provenance
 
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")  # whose versions are recorded
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 Config = TypeVar("Config", bound=Section)
@@ -86,9 +94,8 @@ class Run:
 
     def learnt_from(self, content: object) -> bool:
         """Return whether the run began with this content of the prepared data, if recorded."""
-        if not self.provenance_file.is_file():
-            return True
-        return json.loads(self.provenance_file.read_text())["data"].get("content") in (None, content)
+        last = self.provenance()
+        return not last or last["data"].get("content") in (None, content)
 
     def begin_anew(self) -> None:
         """Remove the results; config, provenance and the process's log stay."""
@@ -124,16 +131,31 @@ class Run:
             raise UserError(f"{self.unknown(others)} Train it with: {command}")
         return configs.load(self.config_file, cls, words)
 
-    def begin(self, config: Section, world_size: int, data: Mapping[str, object]) -> None:
+    def provenance(self) -> dict[str, Any]:
+        """Return what the last start recorded, {} before one. Raises UserError for a damaged file."""
+        if not self.provenance_file.is_file():
+            return {}
+        try:
+            return dict(json.loads(self.provenance_file.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"{self.provenance_file} is damaged ({error}): bring back a copy, or delete it and continue with "
+                "--resume; it says how the run was made, and no result depends on it"
+            ) from error
+
+    def precision(self) -> Plain:
+        """Return Accelerate's word for the precision of the last start; None before one, or from older versions."""
+        return self.provenance().get("mixed_precision")
+
+    def begin(self, config: Section, world_size: int, data: Mapping[str, object], precision: str = "no") -> None:
         """Write the config and the provenance; forget how an earlier start ended."""
         remove(self.outcome_file)
         self.keep_config(config)
-        path, earlier = self.provenance_file, []
-        if path.exists():  # a resumed run keeps what is known of its earlier starts
-            last = json.loads(path.read_text())
-            earlier = [*last.pop("earlier"), last]
+        last = self.provenance()  # a resumed run keeps what is known of its earlier starts
+        earlier = [*last.pop("earlier"), last] if last else []
         own = {RECORD: str(self.package)} if self.package else {}
-        write_json(path, {**provenance(world_size, data), **own, "earlier": earlier})
+        facts = provenance(world_size, data, precision)
+        write_json(self.provenance_file, {**facts, **own, "earlier": earlier})
 
     def keep_config(self, config: Section) -> None:
         """Write the config, which begins the run."""
@@ -142,6 +164,12 @@ class Run:
     def record(self, entry: Mapping[str, object]) -> None:
         """Append one object to metrics.jsonl."""
         append_json_line(self.metrics_file, entry)
+
+    def sync_metrics(self) -> None:
+        """Wait until the records are on disk."""
+        for path in filter(Path.exists, (self.metrics_file, self.folder)):
+            with explained(path):
+                sync(path)
 
     def metrics(self) -> list[dict[str, float]]:
         """Return the records of metrics.jsonl, without what was not finite."""
@@ -153,5 +181,34 @@ class Run:
         def last(entry: Mapping[str, object]) -> int:
             return validated if any(key.startswith("val/") for key in entry) else step
 
-        kept = [entry for entry in read_json_lines(self.metrics_file) if entry["step"] <= last(entry)]
+        kept = [entry for entry in read_json_lines(self.metrics_file) if entry.get("step", math.inf) <= last(entry)]
         write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
+
+
+def provenance(world_size: int, data: Mapping[str, object], precision: str = "no") -> dict[str, object]:
+    """Return what produced a run: command, code, versions, devices, data."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain")),
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "devices": gpus or [processor()],
+        "threads": torch.get_num_threads(),
+        "world_size": world_size,
+        "mixed_precision": precision,
+        "data": dict(data),
+    }
+
+
+def _git(*words: str) -> str | None:
+    """Return the output of a git command in the project's checkout; None without one, or without git."""
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

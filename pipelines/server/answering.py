@@ -1,5 +1,7 @@
 """A run that answers requests: those that arrive while it computes are batched afterwards.
 
+A batch takes about as long as `TURN_SECONDS`, by what such inputs took before. A request with little work goes before
+those that wait, which get at least half of the time.
 Models that write texts side by side start new ones at once instead (`scheduling.py`).
 """
 
@@ -10,6 +12,8 @@ import contextlib
 import functools
 import itertools
 import json
+import math
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +24,12 @@ from common.config import Section, checked
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Streaming, Trained
+from pipelines.server.continuous_batching import PLACES, Request, Scheduler, Writer
 from pipelines.server.limits import Limits, Refused, too_large
-from pipelines.server.scheduling import PLACES, Request, Scheduler, Writer
+
+TURN_SECONDS = 0.5  # that a batch should take at most, if it has several inputs
+MUCH = 4  # times the work of a request that may go before another
+MOST_KINDS = 10_000  # of inputs whose times are remembered
 
 Result = TypeVar("Result")
 
@@ -44,6 +52,42 @@ def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
     return answer
 
 
+Kind = tuple[str, int]  # of inputs that take about as long as each other
+
+
+class Pace:
+    """Seconds that kinds of inputs have taken, and whose turns the time went to."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Kind, float] = {}
+        self.used = {True: 0.0, False: 0.0}  # by requests that went before others, and by those whose turn it was
+
+    def left(self, request: Waiting) -> float:
+        """Estimate the time for what is left of a request; what was never tried counts nothing."""
+        return sum(self.seconds.get(kind, 0.0) for kind in request.kinds[len(request.found) :])
+
+    def within(self, kinds: Sequence[Kind], seconds: float) -> int:
+        """Return how many of the first inputs are estimated to take at most `seconds`; an unknown one, a turn."""
+        total = itertools.accumulate(self.seconds.get(kind, TURN_SECONDS) for kind in kinds)
+        return sum(1 for taken in total if taken <= seconds)
+
+    def queue(self, waiting: Sequence[Waiting]) -> tuple[list[Waiting], bool]:
+        """Return the requests in the order to answer them, and whether the first goes before its turn."""
+        shortest = sorted(waiting, key=self.left)
+        before = self.left(shortest[0]) < self.left(waiting[0]) / MUCH and self.used[True] <= self.used[False]
+        return (shortest if before else list(waiting)), before
+
+    def learn(self, kinds: Sequence[Kind], seconds: float, before: bool) -> None:
+        """Remember what a batch took, shared by its inputs as the estimates were."""
+        self.used[before] += seconds
+        weights = [self.seconds.get(kind, TURN_SECONDS) for kind in kinds]
+        for kind, weight in zip(kinds, weights, strict=True):
+            self.seconds.pop(kind, None)  # so that the kinds met last stay the longest
+            self.seconds[kind] = seconds * max(weight, 1e-6) / max(sum(weights), 1e-6)
+        while len(self.seconds) > MOST_KINDS:
+            del self.seconds[next(iter(self.seconds))]
+
+
 @dataclass(eq=False)
 class Waiting:
     """An unanswered request."""
@@ -59,6 +103,11 @@ class Waiting:
         """Equal for requests that can be answered together."""
         return json.dumps(self.settings, sort_keys=True)
 
+    @functools.cached_property
+    def kinds(self) -> list[Kind]:
+        """The kind of each input: its settings, and its size within a fifth."""
+        return [(self.key, round(4 * math.log2(len(repr(asked))))) for asked in self.asked]
+
 
 class Answering:
     """The models of a run, in a thread of their own."""
@@ -67,6 +116,7 @@ class Answering:
         self.trained, self.verdict, self.limits = trained, verdict, limits
         self.thread = ThreadPoolExecutor(1, f"answers of {self.name}")
         self.waiting: deque[Waiting] = deque()
+        self.pace = Pace()
         self.wake = asyncio.Event()
         self.open = 0  # unfinished requests, including streams
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
@@ -204,28 +254,35 @@ class Answering:
         while True:
             await self.wake.wait()
             self.wake.clear()
+            self.pace.used = {True: 0.0, False: 0.0}
             while self.waiting:
-                await self._answer(self._together())
+                queue, before = self.pace.queue(list(self.waiting))
+                await self._answer(self._together(queue), before)
 
-    def _together(self) -> list[tuple[Waiting, Sequence[object]]]:
-        """Take inputs of the first waiting request, and of others that can be answered with them."""
-        first, chosen = self.waiting[0], []
-        room = first.at_once
-        for each in list(self.waiting):
-            if room and each.key == first.key:
-                chosen.append((each, each.asked[len(each.found) :][:room]))
-                room -= len(chosen[-1][1])
-                self.waiting.remove(each)
-        self._count(first.at_once - room)
+    def _together(self, queue: Sequence[Waiting]) -> list[tuple[Waiting, int]]:
+        """Take the first request and others that can be answered with it; return them and how many of their inputs."""
+        first, chosen, taken = queue[0], [], list[Kind]()
+        for each in queue:
+            if each.key == first.key:
+                kinds = each.kinds[len(each.found) :][: first.at_once - len(taken)]
+                number = self.pace.within([*taken, *kinds], TURN_SECONDS) - len(taken)
+                number = max(number, 0 if taken else 1)
+                if number:
+                    chosen.append((each, number))
+                    taken += kinds[:number]
+                    self.waiting.remove(each)
+        self._count(len(taken))
         return chosen
 
     def _count(self, together: int) -> None:
         self.batches, self.batched = self.batches + 1, self.batched + together
 
-    async def _answer(self, chosen: Sequence[tuple[Waiting, Sequence[object]]]) -> None:
-        """Answer some inputs of requests; those with more left go to the end of the queue."""
-        whole = [each for _, inputs in chosen for each in inputs]
+    async def _answer(self, chosen: Sequence[tuple[Waiting, int]], before: bool) -> None:
+        """Answer the next inputs of requests; those with more left go to the end of the queue."""
+        parts = [(each, slice(len(each.found), len(each.found) + number)) for each, number in chosen]
+        whole = [asked for each, part in parts for asked in each.asked[part]]
         together = functools.partial(self.trained.together, whole, chosen[0][0].settings)
+        began = time.perf_counter()
         try:
             found = iter(await self._in_thread(together))
         except Exception as error:  # raised to the clients concerned; others are served on
@@ -233,8 +290,10 @@ class Answering:
                 if not request.answers.done():
                     request.answers.set_exception(error)
             return
-        for request, inputs in chosen:
-            request.found += itertools.islice(found, len(inputs))
+        kinds = [kind for each, part in parts for kind in each.kinds[part]]
+        self.pace.learn(kinds, time.perf_counter() - began, before)
+        for request, number in chosen:
+            request.found += itertools.islice(found, number)
             if request.answers.done():  # given up
                 continue
             if len(request.found) < len(request.asked):

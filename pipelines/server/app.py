@@ -7,8 +7,9 @@ import contextlib
 import functools
 import textwrap
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from fastapi import FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
@@ -35,6 +36,7 @@ from pipelines.server.metrics import Metrics
 from pipelines.server.openai import Completions
 from pipelines.server.sent import Answer, Events, to_json
 
+Result = TypeVar("Result")
 PAGE = Path(__file__).resolve().parent / "page"
 ERRORS: dict[int | str, dict[str, object]] = {
     "4XX": {"description": "what is wrong, as `error`; 422 for unusable inputs, 429 for too many requests"}
@@ -141,14 +143,32 @@ async def _misfit(request: Request, error: Exception) -> Response:
     raise error
 
 
+async def _unless_gone(request: Request, work: Coroutine[object, object, Result]) -> Result:
+    """Return the result of `work`, which is given up when the client leaves."""
+
+    async def leaves() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(leaves())
+    try:
+        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Refused(499, "the client has gone")
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
 def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
     """Add the routes of a run; requests its models cannot answer are refused, and left out of the schema."""
     inputs = run.trained.inputs
 
-    async def predict(body: bodies.Predict) -> Response:
+    async def predict(request: Request, body: bodies.Predict) -> Response:
         if len(body.inputs) > limits.inputs:
             raise Refused(413, f"{len(body.inputs)} inputs are more than the {limits.inputs} of a request")
-        outputs = await run.answers(body.inputs, body.settings)
+        outputs = await _unless_gone(request, run.answers(body.inputs, body.settings))
         status = 200 if any("error" not in output for output in outputs) else 422
         return Answer({"outputs": outputs, "verdict": run.verdict}, status)
 

@@ -15,15 +15,13 @@ from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
 
-SUGGESTED = 3  # continuations of a field, beside the completion
-
 
 @runtime_checkable
 class Suggesting(Protocol):
     """A model that suggests continuations and their places in documents."""
 
-    def suggest(self, field: str, partial: str, n: int) -> Sequence[object]:
-        """Return up to `n` suggestions, as dataclasses."""
+    def suggest(self, field: str, partial: str) -> Sequence[object]:
+        """Return the most useful suggestions, as dataclasses."""
 
 
 class Completions:
@@ -39,7 +37,7 @@ class Completions:
         found = await _completed(run, body.field_type, body.partial_text, {"length": body.max_length})
         model = next(iter(run.trained.models.values()))
         if isinstance(model, Suggesting):
-            ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text, SUGGESTED))
+            ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text))
             found["suggestions"] = [vars(way) for way in ways]
         return Answer(found)
 

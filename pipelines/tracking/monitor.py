@@ -52,8 +52,8 @@ class Monitor:
         if self.bar is not None:
             self.bar.update()
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Record the means since the last record."""
+    def log(self, step: int, values: Mapping[str, float], seconds: Sequence[float] = ()) -> None:
+        """Record the means since the last record; `seconds` are those of each rank's own work in an update."""
         now = time.perf_counter()
         elapsed = max(now - self.interval_began, 1e-9)
         entry = {
@@ -68,7 +68,7 @@ class Monitor:
             entry["gpu/peak_memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
             torch.cuda.reset_peak_memory_stats()
         self.interval_began, self.examples, self.waited = now, 0, 0.0
-        self._keep(entry)
+        self._keep(entry, {"seconds_by_rank": [round(each, 6) for each in seconds]} if seconds else {})
         figures = [f"{k.removeprefix('train/')} {v:.4g}" for k, v in values.items() if k.startswith("train/")]
         own = [figure for figure in figures if not figure.startswith("grad_norm")]
         own.append(f"{entry['examples_per_s']:.0f} examples/s")
@@ -106,8 +106,8 @@ class Monitor:
         if self.bar is not None:
             self.bar.close()
 
-    def _keep(self, entry: Mapping[str, float]) -> None:
-        ranks.on_main(lambda: self.run.record(entry))
+    def _keep(self, entry: Mapping[str, float], more: Mapping[str, object] = {}) -> None:
+        ranks.on_main(lambda: self.run.record({**entry, **more}))
         self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
 
 

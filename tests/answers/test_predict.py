@@ -17,7 +17,7 @@ from pipelines.answers.table import Table
 from tests.stages import ROOT, command, refused, stage
 from tests.workloads.cvrp.files import SMALL
 
-PRETRAINED = ["--name", "cvrp-20", "augment=false", "starts=1", "local_search=0"]
+PRETRAINED = ["--name", "cvrp-20", "augment=false", "starts=1", "milliseconds=0"]
 
 
 def problem(number):
@@ -49,7 +49,8 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
     (tmp_path / "one.sol").write_text("Cost 1\n")
     (tmp_path / "torn.vrp").write_text(SMALL[:60])
     done = stage(tmp_path, "predict.py", "--name", "cvrp-20", ".", "absent.vrp")
-    assert done.returncode == 1
+    assert done.returncode == 2  # for the one asked for by name
+    assert "2 inputs could not be used" in done.stderr
     found = answers(done)
     assert [("cost" in each, each["source"]) for each in found] == [
         *((True, "one.vrp"), (False, "torn.vrp"), (True, "two.vrp"), (False, "absent.vrp")),

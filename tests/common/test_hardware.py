@@ -65,5 +65,10 @@ def test_products_of_float32_are_those_of_float32_whoever_computes_them(onednn):
 )
 def test_onednn_computes_where_mkl_is_slow_unless_it_is_not_wanted(monkeypatch, slow, onednn, precision):
     monkeypatch.setattr(hardware, "mkl_is_slow", lambda: slow)
-    hardware.apply(Hardware(onednn=onednn), torch.device("cpu"), print)
-    assert torch.backends.mkldnn.matmul.fp32_precision == precision
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    try:
+        hardware.apply(Hardware(onednn=onednn), torch.device("cpu"), print)
+        assert products.fp32_precision == precision
+    finally:  # or later tests of this process would round to bfloat16
+        products.fp32_precision = before

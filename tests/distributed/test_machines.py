@@ -147,11 +147,78 @@ def test_a_signal_to_one_process_stops_all_of_them_and_saves(training, number):
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_ends_the_other(training):
+@pytest.mark.parametrize("dies", [1, 0])
+def test_a_process_that_dies_is_named_at_once_and_ends_the_other(training, dies):
     _, processes = training
-    processes[1].send_signal(signal.SIGKILL)
-    assert processes[0].finish(SOON) == 1
-    assert re.search("Connection (closed|reset) by peer|remote worker", processes[0].output()[1])
+    began = time.monotonic()
+    processes[dies].send_signal(signal.SIGKILL)
+    assert processes[1 - dies].finish(SOON) == 1
+    assert time.monotonic() - began < 10
+    said = processes[1 - dies].output()[1]
+    line = rf"process {dies} on {socket.gethostname()} has died; last seen \d s ago, \w+ after step \d+; --resume"
+    assert re.search(line, said), said
+    assert "Traceback" not in said
+
+
+@pytest.mark.exhaustive
+def test_a_process_that_is_halted_is_named_after_a_minute_and_ends_the_other_after_patience(tmp_path):
+    machines = Machines(tmp_path)
+    machines.share_data()
+    words = ["--name", "long", "training.steps=100000", "hardware.patience=75"]
+    processes = machines.start("train.py", *WORDS, *words)
+    try:
+        assert forked.until(lambda: len(records(machines.folders[0])) > 5, SECONDS)
+        began = time.monotonic()
+        processes[1].send_signal(signal.SIGSTOP)
+        stream = processes[0].streams[1]
+
+        def said():
+            stream.seek(0)
+            return stream.read()
+
+        assert forked.until(lambda: "has given no sign of life" in said(), 70), said()
+        assert 55 < time.monotonic() - began < 70
+        assert processes[0].finish(SOON) == 1
+        assert re.search(r"error: process 1 on \S+ has given no sign of life for \d+ s; .* after step \d+", said())
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process.output()
+
+
+SLOW = """
+import time
+from pathlib import Path
+from .task import WavesTask
+
+def score(self, model, batch, own=WavesTask.score):
+    Path("validating").touch()
+    time.sleep({pause})
+    return own(self, model, batch)
+
+WavesTask.score = score
+"""
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(10, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.exhaustive)]
+)
+def test_a_signal_in_a_validation_is_heard_there_and_nothing_is_lost(tmp_path, seconds):
+    """Ten items are held out: a round of two each takes a fifth of the validation."""
+    machines = Machines(tmp_path, SLOW.format(pause=seconds / 5))
+    machines.share_data()
+    words = [*WORDS, "training.steps=6", "training.validation_steps=3", "training.checkpoint_steps=100"]
+    first, second = machines.start("train.py", *words, "training.micro_batch_size=1")
+    saved = machines.folders[0] / RUN / "checkpoints/step-000003"
+    assert forked.until(lambda: (machines.folders[1] / "validating").exists(), SECONDS), first.output()
+    began = time.monotonic()
+    second.send_signal(signal.SIGUSR1)
+    assert [process.finish(SOON) for process in (first, second)] == [128 + signal.SIGUSR1] * 2
+    assert time.monotonic() - began < 20
+    said, _ = first.output()[1], second.output()
+    assert "stopped by SIGUSR1 after step 3" in said
+    assert saved.is_dir()
 
 
 @pytest.mark.parametrize(

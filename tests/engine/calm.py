@@ -13,7 +13,7 @@ from tests.stages import ROOT
 
 FAULTS = ROOT / "tests/faults.py"
 EACH_START = ("provenance.json", "train.log", ".lock")  # tell of each start
-TIMES = ("time", "seconds", "examples_per_s", "data_wait")
+TIMES = ("time", "seconds", "examples_per_s", "data_wait", "seconds_by_rank")
 
 
 class Calm:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import machine, workers
-from pipelines.engine.batches import Order, Resident, mapper, stream
-from pipelines.engine.update import smaller
+from pipelines.engine.batches import Order, Resident, mapper, smaller, stream
 
 
 @given(size=st.integers(1, 50), batch=st.integers(1, 70), epochs=st.integers(1, 4))

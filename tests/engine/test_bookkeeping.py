@@ -11,7 +11,7 @@ from common import noise
 from models import io
 from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order
-from pipelines.engine.update import NotFiniteError
+from pipelines.engine.stepping import NotFiniteError
 from tests.engine import toy
 from tests.engine.test_update import updater_of, weights
 

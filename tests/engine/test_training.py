@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.errors import UserError
+from pipelines import cli
 from pipelines.engine import training
 from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run
@@ -83,3 +84,39 @@ def test_resume_begins_anew_where_the_data_are_others(tmp_path, capsys, content,
     assert (run.folder / "train.log").exists()
     steps = sorted(path.name for path in run.checkpoints.glob("step-*"))
     assert steps == ["step-000002", "step-000004"]
+
+
+def test_resume_may_change_what_changes_results_by_rounding_alone_and_says_so(capsys):
+    workload, run = members.find(), Run("toy", "moved")
+    run.begin(members.Config(training=TRAINING), 1, {})
+    run.record({"step": 1})  # so that it is no blank one
+
+    def resumed(*words):
+        args = SimpleNamespace(resume=True, restarted=False, config=None, words=words, workload="toy")
+        return cli.training_config(args, workload, run)
+
+    moved = resumed("training.micro_batch_size=4", "hardware.tf32=false", "training.steps=5")
+    assert (moved.training.micro_batch_size, moved.hardware.tf32, moved.training.steps) == (4, False, 5)
+    assert capsys.readouterr().err == (
+        "going on with settings that change results by rounding alone:\n"
+        "  training.micro_batch_size: auto -> 4\n  hardware.tf32: True -> False\n"
+    )
+    with pytest.raises(UserError, match=r"training.micro_batch_size and hardware.\* change.*\n  seed: 0 -> 1$"):
+        resumed("training.micro_batch_size=4", "seed=1")
+
+
+def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path):
+    workload, run = members.find(), Run("toy", "rounded")
+
+    def train(steps, precision, **hardware):
+        config = members.Config(training={**TRAINING, "steps": steps}, hardware=hardware)
+        accelerator = training.make_accelerator(config, run)
+        accelerator.state._mixed_precision = precision  # a launcher's word, which holds for the process
+        return training.train(workload, config, tmp_path, {}, run, accelerator, resume=steps > 2)
+
+    train(2, "no")
+    with pytest.raises(UserError, match=r"trained with --mixed_precision no, and goes on with bf16.*change_precision"):
+        train(4, "bf16")
+    assert train(4, "bf16", change_precision=True).step == 4
+    recorded = json.loads(run.provenance_file.read_text())
+    assert [start["mixed_precision"] for start in (*recorded["earlier"], recorded)] == ["no", "bf16"]

@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from common.errors import UserError
+from pipelines.engine.batches import smaller
 from pipelines.engine.config import BaseConfig, Training
+from pipelines.engine.optim import OPTIMIZERS
+from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
 from pipelines.engine.training import make_accelerator
-from pipelines.engine.update import LackOfMemoryError, NotFiniteError, Updater, smaller
+from pipelines.engine.update import Updater
 from pipelines.run.folder import Run
 from tests.engine.toy import Net, ToyTask
 
@@ -127,6 +130,74 @@ def test_memory_that_runs_out_halfway_leaves_no_part_of_a_gradient_behind(update
     torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
 
 
+def run_out(monkeypatch, optimizer, at, after=lambda: None):
+    """Let memory run out in call `at` of the optimizer's step, after it did what `after` does."""
+    step, calls = optimizer.step, []
+
+    def short():
+        calls.append(1)
+        if len(calls) == at:
+            optimizer.state[optimizer.param_groups[0]["params"][0]]["half"] = torch.ones(1)
+            after()
+            raise torch.OutOfMemoryError("pretended")
+        step()
+
+    monkeypatch.setattr(optimizer, "step", short)
+
+
+def made(updater, steps=4):
+    """Make updates as the loop does; return the micro-batch sizes they were made with."""
+    batches, sizes = updater.batches(), []
+    while updater.progress.step < steps:
+        try:
+            updater.update(batches)
+            sizes.append(updater.progress.micro_batch_size)
+        except LackOfMemoryError as error:
+            updater.shrink(error)
+            batches = updater.batches()
+    return sizes
+
+
+@pytest.mark.parametrize("at", [1, 3])
+@pytest.mark.parametrize("which", [0, -1])
+def test_memory_that_runs_out_in_a_step_costs_no_update_and_halves_the_next_micro_batch(
+    updater_of, monkeypatch, at, which
+):
+    for key, value in {"optimizer": "muon", "learning_rate": 0.01, "betas": (0.9, 0.99)}.items():
+        monkeypatch.setitem(TRAINING, key, value)
+    calm, short = (updater_of(ema=0.5) for _ in range(2))
+    run_out(monkeypatch, short.optimizers[which].optimizer, at)
+    assert made(calm) == [16] * 4
+    assert made(short) == [16] * at + [8] * (4 - at)
+    tolerance = {"rtol": 1e-2, "atol": 1e-4}  # Muon orthogonalises in bfloat16
+    torch.testing.assert_close(weights(short), weights(calm), **tolerance)
+    torch.testing.assert_close(short.average.values, calm.average.values, **tolerance)
+
+
+def test_memory_that_runs_out_when_a_step_is_half_made_is_said_with_what_to_type(updater_of, monkeypatch):
+    updater = updater_of()
+    half = torch.no_grad()(lambda: updater.parameters[0].mul_(2))
+    run_out(monkeypatch, updater.optimizers[0].optimizer, 1, half)
+    with pytest.raises(UserError, match=r"in the optimizers' step of step 1, .* --resume training.micro_batch_size=8"):
+        updater.update(updater.batches())
+
+
+def test_memory_that_runs_out_in_clipping_makes_the_update_again(updater_of, monkeypatch):
+    updater = updater_of(micro_batch_size=16)
+    expected, before = gradient_by_hand(updater.task, updater.order.items(0)), weights(updater)
+    clip, calls = torch.nn.utils.clip_grad_norm_, []
+
+    def short(*arguments):
+        calls.append(1)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("pretended")
+        return clip(*arguments)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", short)
+    assert made(updater, 1) == [8]
+    torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
+
+
 def test_one_example_too_large_for_the_memory_is_refused(updater_of):
     updater = updater_of({"out_of_memory_above": 0.5}, micro_batch_size=1)
     with pytest.raises(LackOfMemoryError) as error:
@@ -157,7 +228,12 @@ def test_a_smaller_micro_batch_divides_the_batch():
     assert [smaller(size, 12) for size in (12, 6, 4, 3, 2, 1)] == [6, 3, 2, 1, 1, None]
 
 
-def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_stays(updater_of, monkeypatch, capsys):
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_stays(
+    updater_of, monkeypatch, capsys, optimizer
+):
+    for key, value in {"optimizer": optimizer, "betas": (0.9, 0.99), "weight_decay": 0.1}.items():
+        monkeypatch.setitem(TRAINING, key, value)
     updater = updater_of({"out_of_memory_above": 4})
     before, size = weights(updater), updater.progress.micro_batch_size
     assert size == 16  # a CPU is not tried
@@ -172,3 +248,6 @@ def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_s
     assert "out of memory with 8 examples at once; going on with 4" in capsys.readouterr().err
     assert not any(change.any() for change in difference(updater, before))
     assert not any(p.grad is not None and p.grad.any() for p in updater.parameters)
+    state = [value for each in updater.optimizers for value in each.optimizer.state.values()]
+    assert len(state) == len(before)  # so that the trial is as large as an update
+    assert not any(tensor.any() for values in state for tensor in values.values() if tensor is not None)

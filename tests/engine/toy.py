@@ -45,6 +45,7 @@ class ToyTask(Task):
         dropout=0.0,
         out_of_memory_above=None,
         fails_on_rank=0,
+        out_of_memory_in_step=None,
         nan_at=None,
         kill_at=None,
         signal_at=None,
@@ -59,6 +60,7 @@ class ToyTask(Task):
         self.model = Net(dropout).to(device)
         self.train = self.validation = Resident(fields, device)
         self.out_of_memory_above, self.fails_on_rank = out_of_memory_above, fails_on_rank
+        self.out_of_memory_in_step, self.steps_begun = out_of_memory_in_step, 0
         self.nan_at, self.kill_at, self.signal_at, self.flat = nan_at, kill_at, signal_at, flat
         self.calls = 0
 
@@ -76,6 +78,12 @@ class ToyTask(Task):
             error = error * float("nan")
         count = batch["valid"].sum()
         return Loss(error.sum(), count, {"error": error.detach().abs().sqrt().sum()})
+
+    def begin_step(self, *_):
+        """What the last optimizer calls before its step."""
+        self.steps_begun += 1
+        if self.steps_begun == self.out_of_memory_in_step and int(os.environ.get("RANK", 0)) == self.fails_on_rank:
+            raise torch.OutOfMemoryError("pretended")
 
     def score(self, model, batch):
         if self.flat:
@@ -95,6 +103,7 @@ def train(name, training, options, resume=False):
     run = Run("toy", name)
     accelerator = make_accelerator(config, run)
     loop = Loop(ToyTask(**options, device=accelerator.device), config, accelerator, run, Metric("val/error"))
+    loop.updater.optimizers[-1].optimizer.register_step_pre_hook(loop.task.begin_step)
     if accelerator.is_main_process and not run.started():
         run.begin(config, accelerator.num_processes, {})
     loop.fit(resume)

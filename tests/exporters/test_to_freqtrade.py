@@ -92,7 +92,8 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
     signals = frame["signal"].to_numpy()
     assert {-1, 0, 1} == set(signals.tolist())
     prices = {name: getattr(candles, name) for name in ("open", "high", "low", "close")}
-    ours = backtest.run(**prices, signal=signals, gap=np.zeros(700, bool), fee=0.001, slippage=0.0005, horizon=3).trades
+    prices |= {"gap": np.zeros(700, bool), "funding": np.zeros(700)}
+    ours = backtest.run(**prices, signal=signals, fee=0.001, slippage=0.0005, horizon=3).trades
     expected = list(zip(ours.entry.tolist(), ours.exit.tolist(), ours.side.tolist(), strict=True))
     assert len(expected) > 20
     closed = [trade for trade, reason in zip(expected, ours.reason, strict=True) if reason == "signal"]

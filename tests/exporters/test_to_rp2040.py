@@ -20,6 +20,7 @@ from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from models.stories.quantization import quantize
 from tests.exporters.commands import command, refusal
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import SOURCES, bootable
 from tests.models.tiny import make, trained_tokenizer
 
@@ -103,7 +104,7 @@ def test_the_weight_error_is_that_of_a_wrong_weight():
 def test_the_uf2_file_holds_runtime_model_and_vocabulary(run):
     exporters.export("rp2040", run, "best", None)
     out = run / "exports" / "rp2040"
-    parts = uf2.split((out / "story.uf2").read_bytes())
+    parts = read_back.split((out / "story.uf2").read_bytes())
     files = [(out / name).read_bytes() for name in ("model_32p.bin", "vocab_32p.bin")]
     assert parts == (bootable().ljust(2**16 - 256, b"\0"), Settings().pack(), *files)
 
@@ -113,7 +114,7 @@ def test_how_the_run_tells_its_stories_is_how_the_board_begins(run, capsys, monk
         "evaluation:\n  temperature: 0.6\n  top_k: 12\n  sample_tokens: 90\n  prompts: [The cat, A dog]\n"
     )
     exporters.export("rp2040", run, "best", None)
-    _, page, *_ = uf2.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
+    _, page, *_ = read_back.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
     assert page == Settings(0.6, 12, 90, "The cat").pack()
     for content, said in (
         ("evaluation:\n  temperature: 0.01\n", "evaluation.temperature=0.01 does not fit the board"),
@@ -219,8 +220,8 @@ def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "damage", "said"),
     [
-        ("model_32p.bin", lambda data: wrong_weight(data), "the model file differs from the quantised model"),
-        ("story.uf2", lambda data: uf2.join(bootable(b"else"), *uf2.split(data)[1:]), "story.uf2 differs"),
+        ("model_32p.bin", lambda data: wrong_weight(data), "model_32p.bin differs"),
+        ("story.uf2", lambda data: uf2.join(bootable(b"else"), *read_back.split(data)[1:]), "story.uf2 differs"),
         (
             "inference_kernels.py",
             lambda data: data.replace(b"y[i] > y[best]", b"y[i] < y[best]"),
@@ -253,5 +254,5 @@ def test_the_command_works_with_the_runtime_of_the_repository(tmp_path):
     io.save(make(tokenizer=trained_tokenizer(32)), run / "model" / "best")
     done = command("rp2040", run)
     assert (done.returncode, done.stderr) == (0, "")
-    runtime, *_ = uf2.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
+    runtime, *_ = read_back.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
     assert runtime.startswith(to_rp2040.RUNTIME.read_bytes())

@@ -85,7 +85,7 @@ def backtested(
     with torch.no_grad():
         probabilities = model(torch.from_numpy(scaled)[None])[0].softmax(-1).numpy()[ends - ends[0]]
     chosen = signals(trading.spread(probabilities, ends, rows), threshold)
-    return backtest.run(**trading.prices(config, coin, rows), signal=chosen, **trading.rules(config))
+    return backtest.run(signal=chosen, **trading.market(config, coin, rows))
 
 
 def freqtrades(

@@ -40,11 +40,25 @@ def test_records_after_a_torn_line_are_kept_and_rewound_like_those_before(tmp_pa
     run = Run("toy", "a")
     run.folder.mkdir(parents=True)
     run.record({"step": 1, "train/loss": 3.0})
-    with run.metrics_file.open("a") as file:
-        file.write('{"step": 2, "train/lo\n')
+    with run.metrics_file.open("ab") as file:
+        file.write(b'{"step": 2, "train/lo\n{"step": 2, "train/l\xff\xfe": 1}\n7\n{"stfp": 2}\n')
     for entry in ({"step": 2, "train/loss": 2.0}, {"step": 2, "val/loss": 2.5}, {"step": 3, "train/loss": 1.0}):
         run.record(entry)
-    assert [entry["step"] for entry in run.metrics()] == [1, 2, 2, 3]
+    assert [entry.get("step") for entry in run.metrics()] == [1, None, 2, 2, 3]
     run.rewind(2, 0)
     assert run.metrics() == [{"step": 1, "train/loss": 3.0}, {"step": 2, "train/loss": 2.0}]
     assert len(run.metrics_file.read_text().splitlines()) == 2
+
+
+def test_a_damaged_provenance_is_named_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run("toy", "a")
+    assert run.provenance() == {}
+    run.begin(BaseConfig(), 1, {"content": "x"}, "bf16")
+    assert (run.precision(), run.learnt_from("y")) == ("bf16", False)
+    content = run.provenance_file.read_bytes()
+    for damaged in (content[: len(content) // 2], b"", b"\xff\xfe", b"7"):
+        run.provenance_file.write_bytes(damaged)
+        for asked in (run.precision, lambda: run.learnt_from("x"), lambda: run.begin(BaseConfig(), 1, {})):
+            with pytest.raises(UserError, match=r"provenance.json is damaged .* delete it and continue with --resume"):
+                asked()

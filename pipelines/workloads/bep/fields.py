@@ -1,29 +1,6 @@
 """The fields of a BIM Execution Plan form, each with the beginning of a text for a model to complete."""
 
-FIELDS: dict[str, str] = {
-    "projectName": "The project is known as ",
-    "projectDescription": "The project consists of ",
-    "executiveSummary": "In summary, this BIM Execution Plan describes ",
-    "projectObjectives": "The main objectives of the project are ",
-    "bimObjectives": "Building information modelling will be used to ",
-    "projectScope": "The scope of the works includes ",
-    "stakeholders": "The principal stakeholders are ",
-    "rolesResponsibilities": "The information manager is responsible for ",
-    "deliveryTeam": "The delivery team is made up of ",
-    "collaborationProcedures": "The task teams will meet every ",
-    "informationExchange": "Information is exchanged between the task teams ",
-    "cdeWorkflow": "In the common data environment, each container ",
-    "modelRequirements": "Each model shall contain ",
-    "dataStandards": "Information is produced in accordance with ",
-    "namingConventions": "The name of an information container consists of ",
-    "qualityAssurance": "Before a model is shared, the author ",
-    "validationChecks": "The rules of the model checker confirm ",
-    "technologyStandards": "The formats used for the exchange of models are ",
-    "softwarePlatforms": "The authoring software used by the designers is ",
-    "coordinationProcess": "Coordination of the federated model is led by ",
-    "clashDetection": "Clash detection is carried out ",
-    "healthSafety": "Health and safety hazards are shown in ",
-    "handoverRequirements": "At handover, the appointing party receives ",
-    "asbuiltRequirements": "As-built models are updated after ",
-    "cobieRequirements": "The COBie deliverable contains ",
-}
+import json
+from pathlib import Path
+
+FIELDS: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())

@@ -12,7 +12,6 @@ from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.documents.masking import EMAILS, TELEPHONES, URLS
 from pipelines.workloads.bep.fields import FIELDS
 
-SUGGESTED = 3
 MASKED = (EMAILS, TELEPHONES, URLS)  # none of these is in training text, unless data.mask=false
 
 Figures = dict[str, float | int | None]
@@ -42,7 +41,7 @@ def suggest_fields(model: CharMixture) -> str:
     """Return, as CSV, the three best suggestions for every field, with their sources in documents."""
     rows = []
     for name, prompt in FIELDS.items():
-        for rank, each in enumerate(model.suggest(name, prompt, SUGGESTED), 1):
+        for rank, each in enumerate(model.suggest(name, prompt), 1):
             rows.append((name, prompt, rank, each.text, each.likelihood, each.document, each.heading, each.line))
     return to_csv(("field", "prompt", "rank", "suggestion", "likelihood", "document", "heading", "line"), rows)
 

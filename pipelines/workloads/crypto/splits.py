@@ -19,7 +19,6 @@ from pipelines.workloads.crypto.candles.names import iso
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)
 VALIDATION_SHARE = 0.15  # of the time before a fold's test; the latest part of it
-KINDS = ("chronological", "walk_forward")
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,28 @@ def divide(
     timeframe_ms: int,
     span: tuple[int, int] | None = None,
 ) -> list[Fold]:
-    """Return the one fold of `chronological` or those of `walk_forward`. Raises UserError for an unknown kind.
+    """Return the one fold of `chronological` or those of `walk_forward`. Raises UserError for fewer than 2 of these.
 
-    `span` is the time that is divided, ms, by default that of all windows.
+    `times` holds per coin (M,) int64 ms, ascending: the opening times of the last candles of its windows. `span` is the
+    time that is divided, ms, by default that of all windows. The parts of `chronological` are shares of it. The tests
+    of `walk_forward` are consecutive blocks of equal length, each of which trains on all time before, with the last
+    15 % of that for validation.
     """
+    start = span[0] if span else int(min(each[0] for each in times.values()))
+    stop = span[1] if span else int(max(each[-1] for each in times.values())) + timeframe_ms
+
+    def cut(share: float, end: int = stop) -> int:
+        """Return the opening time of the candle at `share` of the time up to `end`."""
+        return start + round((end - start) * share / timeframe_ms) * timeframe_ms
+
     if kind == "chronological":
-        return [chronological(times, FRACTIONS, horizon, lookback, timeframe_ms, span)]
-    if kind == "walk_forward":
-        return walk_forward(times, folds, horizon, lookback, timeframe_ms, span)
-    raise UserError(f"data.split={kind} is not known; give one of {', '.join(KINDS)}")
+        cuts = [(start, cut(FRACTIONS[0]), cut(FRACTIONS[0] + FRACTIONS[1]), stop)]
+    elif folds < 2:
+        raise UserError(f"data.folds={folds} must be 2 or more with data.split=walk_forward")
+    else:
+        edges = [cut((block + 1) / (folds + 1)) for block in range(folds)] + [stop]
+        cuts = [(start, cut(1 - VALIDATION_SHARE, test), test, end) for test, end in pairwise(edges)]
+    return [_fold(times, each, horizon, lookback, timeframe_ms) for each in cuts]
 
 
 def together(
@@ -74,7 +86,7 @@ def together(
 ) -> tuple[dict[str, list[Fold]], dict[str, str]]:
     """Return the folds of the coins that have all parts, cut at the same times, and the reason for each of the others.
 
-    `divide` maps `times`, as in `chronological`, to folds. Coins are left out one by one, the shortest first.
+    `divide` maps `times` to folds. Coins are left out one by one, the shortest first.
     """
     left, failed = dict(times), dict[str, str]()
     while left:
@@ -115,67 +127,6 @@ def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> d
         for part, indices in parts.items()
         if not len(indices)
     }
-
-
-def chronological(
-    times: Mapping[str, np.ndarray],
-    fractions: Sequence[float],
-    horizon: int,
-    lookback: int,
-    timeframe_ms: int,
-    span: tuple[int, int] | None = None,
-) -> Fold:
-    """Return a fold whose parts are shares of the calendar time, by default from the first to the last end of a window.
-
-    `times` holds per coin (M,) int64 ms, ascending: the opening times of the last candles of its windows.
-    Raises UserError if there are no windows or the three fractions do not add up to 1.
-    """
-    if len(fractions) != len(PARTS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
-        raise UserError(f"the shares of {', '.join(PARTS)} must be above 0 and add up to 1 (given {tuple(fractions)})")
-    start, stop = span or _range(times, timeframe_ms)
-    first, second = (_cut(start, stop, share, timeframe_ms) for share in (fractions[0], fractions[0] + fractions[1]))
-    return _fold(times, (start, first, second, stop), horizon, lookback, timeframe_ms)
-
-
-def walk_forward(
-    times: Mapping[str, np.ndarray],
-    folds: int,
-    horizon: int,
-    lookback: int,
-    timeframe_ms: int,
-    span: tuple[int, int] | None = None,
-) -> list[Fold]:
-    """Return folds whose tests are consecutive blocks of time of equal length; each trains on all time before its test.
-
-    The last 15 % of the time before a test are the fold's validation. Raises UserError for fewer than 2 folds.
-    """
-    if folds < 2:
-        raise UserError(f"data.folds={folds} must be 2 or more with data.split=walk_forward")
-    start, stop = span or _range(times, timeframe_ms)
-    edges = [_cut(start, stop, (block + 1) / (folds + 1), timeframe_ms) for block in range(folds)] + [stop]
-    return [
-        _fold(
-            times,
-            (start, _cut(start, test, 1 - VALIDATION_SHARE, timeframe_ms), test, end),
-            horizon,
-            lookback,
-            timeframe_ms,
-        )
-        for test, end in pairwise(edges)
-    ]
-
-
-def _range(times: Mapping[str, np.ndarray], timeframe_ms: int) -> tuple[int, int]:
-    """Return the time from the first to behind the last of `times`, ms. Raises UserError if there are none."""
-    present = [each for each in times.values() if len(each)]
-    if not present:
-        raise UserError("there is no window to learn from; give longer or less broken files of candles")
-    return int(min(each[0] for each in present)), int(max(each[-1] for each in present)) + timeframe_ms
-
-
-def _cut(start: int, stop: int, share: float, timeframe_ms: int) -> int:
-    """Return the opening time of the candle at `share` of the time from `start` to `stop`."""
-    return start + round((stop - start) * share / timeframe_ms) * timeframe_ms
 
 
 def _fold(
@@ -222,8 +173,7 @@ class Scaler:
                 f"the scaler was fitted on the features {', '.join(self.names)} in this order; given were "
                 f"{features.shape[-1]} columns named {', '.join(names)}"
             )
-        scaled: np.ndarray = ((features - self.mean) / self.std).astype(np.float32)
-        return scaled
+        return np.asarray(((features - self.mean) / self.std).astype(np.float32))
 
     def to_dict(self) -> dict[str, list[str] | list[float]]:
         """Return plain values for JSON, without rounding."""
@@ -231,12 +181,5 @@ class Scaler:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Sequence[str] | Sequence[float]]) -> "Scaler":
-        """Return the scaler that `to_dict` wrote. Raises UserError for anything else."""
-        try:
-            names = tuple(map(str, plain["names"]))
-            mean, std = np.array(plain["mean"], np.float64), np.array(plain["std"], np.float64)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"this is not a scaler: {error!r}; prepare the data again") from error
-        if mean.shape != (len(names),) or std.shape != mean.shape or not np.isfinite(mean).all() or not (std > 0).all():
-            raise UserError(f"a scaler of {len(names)} features needs a finite mean and a positive deviation for each")
-        return cls(names, mean, std)
+        """Return the scaler that `to_dict` wrote."""
+        return cls(tuple(map(str, plain["names"])), np.array(plain["mean"]), np.array(plain["std"]))

@@ -77,7 +77,7 @@ class Data(LoadedData):
 
     def inputs(self) -> Sequence[Path]:
         """Return the files that the images come from; none for the embedded ones."""
-        from pipelines.workloads.lmol.sources.tables import files_of
+        from pipelines.workloads.lmol.sources.finding import files_of
 
         return files_of(self.source, self.columns.given())
 
@@ -173,7 +173,7 @@ class ComparisonTraining(Training):
     """Cross-entropy over both orders of each pair, and a penalty on their disagreement."""
 
     consistency: float = Field(
-        1.0, ge=0, description="weight of the divergence, in nats, between the answers to the two orders of a pair"
+        1.0, ge=0, description="weight of train/order_loss, how far the answers to the two orders of a pair differ"
     )
     shift: int | None = Field(
         None,

@@ -158,7 +158,7 @@ class ComparisonTask(Task):
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
-        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "divergence": divergence.sum()}
+        metrics = {"accuracy": right.float().sum(), "answer_loss": nats.sum(), "order_loss": divergence.sum()}
         return Loss(value.sum(), len(nats), metrics)
 
     def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
@@ -174,7 +174,7 @@ class ComparisonTask(Task):
         off = self.model.score_loss(encoded, batch["known"])
         wrong = (off[first] + off[second]) / 2
         right = logits.argmax(-1) == batch["label"]
-        metrics = {"accuracy": right.float().sum(), "nats": nats.sum(), "score_loss": wrong.sum()}
+        metrics = {"accuracy": right.float().sum(), "answer_loss": nats.sum(), "score_loss": wrong.sum()}
         return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -62,7 +62,9 @@ class Model(Section):
     preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story"] = Field(
         "rp2040-story", description="named sizes; the keys below override them"
     )
-    vocabulary: int | None = Field(None, ge=4, description="number of tokens; null: the preset's")
+    vocabulary: int | None = Field(
+        None, ge=4, description="most tokens, fewer if the text yields no more; null: the preset's"
+    )
     width: int | None = Field(None, ge=4, description="channels of the residual stream; null: the preset's")
     layers: int | None = Field(None, ge=1, description="number of transformer blocks; null: the preset's")
     heads: int | None = Field(None, ge=1, description="attention heads per block; null: the preset's")

@@ -33,7 +33,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     The text is read in pieces by all cores, twice: once to find the stories and their order, then those of the share to
     use. Memory holds 36 bytes for each story. The tokenizer is trained on the training split only, on its first 100 MB,
     which are drawn at random by the order. Raises UserError for a source that cannot be read, for a text too short to
-    hold a story out, and for a vocabulary that the text does not allow.
+    hold a story out, and for a vocabulary too small for its bytes.
     """
     scratch = folder / "scratch"
     try:
@@ -45,6 +45,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         fitted = parts["train"].first(FITTED_BYTES)
         texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
         bpe = train_tokenizer(texts, config.data.vocabulary)
+        size, asked = bpe.get_vocab_size(), config.data.vocabulary
+        lowered = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
         sizes = _write(folder, parts, bpe)
     finally:
         if scratch.exists():
@@ -52,12 +54,12 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     return {
         "source": source,
         "files": [path.name for path in config.data.inputs()],
-        "note": "\n".join(left_out(config.data.source)),
+        "note": "\n".join([*left_out(config.data.source), *lowered]),
         "split": how,
         "duplicates_removed": duplicates,
         "nul_characters_removed": num_nuls,
         **{name: {**size, "characters_per_token": size["characters"] / size["tokens"]} for name, size in sizes.items()},
-        "vocabulary": bpe.get_vocab_size(),
+        "vocabulary": size,
         "alphabet": alphabet_size(bpe),
     }
 
@@ -91,14 +93,12 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
 
 def facts(folder: Path) -> dict[str, Any]:
     """Return the manifest of prepared data."""
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-    return manifest
+    return dict(json.loads((folder / MANIFEST).read_text()))
 
 
 def tokenizer(folder: Path) -> dict[str, object]:
     """Return the tokenizer as the library `tokenizers` writes it, which leaves out `encode_special_tokens`."""
-    described: dict[str, object] = json.loads((folder / "tokenizer.json").read_text())
-    return described
+    return dict(json.loads((folder / "tokenizer.json").read_text()))
 
 
 def check_tokenizer(folder: Path, trained_with: Mapping[str, object]) -> None:

@@ -25,10 +25,10 @@ TEXTS_AT_ONCE = 1000  # rows of a record batch
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokenizer:
-    """Train a byte-level BPE of exactly `vocabulary` tokens: two special ones, the bytes of `texts`, and merges.
+    """Train a byte-level BPE of `vocabulary` tokens: two special ones, the bytes of `texts`, and merges.
 
-    It treats the names of the special tokens within a text as text. Raises UserError if the vocabulary is too small for
-    the bytes, or larger than all merges of the text give.
+    It has fewer, an even number, if all merges of the text give no more. It treats the names of the special tokens
+    within a text as text. Raises UserError if the vocabulary is too small for the bytes.
     """
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNKNOWN], fuse_unk=False, byte_fallback=False))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -49,12 +49,11 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
             f"model.vocabulary={vocabulary} is too small: the {num_bytes} different bytes of the training text and two "
             f"special tokens need {num_bytes + 2}; give model.vocabulary={num_bytes + 2 + num_bytes % 2} or more"
         )
-    largest = tokenizer.get_vocab_size()
-    if largest < vocabulary:
-        raise UserError(
-            f"model.vocabulary={vocabulary} is more than the training text yields: with all pairs merged it gives "
-            f"{largest} tokens; give model.vocabulary={largest - largest % 2} or less, or more text"
-        )
+    if tokenizer.get_vocab_size() < vocabulary and tokenizer.get_vocab_size() % 2:
+        described = json.loads(tokenizer.to_str())
+        last = described["model"]["merges"].pop()
+        del described["model"]["vocab"]["".join(last)]
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
     tokenizer.encode_special_tokens = True
     return tokenizer
 

@@ -55,6 +55,10 @@ def test_json_is_read_back(tmp_path):
         (errno.EDQUOT, "the disk quota is used up"),
         (errno.EACCES, "no permission to write there"),
         (errno.EROFS, "the file system is read-only"),
+        (errno.ESTALE, "the network disk has lost it"),
+        (errno.ETIMEDOUT, "the network disk does not answer"),
+        (errno.EFBIG, "the file is larger than ulimit -f or the disk allows"),
+        (errno.EMFILE, "too many files are open: raise ulimit -n, then continue with --resume"),
     ],
 )
 def test_an_error_that_the_user_can_fix_says_how(number, remedy):
@@ -160,3 +164,16 @@ def test_what_a_killed_process_left_of_a_folder_is_no_part_of_the_next(tmp_path)
     with files.folder_at_once(tmp_path / "in/new/folders") as temporary:
         (temporary / "weights").touch()
     assert names(tmp_path / "in/new") == ["folders"]
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE])
+def test_files_that_cannot_be_read_for_now_are_not_taken_for_damaged(tmp_path, monkeypatch, number):
+    files.write_text(tmp_path / "a", "a")
+    files.write_json(tmp_path / "manifest.json", files.digests(tmp_path))
+
+    def unread(path):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "sha256", unread)
+    with pytest.raises(UserError, match=r"^cannot read .*, then continue with --resume"):
+        files.fault(tmp_path, "manifest.json", ["a"])

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.rp2040 import inference, layout, uf2
-from exporters.rp2040.layout import read_model, read_vocabulary
+from exporters.rp2040.layout import read_vocabulary
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import counting, model, remembering, uf2_file, vocabulary, with_sum
 
 FOLDER = Path(__file__).parent
@@ -40,14 +41,14 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 def endure(data: bytes, kind: str, draw: random.Random) -> bool:
     """Read a file, which may raise only ValueError, and use it; return True if it was accepted."""
     read = dict.fromkeys(("model", "memory", "counts"), lambda data: inference.Model(io.BytesIO(data)))
-    found, reason = tried({**read, "vocabulary": layout.read_vocabulary, "uf2": uf2.split}[kind], data)
+    found, reason = tried({**read, "vocabulary": layout.read_vocabulary, "uf2": read_back.split}[kind], data)
     if reason:
         return False
     if kind in read:
         # Sums that leave 32 bits do not fit the arrays, and are an error.
         tokens = list(found.tokens([2], 2, 256, 3, seed=draw.randrange(2**32)))
         assert all(0 < token < found.vocabulary for token in tokens)
-        reference, reason = tried(layout.read_model, data)
+        reference, reason = tried(read_back.read_model, data)
         assert "tables" in reason or not reason
         if reference and draw.random() < 0.1:
             assert list(found.tokens([3, 4], 3)) == list(reference.decode([3, 4], 3))
@@ -98,7 +99,7 @@ def test_a_hundred_thousand_changed_files_are_refused_or_work():
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_in_one_line(data):
     for start in (b"", b"TTM1\1\0\x28\0", b"TTV1\1\0\x18\0"):
-        for read in (layout.read_model, layout.read_vocabulary, uf2.split):
+        for read in (read_back.read_model, layout.read_vocabulary, read_back.split):
             for whole in (start + data, with_sum(start + bytes(8) + data)):
                 with pytest.raises(ValueError, match=r"^[^\n]+$"):
                     read(whole)
@@ -116,7 +117,7 @@ def test_the_python_readers_refuse_or_read_what_was_kept(corpus):
     paths = sorted(corpus.iterdir())
     for path in paths:
         size, rest = int.from_bytes(path.read_bytes()[:4], "little"), path.read_bytes()[5:]
-        for reader, content in ((read_model, rest[:size]), (read_vocabulary, rest[size:])):
+        for reader, content in ((read_back.read_model, rest[:size]), (read_vocabulary, rest[size:])):
             try:
                 reader(content)
                 read += 1

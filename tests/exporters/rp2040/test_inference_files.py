@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 from exporters.rp2040 import inference_files, layout
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import TABLES, counting, model, patched, remembering, u16, vocabulary, with_sum
 
 # offset, new bytes, what is said
@@ -57,7 +58,7 @@ REFUSED_MODELS = [
 @pytest.mark.parametrize(("offset", "new", "reason"), REFUSED_MODELS)
 def test_a_model_file_out_of_the_limits_is_refused(offset, new, reason):
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
-        layout.read_model(patched(model(), offset, new))
+        read_back.read_model(patched(model(), offset, new))
     assert reason in str(refusal.value)
 
 
@@ -121,17 +122,17 @@ REFUSED_COUNTS = [  # of 4 buckets and 24 entries
 
 @pytest.mark.parametrize(("offset", "new", "reason"), REFUSED_COUNTS)
 def test_counts_out_of_the_limits_are_refused(offset, new, reason):
-    layout.read_model(counting())
+    read_back.read_model(counting())
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
-        layout.read_model(patched(counting(), offset, new))
+        read_back.read_model(patched(counting(), offset, new))
     assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(("offset", "new", "reason"), REFUSED_MEMORIES)
 def test_a_memory_out_of_the_limits_is_refused(offset, new, reason):
-    layout.read_model(remembering())
+    read_back.read_model(remembering())
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
-        layout.read_model(patched(remembering(), offset, new))
+        read_back.read_model(patched(remembering(), offset, new))
     assert reason in str(refusal.value)
 
 
@@ -158,9 +159,9 @@ def test_padding_has_to_be_zeros():
         layout.read_vocabulary(patched(vocabulary(), -1, b"\1"))
 
 
-@pytest.mark.parametrize("read", [layout.read_model, layout.read_vocabulary])
+@pytest.mark.parametrize("read", [read_back.read_model, layout.read_vocabulary])
 def test_cut_and_damaged_files_are_refused(read):
-    data = model() if read is layout.read_model else vocabulary()
+    data = model() if read is read_back.read_model else vocabulary()
     for length in (*range(45), len(data) // 2, len(data) - 1):
         with pytest.raises(ValueError, match=r"does not start with|bytes, but says it has|ends within its header"):
             read(data[:length])

@@ -19,6 +19,7 @@ from models.stories.integer_counts import Entries
 from models.stories.integer_transformer import IntegerTransformer, Layer, Table
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import make_tokenizer
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import TABLES, vocabulary, with_sum
 from tests.models.tiny import make, trained_tokenizer
 
@@ -104,7 +105,7 @@ def same(one: object, other: object) -> bool:
 
 
 def comes_back(integers: IntegerTransformer) -> bool:
-    found = layout.read_model(layout.pack_model(integers, vocabulary()))
+    found = read_back.read_model(layout.pack_model(integers, vocabulary()))
     return same(replace(integers, config=replace(integers.config, tokenizer={})), found)
 
 

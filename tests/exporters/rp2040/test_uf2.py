@@ -8,6 +8,7 @@ from exporters.rp2040 import layout, uf2
 from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.settings import Settings
 from models.stories.quantization import quantize
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import bootable
 from tests.models.tiny import make, trained_tokenizer
 
@@ -42,7 +43,7 @@ def test_the_sum_of_the_boot_stage_is_that_of_the_catalogue():
 def test_what_does_not_fit_flash_is_not_joined():
     runtime, settings, model, vocabulary = small_parts()
     most = 2**16 - 256
-    assert uf2.split(uf2.join(runtime.ljust(most, b"x"), settings, model, vocabulary))[:2] == (
+    assert read_back.split(uf2.join(runtime.ljust(most, b"x"), settings, model, vocabulary))[:2] == (
         runtime.ljust(most, b"x"),
         settings,
     )
@@ -81,14 +82,14 @@ def test_a_damaged_uf2_file_is_refused():
         (len(data) - 512 + 32 + 255, b"\1", "vocabulary does not fill its place"),
     ):
         with pytest.raises(ValueError, match=said):
-            uf2.split(data[:place] + new + data[place + len(new) :])
+            read_back.split(data[:place] + new + data[place + len(new) :])
     for cut, said in ((data[:-1], "not a multiple of 512"), (b"", "has 0 bytes"), (data[:-512], f"of {blocks - 1}")):
         with pytest.raises(ValueError, match=said):
-            uf2.split(cut)
+            read_back.split(cut)
     with pytest.raises(ValueError, match="holds 2,097,408 bytes of flash"):
-        uf2.split(bytes(512 * 8193))
+        read_back.split(bytes(512 * 8193))
     with pytest.raises(ValueError, match="goes on for 256 bytes after the vocabulary"):
-        uf2.split(renumbered(data + data[-512:]))
+        read_back.split(renumbered(data + data[-512:]))
 
 
 def renumbered(data: bytes) -> bytes:

@@ -82,9 +82,9 @@ def signals() -> PooledExperts:
 
 def images() -> io.Model:
     """A comparator with references, whose scale is fitted."""
-    model = disturb(comparator(references=12, attribute="value", size=32))
-    model.reference_images.copy_(pictures(12, size=32))
-    model.reference_scores.copy_(torch.arange(12))
+    model = disturb(comparator(references=40, attribute="value", size=32))
+    model.reference_images.copy_(pictures(40, size=32))
+    model.reference_scores.copy_(torch.arange(40))
     model.fit_scale()
     return model
 

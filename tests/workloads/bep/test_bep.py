@@ -144,6 +144,7 @@ def test_three_documents_are_learnt_as_a_whole_from_a_base_and_left_out_in_turn(
     for script, given in (("train.py", words), ("evaluate.py", ())):
         done = bep(trained, script, "--name", "three", *given)
         assert done.returncode == 0, done.stderr
+        assert (done.stdout + done.stderr).count("families of documents: 3") == 1
     model = io.load(trained / "runs/bep/three/model/best")
     assert model.config.vocabulary == base.config.vocabulary + "\u00df"
     assert set(model.config.documents) == {"0.txt", "1.txt", "2.txt", *base.config.documents} | {

@@ -18,7 +18,7 @@ class Always:
         self.suggestions, self.typed = [SIGNS.encode(each) for each in suggestions], []
 
     def choose(self, num):
-        assert num == typist.SHOWN
+        assert num == typist.SUGGESTED
         return self.suggestions
 
     def type(self, tokens):

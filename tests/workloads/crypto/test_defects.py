@@ -22,11 +22,11 @@ from models.market import candle_features as features
 from models.market.candles import COLUMNS, Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.market.inputs import CLASSES
-from pipelines.run.provenance import ROOT
+from pipelines.run.folder import ROOT
 from pipelines.workloads.crypto import Config, data, splits
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
-from pipelines.workloads.crypto.labels import RULES, UNKNOWN, label
+from pipelines.workloads.crypto.labels import UNKNOWN, label
 from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.untrained import description
@@ -35,6 +35,7 @@ from tests.workloads.crypto.disjoint import assert_disjoint
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
 STEP = 900_000
+RULES = ("fixed", "volatility", "triple_barrier")
 COIN = simulated.simulate(("BTCUSDT",), 3000, "15m", 2)["BTCUSDT"]
 
 
@@ -65,7 +66,7 @@ def coin(tmp_path_factory):
 def test_the_scaler_is_fitted_on_training_rows_only():
     table, names, _, ends = usable(COIN, 60)
     times = {"BTCUSDT": COIN.time[ends]}
-    train = ends[splits.chronological(times, splits.FRACTIONS, 3, 60, STEP).indices["BTCUSDT"]["train"]]
+    train = ends[splits.divide(times, "chronological", 1, 3, 60, STEP)[0].indices["BTCUSDT"]["train"]]
     scaler = Scaler.fit(names, table, train, 60)
     poisoned = table.copy()
     poisoned[train[-1] + 1 :] = 1e6

@@ -12,13 +12,10 @@ from models.market.candle_features import compute
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.labels import label
 from pipelines.workloads.crypto.splits import (
-    FRACTIONS,
     PARTS,
     Scaler,
-    chronological,
     divide,
     usable,
-    walk_forward,
 )
 from tests.workloads.crypto.disjoint import assert_disjoint
 
@@ -37,7 +34,7 @@ def prepared(candles, lookback, horizon=3):
 
 
 def test_purge_is_the_horizon_and_embargo_the_lookback():
-    fold = chronological(LONG_TIME, FRACTIONS, 3, 60, STEP)
+    fold = divide(LONG_TIME, "chronological", 1, 3, 60, STEP)[0]
     parts = [LONG_TIME["BTCUSDT"][fold.indices["BTCUSDT"][part]] // STEP for part in PARTS]
     assert [(int(part[0]), int(part[-1])) for part in parts] == [(0, 6996), (7060, 8496), (8560, 9999)]
     assert fold.cuts == (0, 7000 * STEP, 8500 * STEP, 10_000 * STEP)
@@ -45,7 +42,7 @@ def test_purge_is_the_horizon_and_embargo_the_lookback():
 
 def test_without_purge_or_embargo_the_check_fails():
     times = {"BTCUSDT": LONG_TIME["BTCUSDT"]}
-    fold = chronological(times, FRACTIONS, 3, 60, STEP)
+    fold = divide(times, "chronological", 1, 3, 60, STEP)[0]
     assert_disjoint(times, fold, 3, 60, STEP)
     for horizon, lookback in ((5, 60), (3, 62)):  # one candle lies between the parts, and two more are claimed here
         with pytest.raises(AssertionError, match="train uses candles up to"):
@@ -53,7 +50,7 @@ def test_without_purge_or_embargo_the_check_fails():
 
 
 def test_all_coins_are_cut_at_the_same_calendar_times():
-    fold = chronological(LONG_TIME, FRACTIONS, 3, 60, STEP)
+    fold = divide(LONG_TIME, "chronological", 1, 3, 60, STEP)[0]
     for symbol, each in LONG_TIME.items():
         for part in PARTS:
             after, before = fold.span(part)
@@ -65,7 +62,7 @@ def test_all_coins_are_cut_at_the_same_calendar_times():
 
 
 def test_walk_forward_trains_on_all_time_before_each_test_and_tests_follow_each_other():
-    folds = walk_forward(LONG_TIME, 5, 3, 60, STEP)
+    folds = divide(LONG_TIME, "walk_forward", 5, 3, 60, STEP)
     assert len(folds) == 5
     for before, after in pairwise(folds):
         assert before.cuts[0] == after.cuts[0] == 0
@@ -77,15 +74,9 @@ def test_walk_forward_trains_on_all_time_before_each_test_and_tests_follow_each_
     assert share == pytest.approx(0.15, abs=1e-3)
 
 
-def test_invalid_splits_are_refused():
-    with pytest.raises(UserError, match=r"data\.split=random is not known; give one of chronological, walk_forward"):
-        divide(LONG_TIME, "random", 5, 3, 60, STEP)
+def test_a_walk_forward_of_one_fold_is_refused():
     with pytest.raises(UserError, match=r"data\.folds=1 must be 2 or more"):
-        walk_forward(LONG_TIME, 1, 3, 60, STEP)
-    with pytest.raises(UserError, match="add up to 1"):
-        chronological(LONG_TIME, (0.7, 0.2, 0.2), 3, 60, STEP)
-    with pytest.raises(UserError, match="there is no window"):
-        chronological({"BTCUSDT": np.zeros(0, np.int64)}, FRACTIONS, 3, 60, STEP)
+        divide(LONG_TIME, "walk_forward", 1, 3, 60, STEP)
 
 
 @given(st.floats(-1e12, 1e12).filter(lambda value: value == np.float32(value)))
@@ -95,18 +86,3 @@ def test_a_constant_feature_is_scaled_to_zero(value):
     scaler = Scaler.fit(("a", "b"), table, np.arange(9, 50), 10)
     assert scaler.std[0] == 1
     assert (scaler.transform(("a", "b"), table)[:, 0] == 0).all()
-
-
-@pytest.mark.parametrize(
-    "plain",
-    [
-        {},
-        {"names": ["a"], "mean": [0.0], "std": [0.0]},
-        {"names": ["a"], "mean": [0.0, 1.0], "std": [1.0, 1.0]},
-        {"names": ["a"], "mean": ["x"], "std": [1.0]},
-        {"names": ["a"], "mean": [float("nan")], "std": [1.0]},
-    ],
-)
-def test_an_invalid_scaler_is_refused(plain):
-    with pytest.raises(UserError, match="scaler"):
-        Scaler.from_dict(plain)

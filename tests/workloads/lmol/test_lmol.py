@@ -55,7 +55,7 @@ def trained(tmp_path_factory):
     """A folder with a trained run."""
     folder = tmp_path_factory.mktemp("lmol")
     done = succeeded(stage(folder, "train.py", *TINY))
-    assert "gate: " in done.stdout
+    assert "trial steps: " in done.stdout
     return folder
 
 
@@ -64,7 +64,7 @@ def test_training_tells_the_loss_and_learns(trained):
     assert len(records(run, "train/loss")) == 12
     assert set(records(run, "val/accuracy")) == {4, 8, 12}
     assert set(records(run, "val/swap_consistency").values()) == {1.0}  # siamese: by construction
-    assert set(records(run, "train/divergence").values()) == {0.0}
+    assert set(records(run, "train/order_loss").values()) == {0.0}
     losses = records(run, "val/loss")
     assert losses[12] < losses[4]
 
@@ -140,7 +140,7 @@ def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_expo
     base = towers.save_tower("dinov2", trained / "base")
     words = [*TINY, "model.kind=cross", "model.layers=1", "model.base=base"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "tower"))
-    assert "gate: " in done.stdout
+    assert "trial steps: " in done.stdout
     assert "features of" in done.stdout
     assert "UNEXPECTED" not in done.stdout + done.stderr
     train_in_two(trained, "tower-resumed", words)
@@ -161,7 +161,7 @@ def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_expo
 def test_a_stopped_and_resumed_vlm_ends_in_the_same_bits(trained, words):
     name = "vlm" + "".join(word.partition("=")[0].rpartition(".")[2] for word in words)
     done = succeeded(stage(trained, "train.py", *VLM, *words, "--name", name))
-    assert "gate: " in done.stdout
+    assert "trial steps: " in done.stdout
     train_in_two(trained, f"{name}-resumed", [*VLM, *words])
     assert weights(trained / f"runs/lmol/{name}-resumed") == weights(trained / f"runs/lmol/{name}")
 
@@ -214,7 +214,7 @@ def test_two_processes_follow_the_curve_of_one(trained):
 def test_a_scorer_learns_from_a_comparator_and_leaves_little_to_it(trained):
     words = [*TINY, "model.kind=scorer", "model.base=runs/lmol/default/model/best"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "scorer"))
-    assert "gate: " in done.stdout
+    assert "trial steps: " in done.stdout
     train_in_two(trained, "scorer-resumed", words)
     assert weights(trained / "runs/lmol/scorer-resumed") == weights(trained / "runs/lmol/scorer")
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "scorer"))
@@ -237,7 +237,7 @@ def test_preferences_alone_train_a_comparator(trained):
     (folder / "answers.csv").write_text("\n".join(["winner,loser,tie", *rows]))
     words = [*TINY, "data.source=preferred", "training.steps=80", "--name", "preferred"]
     done = succeeded(stage(trained, "train.py", *words))
-    assert "gate: " in done.stdout
+    assert "trial steps: " in done.stdout
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "preferred"))
     found = json.loads((trained / "runs/lmol/preferred/evaluations/test.json").read_text())
     assert found["n"] == 100

@@ -37,7 +37,7 @@ def test_inconsistency_costs_as_much_as_its_weight(whole, monkeypatch):
     for weight in (0.0, 2.0):
         monkeypatch.setattr(subject, "config", config("cross", training={"consistency": weight}))
         losses[weight] = subject.loss(subject.model, subject.train.batch(torch.arange(20)))
-    found = losses[0.0].metrics["divergence"].item()
+    found = losses[0.0].metrics["order_loss"].item()
     one, other = (
         logits.log_softmax(-1) for logits in logits_of_orders(subject.model, subject.train.batch(torch.arange(20)))
     )
@@ -47,7 +47,7 @@ def test_inconsistency_costs_as_much_as_its_weight(whole, monkeypatch):
     assert found > 0.1
     assert (losses[2.0].value - losses[0.0].value).item() == pytest.approx(2 * found, rel=1e-4)
     siamese = whole["siamese"]
-    assert siamese.loss(siamese.model, siamese.train.batch(torch.arange(20))).metrics["divergence"] == 0
+    assert siamese.loss(siamese.model, siamese.train.batch(torch.arange(20))).metrics["order_loss"] == 0
 
 
 def test_images_that_are_set_aside_are_named_before_training(whole, monkeypatch, tmp_path):

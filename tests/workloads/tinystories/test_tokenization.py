@@ -52,17 +52,24 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(vocabulary):
     assert train_tokenizer(STORIES, vocabulary).get_vocab_size() == vocabulary
 
 
-def test_a_vocabulary_that_the_text_does_not_allow_is_refused_with_the_one_that_works():
+def test_a_vocabulary_too_small_for_the_bytes_is_refused_with_the_one_that_works():
     texts = ["aab aab", "abc"]
     with pytest.raises(UserError, match=r"model\.vocabulary=5 is too small: the 4 different bytes .* give "):
         train_tokenizer(texts, 5)
     assert train_tokenizer(texts, 6).get_vocab_size() == 6
-    with pytest.raises(UserError, match=r"model\.vocabulary=999 is more .* it gives (\d+) tokens") as refusal:
-        train_tokenizer(texts, 999)
-    largest = int(str(refusal.value).split("gives ")[1].split()[0])
-    assert train_tokenizer(texts, largest).get_vocab_size() == largest
-    with pytest.raises(UserError):
-        train_tokenizer(texts, largest + 1)
+
+
+@pytest.mark.parametrize("texts", [["aab aab", "abc"], ["aab aab", "abcd"], ["aab aab"]])
+def test_a_vocabulary_larger_than_the_text_yields_is_lowered_to_an_even_number(texts):
+    found = train_tokenizer(texts, 999)
+    largest = found.get_vocab_size()
+    assert largest % 2 == 0
+    assert found.to_str() == train_tokenizer(texts, largest).to_str()
+    assert {train_tokenizer(texts, size).get_vocab_size() for size in (largest + 1, largest + 2)} <= {
+        largest,
+        largest + 1,
+    }
+    assert all(found.decode(found.encode(text).ids) == text for text in texts)
 
 
 def test_the_first_tokens_are_the_special_ones_and_the_bytes_of_the_training_text(odd):

@@ -4,38 +4,28 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
-from html.parser import HTMLParser
-from xml.etree import ElementTree
+from collections.abc import Callable, Mapping
+
+from lxml import etree
 
 from common.errors import UserError
 from pipelines.workloads.bep.documents.refusals import reason, too_large
 from pipelines.workloads.bep.documents.word import grouped
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+ITEM, ROW, CELLS = "li", "tr", {"td", "th"}
 BLOCKS = {
     "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
-    "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, "main", "ol", "p", "pre",
-    "section", "summary", "table", "tbody", "tfoot", "thead", "ul",
+    "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, ITEM, "main", "ol", "p",
+    "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul",
 }  # fmt: skip
-ITEM, ROW, CELLS = "li", "tr", {"td", "th"}
-VOID = {
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
-}  # fmt: skip
-# What an element ends where its own end tag was left out.
-ENDS = {
-    **{name: {"p"} for name in BLOCKS},
-    **{name: {"p", "dd", "dt"} for name in ("dd", "dt")},
-    **{name: {"p", *CELLS} for name in CELLS},
-    ITEM: {"p", ITEM},
-    ROW: {"p", *CELLS, ROW},
-}
 NO_TEXT = {
     "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title",
 }  # fmt: skip
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
+XML = etree.XMLParser(resolve_entities=False, huge_tree=True, remove_comments=True, remove_pis=True)
 TEXT, OFFICE, STYLE, TABLE = (
     f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style", "table")
 )
@@ -61,11 +51,9 @@ OMITTED = {
 
 def read_html(text: str) -> tuple[str, int | None, list[str]]:
     """Return the text of a page, None as the number of pages, and warnings."""
-    page = _Page()
-    whole, last, rest = text.rpartition(">")
-    page.feed(whole + last + rest.replace("<", "&lt;"))  # html.parser takes quadratic time over tags without an end
-    page.close()
-    return page.blocks.finished()
+    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+    page = etree.fromstring((text if text.strip() else "<p>").encode(), parser)
+    return _read(page, {}, {"br": "\n"}, _omitted)
 
 
 def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
@@ -85,17 +73,56 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
                     raise too_large(max(len(parts[name]), packed.getinfo(name).file_size), maximum_bytes)
         if b"encryption-data" in parts.get("META-INF/manifest.xml", b""):
             raise UserError("is encrypted; save it without a password")
-        root = ElementTree.fromstring(parts["content.xml"])
+        root = etree.fromstring(parts["content.xml"], XML)
         body = root.find(f"{OFFICE}body/{OFFICE}text")
         if body is None:
             raise UserError("is an OpenDocument file but not a text; save it as .odt")
-        reader = _OpenDocument(root)
-        reader.walk(body, [])
+        hidden = {
+            style.get(f"{STYLE}name")
+            for style in root.iter(f"{STYLE}style")
+            if any(part.get(f"{TEXT}display") == "none" for part in style)
+        } - {None}
+
+        def omitted(element: etree._Element) -> str | None:
+            gone = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in hidden
+            return "runs of hidden text" if gone else OMITTED.get(element.tag)
+
+        _move_notes(body)
+        return _read(body, SAME, SIGNS, omitted)
     except UserError:
         raise
-    except (zipfile.BadZipFile, ElementTree.ParseError, OSError, ValueError, EOFError, RecursionError) as error:
+    except (zipfile.BadZipFile, etree.XMLSyntaxError, OSError, ValueError, EOFError) as error:
         raise UserError(f"cannot be read as an OpenDocument text: {reason(error)}; save it again as .odt") from error
-    return reader.blocks.finished()
+
+
+def _move_notes(body: etree._Element) -> None:
+    """Put notes behind the paragraphs that they stand in."""
+    for note in reversed(list(body.iter(f"{TEXT}note"))):
+        paragraph = next(note.iterancestors(f"{TEXT}p", f"{TEXT}h"), None)
+        if paragraph is not None:
+            place = etree.Element(f"{TEXT}span")
+            place.tail, note.tail = note.tail, None
+            note.getparent().replace(note, place)
+            paragraph.addnext(note)
+
+
+def _read(
+    body: etree._Element,
+    names: Mapping[str, str],
+    signs: Mapping[str, str],
+    omitted: Callable[[etree._Element], str | None],
+) -> tuple[str, int | None, list[str]]:
+    """Return the text, None as the number of pages, and warnings; `names` are the elements' in HTML if they differ."""
+    blocks = _Blocks()
+    for event, element in etree.iterwalk(body, events=("start", "end")):
+        if event == "start":
+            blocks.begin(names.get(element.tag, element.tag), omitted(element))
+            blocks.sign(signs.get(element.tag, ""))
+            blocks.text(element.text)
+        else:
+            blocks.end()
+            blocks.text(element.tail)
+    return blocks.finished()
 
 
 class _Blocks:
@@ -104,15 +131,12 @@ class _Blocks:
     def __init__(self) -> None:
         self.left_out = Counter[str]()
         self.open: list[tuple[str, bool]] = []  # names, and whether their text is left out
-        self.names = Counter[str]()  # of what is open
         self.found: list[list[tuple[str, str]]] = [[]]  # blocks of the document, and of cells within cells
         self.rows: list[list[list[tuple[str, str]]]] = []
         self.pieces: list[str] = []
         self.in_item = False
 
     def finished(self) -> tuple[str, int | None, list[str]]:
-        while self.open:
-            self.end(self.open[-1][0])
         self._flush()
         warnings = [f"{what} left out: {count}" for what, count in self.left_out.items() if count]
         return "\n\n".join(grouped(iter(self.found[0]))), None, warnings
@@ -123,10 +147,9 @@ class _Blocks:
         if omitted and not within:
             self.left_out[omitted] += 1
         self.open.append((name, within or omitted is not None))
-        self.names[name] += 1
         if self.open[-1][1]:
             return
-        if name in BLOCKS or name in ENDS:
+        if name in BLOCKS:
             self._flush()
         self.in_item = name == ITEM or (self.in_item and name not in (*CELLS, *HEADINGS))
         if name == ROW:
@@ -134,19 +157,12 @@ class _Blocks:
         elif name in CELLS:
             self.found.append([])
 
-    def end(self, name: str) -> None:
-        """End an element with all that is open within it; an end without a beginning does nothing."""
-        if not self.names[name]:
+    def end(self) -> None:
+        """End the element that began last."""
+        name, omitted = self.open.pop()
+        if omitted or name not in BLOCKS:
             return
-        last = ""
-        while last != name:
-            last, omitted = self.open.pop()
-            self.names[last] -= 1
-            if not omitted and (last in BLOCKS or last in ENDS):
-                self._flush()
-                self._end_of_table_part(last)
-
-    def _end_of_table_part(self, name: str) -> None:
+        self._flush()
         if name in CELLS:
             blocks = self.found.pop()
             if self.rows:
@@ -177,67 +193,13 @@ class _Blocks:
             self.in_item = False
 
 
-class _Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = _Blocks()
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        while self.blocks.open and self.blocks.open[-1][0] in ENDS.get(tag, ()):
-            self.blocks.end(self.blocks.open[-1][0])
-        if tag == "br":
-            self.blocks.sign("\n")
-        if tag not in VOID:
-            self.blocks.begin(tag, _omitted(tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        self.blocks.end(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.blocks.text(data)
-
-
-def _omitted(tag: str, attributes: dict[str, str | None]) -> str | None:
+def _omitted(element: etree._Element) -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
-    style = re.sub(r"\s", "", attributes.get("style") or "").lower()
+    tag, style = element.tag, re.sub(r"\s", "", element.get("style", "")).lower()
     if tag in NO_TEXT:
         return ""
     if tag == "del" or tag == "nav":
         return {"del": "deletions", "nav": "navigation"}[tag]
     if COMMENT.search(style):
         return "comments"
-    return "runs of hidden text" if "hidden" in attributes or HIDDEN.search(style) else None
-
-
-class _OpenDocument:
-    def __init__(self, root: ElementTree.Element):
-        self.blocks = _Blocks()
-        self.hidden = {
-            style.get(f"{STYLE}name")
-            for style in root.iter(f"{STYLE}style")
-            if any(part.get(f"{TEXT}display") == "none" for part in style)
-        }
-
-    def walk(self, element: ElementTree.Element, notes: list[ElementTree.Element]) -> None:
-        """Read an element; `notes` takes what follows the paragraph that it stands in."""
-        name = SAME.get(element.tag, element.tag)
-        if element.tag == f"{TEXT}note":
-            notes.append(element)
-            return
-        self.blocks.begin(name, self._omitted(element))
-        self.blocks.sign(SIGNS.get(element.tag, ""))
-        self.blocks.text(element.text)
-        paragraph = element.tag in (f"{TEXT}h", f"{TEXT}p")
-        below = [] if paragraph else notes
-        for child in element:
-            self.walk(child, below)
-            self.blocks.text(child.tail)
-        self.blocks.end(name)
-        if paragraph:
-            for note in below:
-                for part in note:
-                    self.walk(part, [])
-
-    def _omitted(self, element: ElementTree.Element) -> str | None:
-        hidden = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in self.hidden - {None}
-        return "runs of hidden text" if hidden else OMITTED.get(element.tag)
+    return "runs of hidden text" if "hidden" in element.attrib or HIDDEN.search(style) else None

@@ -7,16 +7,21 @@ labelled set stands in docs/bep.md.
 
 import importlib
 import ipaddress
+import json
 import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
+from pathlib import Path
 
 from models.plans.characters import MASKS
 
 # By the time of masking, a text's own private-use characters have been removed.
 EMAIL, TELEPHONE, URL = MASKS
 IBAN, ADDRESS, SECRET, NAME = "<iban>", "<address>", "<secret>", "<name>"
+# Given names that Faker lacks, patterns of words in names of firms, places and things, and the lengths of account
+# numbers by country (SWIFT's register of IBAN).
+WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
 # Without a scheme, only domains whose last part is not a file ending: model.v2.ifc is a file name.
@@ -48,20 +53,8 @@ LISTED = re.compile(
     rf"({TELEPHONE} ?(?:[/,;&]|or|and) ?)(?:[+(]?\d(?:{_GAP}\d){{5,14}}|\d{{1,4}}(?![\d.%]| ?[A-Za-z]))(?!\w)"
 )
 
-# Characters of an account's number by country (SWIFT's register of IBAN).
-IBAN_LENGTHS = {
-    **dict.fromkeys(("NO",), 15), **dict.fromkeys(("BE",), 16), **dict.fromkeys(("DK", "FI", "FO", "GL", "NL"), 18),
-    **dict.fromkeys(("MK", "SI"), 19), **dict.fromkeys(("AT", "BA", "EE", "KZ", "LT", "LU", "XK"), 20),
-    **dict.fromkeys(("CH", "HR", "LI", "LV"), 21),
-    **dict.fromkeys(("BG", "BH", "DE", "GB", "GE", "IE", "ME", "RS"), 22), **dict.fromkeys(("AE", "GI", "IL"), 23),
-    **dict.fromkeys(("AD", "CZ", "ES", "MD", "PK", "RO", "SA", "SE", "SK", "TN"), 24), **dict.fromkeys(("PT",), 25),
-    **dict.fromkeys(("IS", "TR"), 26), **dict.fromkeys(("FR", "GR", "IT", "MC", "SM"), 27),
-    **dict.fromkeys(("AL", "AZ", "CY", "DO", "GT", "HU", "LB", "PL"), 28),
-    **dict.fromkeys(("BR", "PS", "QA", "UA"), 29),
-    **dict.fromkeys(("JO", "KW", "MU"), 30), "MT": 31,
-}  # fmt: skip
 IBANS = re.compile(
-    "|".join(rf"\b{country}\d\d(?: ?[A-Z0-9]){{{length - 4}}}\b" for country, length in IBAN_LENGTHS.items())
+    "|".join(rf"\b{country}\d\d(?: ?[A-Z0-9]){{{length - 4}}}\b" for country, length in WORDS["iban_lengths"].items())
 )
 IPV4 = re.compile(r"(?<![\w.:/-])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?::\d{2,5})?(?![\w-]|\.\d)")
 IPV6 = re.compile(r"(?<![\w:.])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?:/\d{1,3})?(?![\w:])", re.I)
@@ -98,14 +91,6 @@ TITLED = re.compile(
 )
 INVERTED = re.compile(rf"\b({_WORD}), (?:{_WORD})$")
 CAPITALISED = re.compile(rf"\b(?:{_WORD})")
-MORE_GIVEN_NAMES = """
-Abdoulaye Adaeze Adwoa Akua Amadou Anil Arun Ashok Ayşe Babajide Chidi Chinedu Deepak Dinesh Dmitry Efua Eilidh
-Emeka Emrys Faisal Folake Ganesh Gethin Ifan Ifeoma Jarosław Kavita Kiran Kostas Kwabena Kwadwo Kwame Lerato
-Lwazi Mahesh Mairi Mamadou Manoj Małgorzata Mbali Mei Mohan Morag Mthunzi Naledi Nasreen Ngozi Nguyen Nikos
-Nkechi Olamide Oluwaseun Ottoline Owain Piers Pradeep Prakash Priyanka Raj Rajesh Ramesh Ritu Sandeep Sanjay
-Sanjeev Satoshi Shalini Sibusiso Sinéad Siobhán Siphiwe Sipho Siân Sunil Sunita Suresh Takeshi Thabo Thandiwe
-Tuncay Tunde Uche Usha Vaclav Vijay Vikram Wanjiru Xiao Xiuying Yetunde Zanele Łukasz Ștefan
-"""  # which Faker lacks
 AFTER_GIVEN = [re.compile(rf"(?: (?:[A-Z]\.?|{_WORD})){{{more}}} {_SURNAME}(?![\w-])") for more in (2, 1, 0)]
 NUMBERED = re.compile(
     r"(?:^|\n|\b(?:Part|Appendix|Annex|Section|Table|Figure))[#* ]*$"
@@ -123,15 +108,7 @@ AFTER_ROLE = re.compile(
     re.MULTILINE,
 )
 # Words that make a name that of a firm, a place, a thing or a role, within it or behind it.
-FIRM = re.compile(
-    r"\b(?:Ltd|Limited|LLP|PLC|Plc|Inc|GmbH|AG|BV|SA|Group|Partners?|Partnership|Associates|Architects?|Engineers?|Engineering|"
-    r"Consult(?:ants?|ing)|Contract(?:ors?|ing)|Construction|Builders?|Services?|Solutions|Systems?|Holdings|Council|Trust|"
-    r"Authority|Agency|University|College|School|Hospital|Institute|Museum|Library|Airport|Station|Bridge|Road|Street|Lane|"
-    r"Avenue|Square|Place|Park|House|Court|Tower|Building|Centre|Center|Wing|Yard|Quay|Junction|Estate|Bank|Plan|Model|"
-    r"Manager|Coordinator|Director|Lead|Leader|Officer|Engineer|Architect|Surveyor|Team|Office|Project|Stage|Phase|Level|"
-    r"Standard|Protocol|Matrix|Schedule|Environment|Management|Information|Execution|Data|Design|Delivery|Review|Viewer|"
-    r"Server|Software|Gardens?|Farm|Hill|Green|Width|Height|Depth|Length|Area|Volume|Structures?|Interiors?|Landscape|Water|Rail|Lines?|Homes?|Civil|Studio|Build|Annex|View|Kit|Day|Week)\b"
-)
+FIRM = re.compile(rf"\b(?:{'|'.join(WORDS['firms'])})\b")
 # Words that begin sentences, and dates.
 COMMON = re.compile(
     r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December|(?:Mon|Tues|Wednes|Thurs|"
@@ -241,7 +218,7 @@ def known_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return given names and surnames: those in Latin letters that the package Faker has, of some 70 countries."""
     from faker.providers import person
 
-    kinds: tuple[set[str], set[str]] = set(MORE_GIVEN_NAMES.split()), set()
+    kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set()
     for module in pkgutil.iter_modules(person.__path__):
         provider = importlib.import_module(f"{person.__name__}.{module.name}").Provider
         for attribute in dir(provider):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.errors import UserError
-from models.market.candle_tables import COLUMN_NAMES, columns_of
+from models.market.candle_tables import RULES, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ UNITS = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}  # per millisecond; between
 
 
 def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
-    """Return the columns of COLUMN_NAMES under their names there; `close_time` may be missing.
+    """Return the known columns under our names; `close_time` may be missing.
 
     Raises UserError, beginning with `where`, for a column that is missing or present twice.
     """
@@ -26,7 +26,7 @@ def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
         found = columns_of(names)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
-    for ours, known in COLUMN_NAMES.items():
+    for ours, known in RULES.columns.items():
         if ours not in found and ours != "close_time":
             raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {known[0]}")
     table = table.iloc[:, list(found.values())]
@@ -42,8 +42,7 @@ def numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
     text = _present(column[values.isna() & column.notna()])
     if len(text):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
-    found: np.ndarray = values.to_numpy(np.float64, na_value=np.nan)
-    return found
+    return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
 
 
 def times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:

@@ -1,23 +1,15 @@
 """Candles downloaded from an exchange through ccxt."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from common.errors import UserError
+from models.market.candle_tables import RULES
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
 from pipelines.workloads.crypto.candles.names import canonical, letters_and_digits
 
-QUOTES = ("USDT", "USDC", "FDUSD", "BUSD", "TUSD", "USD", "EUR", "BTC", "ETH", "BNB")
 DAY = 86_400_000
 PAGE = 1000  # candles per request
-
-
-class Exchange(Protocol):
-    """A client of ccxt."""
-
-    def fetch_ohlcv(self, symbol: str, timeframe: str, since: int, limit: int) -> list[list[float]]:
-        """Return rows of a candle each, the oldest first."""
 
 
 def download(
@@ -39,7 +31,15 @@ def download(
     try:
         market = _market(symbol, client.load_markets())
         now = int(client.milliseconds())
-        rows = _pages(client, market, timeframe, now - days * DAY, now)
+        rows: list[list[float]] = []
+        since = now - days * DAY
+        while since <= now:
+            page = client.fetch_ohlcv(market, timeframe, since=since, limit=PAGE)
+            page = [row for row in page if row[0] >= since]
+            if not page:
+                break
+            rows += page
+            since = int(page[-1][0]) + 1
     except ccxt.BaseError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
@@ -57,19 +57,7 @@ def _market(symbol: str, markets: Iterable[str]) -> str:
     # BTC/USDT:USDT is a future; the spot market BTC/USDT has the shorter name.
     found = [name for name in sorted(markets, key=len) if letters_and_digits(name) == wanted]
     if not found:
-        quote = next((quote for quote in QUOTES if wanted.endswith(quote) and wanted != quote), "")
+        quote = next((quote for quote in RULES.quotes if wanted.endswith(quote) and wanted != quote), "")
         base = wanted.removesuffix(quote)
         raise UserError(f"{symbol}: the exchange does not trade {f'{base}/{quote}' if quote else wanted}")
     return found[0]
-
-
-def _pages(client: Exchange, market: str, timeframe: str, since: int, now: int) -> list[list[float]]:
-    rows: list[list[float]] = []
-    while since <= now:
-        page = client.fetch_ohlcv(market, timeframe, since=since, limit=PAGE)
-        page = [row for row in page if row[0] >= since]
-        if not page:
-            break
-        rows += page
-        since = int(page[-1][0]) + 1
-    return rows

@@ -6,15 +6,11 @@ from datetime import UTC, datetime
 import numpy as np
 
 from common.errors import UserError
+from models.market.candle_tables import RULES
 
 MINUTE = 60_000
-MINUTES = {"m": (1, 3, 5, 15, 30), "h": (60, 120, 240, 360, 480, 720), "d": (1440,)}
 # Weeks and months are left out: their candles do not open at multiples of their length since 1970.
-TIMEFRAMES = {
-    f"{minutes // unit}{letter}": minutes * MINUTE
-    for (letter, lengths), unit in zip(MINUTES.items(), (1, 60, 1440), strict=True)
-    for minutes in lengths
-}
+TIMEFRAMES = {name: int(name[:-1]) * RULES.minutes[name[-1]] * MINUTE for name in RULES.lengths}
 SYMBOL = re.compile(r"[A-Za-z0-9]+([/_:-][A-Za-z0-9]+)*")
 
 

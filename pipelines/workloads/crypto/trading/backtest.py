@@ -28,25 +28,15 @@ Rules
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Required, TypedDict, TypeVar
+from typing import NamedTuple, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 
 Number = TypeVar("Number", float, np.ndarray)
 
 
-class Rules(TypedDict, total=False):
-    """Costs and rules of trading, see `run`."""
-
-    fee: Required[float]
-    slippage: Required[float]
-    stop: float | None
-    target: float | None
-    horizon: int
-
-
 class Market(TypedDict):
-    """Candles that are traded (N,), see `run`."""
+    """Candles that are traded (N,), and the costs and rules of trading them, see `run`."""
 
     open: np.ndarray
     high: np.ndarray
@@ -54,6 +44,11 @@ class Market(TypedDict):
     close: np.ndarray
     gap: np.ndarray
     funding: np.ndarray
+    fee: float
+    slippage: float
+    stop: NotRequired[float | None]
+    target: NotRequired[float | None]
+    horizon: NotRequired[int]
 
 
 @dataclass(frozen=True)
@@ -85,14 +80,14 @@ class Result:
 
 
 class _Trade(NamedTuple):
-    """One row of `Trades`, whose gross follows from the side, the ratio and what was paid."""
+    """One row of `Trades`."""
 
     entry: int
     exit: int
     held: int
     side: int
     ratio: float
-    paid: float  # as funding, below 0 if received
+    gross: float
     net: float
     reason: str
 
@@ -104,26 +99,21 @@ def run(
     close: np.ndarray,
     signal: np.ndarray,
     gap: np.ndarray,
+    funding: np.ndarray,
     fee: float,
     slippage: float,
     stop: float | None = None,
     target: float | None = None,
     horizon: int = 1,
-    funding: np.ndarray | None = None,
 ) -> Result:
     """Trade `signal` (N,) in -1, 0, +1 by the rules at the head of this module.
 
     `gap` (N,) bool marks candles t with candles missing between t - 1 and t. `fee` and `slippage` are shares of the
     notional per side, `stop` and `target` distances as shares of the entry price (None: no stop or target), `horizon`
-    is the number of candles that a signal covers, `funding` (N,) what longs pay in each. Raises ValueError for arrays
-    of different lengths and values out of range.
+    is the number of candles that a signal covers, `funding` (N,) what longs pay in each.
     """
-    prices = [np.asarray(column, dtype=np.float64) for column in (open, high, low, close)]
-    signal, gap = np.asarray(signal), np.asarray(gap, dtype=bool)
-    funding = np.zeros(gap.shape) if funding is None else np.asarray(funding, dtype=np.float64)
-    _check(prices, signal, gap, funding, fee, slippage, stop, target, horizon)
     # Plain Python numbers: one pass over lists is several times faster than indexing arrays.
-    opens, highs, lows, closes = (column.tolist() for column in prices)
+    opens, highs, lows, closes = (column.tolist() for column in (open, high, low, close))
     gaps, owed = gap.tolist(), np.cumsum(funding).tolist()
     orders = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # to be filled at the open of each candle
     final, cost = len(closes) - 1, fee + slippage
@@ -155,40 +145,8 @@ def run(
         trades.append(_trade(entry, t, t - entry + 1, side, exit_price / price, paid, cost, reason))
         account, side = account * (1.0 + trades[-1].net), 0
         equity[t] = account
-    held = buy_and_hold(prices[0], prices[3], fee, slippage)
+    held = buy_and_hold(open, close, fee, slippage)
     return Result(np.array(equity), _columns(trades), fee, slippage, float(held[-1] - 1))
-
-
-def _check(
-    prices: Sequence[np.ndarray],
-    signal: np.ndarray,
-    gap: np.ndarray,
-    funding: np.ndarray,
-    fee: float,
-    slippage: float,
-    stop: float | None,
-    target: float | None,
-    horizon: int,
-) -> None:
-    shapes = [column.shape for column in (*prices, signal, gap, funding)]
-    if len(set(shapes)) != 1 or len(shapes[0]) != 1 or not shapes[0][0]:
-        raise ValueError(
-            f"open, high, low, close, signal, gap and funding must be one non-empty column each, got {shapes}"
-        )
-    opens, highs, lows, closes = prices
-    if not all(np.isfinite(column).all() and (column > 0).all() for column in prices):
-        raise ValueError("prices must be finite and above 0")
-    if (highs < np.maximum(opens, closes)).any() or (lows > np.minimum(opens, closes)).any():
-        raise ValueError("open and close must lie between low and high")
-    if not np.isin(signal, (-1, 0, 1)).all():
-        raise ValueError(f"signals must be -1, 0 or 1, got {sorted(set(signal.tolist()) - {-1, 0, 1})[:5]}")
-    if fee < 0 or slippage < 0:
-        raise ValueError(f"fee and slippage must not be negative, got {fee} and {slippage}")
-    for name, distance in (("stop", stop), ("target", target)):
-        if distance is not None and not 0 < distance < 1:
-            raise ValueError(f"{name} is a share of the entry price between 0 and 1, or None; got {distance}")
-    if horizon < 1:
-        raise ValueError(f"horizon is a number of candles, at least 1; got {horizon}")
 
 
 def net_return(side: Number, ratio: Number, cost: float) -> Number:
@@ -213,22 +171,14 @@ def _stop_or_target(
 
 def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: float, cost: float, reason: str) -> _Trade:
     net = max(net_return(side, ratio, cost) - paid, -1.0)
-    return _Trade(entry, leave, held, side, ratio, paid, net, reason)
+    return _Trade(entry, leave, held, side, ratio, side * (ratio - 1.0) - paid, net, reason)
 
 
 def _columns(trades: Sequence[_Trade]) -> Trades:
-    entry, leave, held, side, ratio, paid, net, reason = zip(*trades, strict=True) if trades else [()] * 8
-    sides, ratios = np.array(side, dtype=np.int64), np.array(ratio, dtype=np.float64)
-    return Trades(
-        entry=np.array(entry, dtype=np.int64),
-        exit=np.array(leave, dtype=np.int64),
-        held=np.array(held, dtype=np.int64),
-        side=sides,
-        ratio=ratios,
-        gross=sides * (ratios - 1.0) - np.array(paid, dtype=np.float64),
-        net=np.array(net, dtype=np.float64),
-        reason=reason,
-    )
+    *columns, reasons = zip(*trades, strict=True) if trades else [()] * len(_Trade._fields)
+    kinds = (np.int64, np.int64, np.int64, np.int64, np.float64, np.float64, np.float64)
+    named = zip(_Trade._fields, columns, kinds, strict=False)
+    return Trades(reason=reasons, **{name: np.array(column, kind) for name, column, kind in named})
 
 
 def buy_and_hold(open: np.ndarray, close: np.ndarray, fee: float, slippage: float) -> np.ndarray:

@@ -1,12 +1,14 @@
 """Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from common.statistics import QUANTILES_95
 from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold, net_return
+
+Figures: TypeAlias = dict[str, Any]  # numbers, None where undefined, and a list of fees
 
 EQUITY_POINTS = 400  # of a curve that is drawn
 
@@ -17,7 +19,7 @@ EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
 
 
-def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
+def metrics(result: Result, candles_per_day: int) -> Figures:
     """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
     Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
@@ -63,8 +65,7 @@ def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
     closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
     before = closes[:-1]
     # An account that has lost everything earns nothing.
-    daily: np.ndarray = np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0
-    return daily
+    return np.asarray(np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0)
 
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
@@ -124,16 +125,7 @@ def break_even_fee(result: Result) -> float | None:
     return low
 
 
-def random_trades(
-    result: Result,
-    open: np.ndarray,
-    close: np.ndarray,
-    gap: np.ndarray,
-    *,
-    funding: np.ndarray | None = None,
-    repetitions: int = 1000,
-    seed: int = 0,
-) -> np.ndarray:
+def random_trades(result: Result, market: Market, repetitions: int = 1000, seed: int = 0) -> np.ndarray:
     """Return the net returns (repetitions,) of the same trades at random moments: the effect of luck and costs alone.
 
     Each repetition keeps the number of trades and the side and holding time of each, shuffles their order and spreads
@@ -141,13 +133,13 @@ def random_trades(
     gap that they would reach across; stops and targets have an effect only through the holding times. The share of
     repetitions that did at least as well as the model is its p-value: (1 + (random >= net).sum()) / (1 + repetitions).
     """
-    trades, num_candles = result.trades, len(close)
+    trades, opens, closes = result.trades, market["open"], market["close"]
     if not len(trades):
         return np.zeros(repetitions)
-    opens, closes = np.asarray(open, dtype=np.float64), np.asarray(close, dtype=np.float64)
-    last = _last_before_gap(np.asarray(gap, dtype=bool))
-    owed = np.cumsum(np.zeros(num_candles) if funding is None else funding)
-    idle = num_candles - 1 - int(trades.held.sum())
+    ends = np.append(np.flatnonzero(market["gap"][1:]), len(opens) - 1)
+    last = ends[np.searchsorted(ends, np.arange(len(opens)))]  # that each candle reaches without crossing a gap
+    owed = np.cumsum(market["funding"])
+    idle = len(opens) - 1 - int(trades.held.sum())
     generator = np.random.default_rng(seed)
     returns = []
     for begin in range(0, repetitions, REPETITIONS_AT_ONCE):
@@ -164,23 +156,9 @@ def random_trades(
     return np.concatenate(returns)
 
 
-def _last_before_gap(gap: np.ndarray) -> np.ndarray:
-    """Return for each candle (N,) the last one that can be reached from it without crossing a gap."""
-    ends = np.append(np.flatnonzero(gap[1:]), len(gap) - 1)
-    return ends[np.searchsorted(ends, np.arange(len(gap)))]
-
-
 def luck(result: Result, market: Market, repetitions: int, seed: int) -> dict[str, float | None]:
     """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
-    returns = random_trades(
-        result,
-        market["open"],
-        market["close"],
-        market["gap"],
-        funding=market["funding"],
-        repetitions=repetitions,
-        seed=seed,
-    )
+    returns = random_trades(result, market, repetitions, seed)
     low, median, high = np.quantile(returns, (QUANTILES_95[0], 0.5, QUANTILES_95[1])).tolist()
     num_as_good = int((returns >= result.equity[-1] - 1).sum())
     p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None

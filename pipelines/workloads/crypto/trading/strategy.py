@@ -1,7 +1,7 @@
 """From probabilities to orders: a threshold chosen on validation candles, and the candles and rules of a backtest."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,23 +10,11 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.trading import backtest
-from pipelines.workloads.crypto.trading.backtest import Market, Rules
+from pipelines.workloads.crypto.trading.backtest import Market
 
 THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes
 
 FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
-
-
-def rules(config: Config) -> Rules:
-    """Return the keyword arguments of `backtest.run` that come from the config."""
-    settings = config.evaluation
-    return Rules(
-        fee=settings.fee,
-        slippage=settings.slippage,
-        stop=settings.stop,
-        target=settings.target,
-        horizon=config.data.horizon,
-    )
 
 
 def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
@@ -34,12 +22,12 @@ def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
     return np.arange(ends[0], ends[-1] + horizon + 1)
 
 
-def prices(config: Config, coin: Coin, rows: np.ndarray) -> Market:
-    """Return the rows (m,) as `backtest.run` takes them.
+def market(config: Config, coin: Coin, rows: np.ndarray) -> Market:
+    """Return the rows (m,) and the config's rules as `backtest.run` takes them.
 
     Rows that do not follow each other in time have a gap.
     """
-    candles = coin.candles
+    candles, settings = coin.candles, config.evaluation
     times, step = candles.time[rows], candles.timeframe_ms
     return Market(
         open=candles.open[rows],
@@ -47,7 +35,12 @@ def prices(config: Config, coin: Coin, rows: np.ndarray) -> Market:
         low=candles.low[rows],
         close=candles.close[rows],
         gap=np.diff(times, prepend=times[0] - step) != step,
-        funding=config.evaluation.funding * (times // FUNDED - (times - step) // FUNDED),
+        funding=settings.funding * (times // FUNDED - (times - step) // FUNDED),
+        fee=settings.fee,
+        slippage=settings.slippage,
+        stop=settings.stop,
+        target=settings.target,
+        horizon=config.data.horizon,
     )
 
 
@@ -87,26 +80,15 @@ def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
     return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)
 
 
-def choose_threshold(
-    probabilities: np.ndarray,
-    open: np.ndarray,
-    high: np.ndarray,
-    low: np.ndarray,
-    close: np.ndarray,
-    gap: np.ndarray,
-    funding: np.ndarray | None = None,
-    *,
-    grid: Sequence[float] = THRESHOLDS,
-    **rules: Unpack[Rules],
-) -> Choice:
+def choose_threshold(probabilities: np.ndarray, market: Market, grid: Sequence[float] = THRESHOLDS) -> Choice:
     """Return the threshold with the highest net return on validation candles with probabilities (N, 3).
 
     Not trading is one of the choices. Among equal returns, fewer trades win, then the higher threshold, and not trading
     wins over a threshold that never traded. One threshold serves both sides: with two, the drift of the validation
-    period would pick the side. `rules` are those of `backtest.run`: fee, slippage, stop, target, horizon.
+    period would pick the side.
     """
     tried = [Tried(None, 0.0, 0)]
     for threshold in grid:
-        result = backtest.run(open, high, low, close, signals(probabilities, threshold), gap, funding=funding, **rules)
+        result = backtest.run(signal=signals(probabilities, threshold), **market)
         tried.append(Tried(threshold, float(result.equity[-1] - 1.0), len(result.trades)))
     return Choice(max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried)

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from common.plain import Plain
 from common.statistics import wilson
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
@@ -17,13 +18,7 @@ BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
 
 NUM_CLASSES = len(CLASSES)
-
-
 Bin = TypedDict("Bin", {"from": float, "to": float, "n": int, "confidence": float | None, "accuracy": float | None})
-ClassCounts = TypedDict(
-    "ClassCounts",
-    {"class": str, "labels": int, "predictions": int, "precision": float | None, "recall": float | None},
-)
 
 
 class ConfusionMetrics(TypedDict):
@@ -36,7 +31,7 @@ class ConfusionMetrics(TypedDict):
     balanced_accuracy: float | None
     macro_f1: float
     mcc: float | None
-    classes: list[ClassCounts]
+    classes: list[dict[str, Plain]]
     never_predicted: list[str]
     trades: int
     directional_hit_rate: float | None
@@ -62,8 +57,7 @@ def class_shares(labels: np.ndarray) -> np.ndarray:
     Without that row the prior's log loss is unbounded if training lacks a class, and every model beats it.
     """
     counts = np.bincount(np.asarray(labels, dtype=np.int64), minlength=NUM_CLASSES) + 1.0
-    shares: np.ndarray = counts / counts.sum()
-    return shares
+    return np.asarray(counts / counts.sum())
 
 
 def prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
@@ -79,7 +73,7 @@ def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) ->
     Log losses are in nats, with probabilities kept 2.2e-16 away from 0 and 1. The log loss of the direction is about
     SHORT against LONG in the rows where the price moved, by the probabilities of these two (None if it never moved).
     The Brier score is the sum over classes, 0 to 2 (Brier 1950); the calibration error is that of the predicted class
-    (Guo et al. 2017). Raises ValueError for rows that are not probabilities, labels other than 0, 1, 2, and no rows.
+    (Guo et al. 2017).
     """
     probabilities, labels = checked(probabilities, labels)
     priors = prior_rows(prior, len(labels))
@@ -98,29 +92,20 @@ def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) ->
 
 
 def checked(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows in float64 that sum to exactly 1, which float32 rows do not, and labels in int64.
-
-    Raises ValueError for rows that are not probabilities, labels other than 0, 1, 2, and no rows.
-    """
+    """Return rows in float64 that sum to exactly 1, which float32 rows do not, and labels in int64."""
     probabilities, labels = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
-    if labels.ndim != 1 or len(labels) == 0 or probabilities.shape != (len(labels), NUM_CLASSES):
-        raise ValueError(
-            f"probabilities (N, 3) and labels (N,) of at least one row are needed, got {probabilities.shape} "
-            f"and {labels.shape}"
-        )
-    if not np.isin(labels, range(NUM_CLASSES)).all():
-        raise ValueError("labels must be 0 SHORT, 1 NO_TRADE or 2 LONG; leave out rows whose future is unknown")
     sums = probabilities.sum(axis=1)
-    if not (probabilities >= 0).all() or not (np.abs(sums - 1) < 1e-3).all():
-        raise ValueError("each row of probabilities must be finite, not negative and sum to 1; give softmax(logits)")
+    assert len(labels), "no rows"
+    assert np.isin(labels, range(NUM_CLASSES)).all(), "rows whose future is unknown"
+    assert (probabilities >= 0).all(), "not probabilities"
+    assert (np.abs(sums - 1) < 1e-3).all(), "not probabilities"
     return probabilities / sums[:, None], labels.astype(np.int64)
 
 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the log loss (N,) of each row, nats."""
     tiny = np.finfo(np.float64).eps
-    losses: np.ndarray = -np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny))
-    return losses
+    return np.asarray(-np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny)))
 
 
 def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -133,8 +118,7 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
 
 def macro_f1(correct: np.ndarray, predicted: np.ndarray, actual: np.ndarray) -> np.ndarray:
     """Return (...) of counts (..., 3); a class with neither labels nor predictions has an F1 of 0."""
-    mean: np.ndarray = (2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1)
-    return mean
+    return np.asarray((2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1))
 
 
 def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -218,13 +202,9 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """Return the temperature T in TEMPERATURES for which softmax(logits / T) has the lowest log loss.
 
     Logits (N, 3) and labels (N,) are those of validation rows: a temperature fitted on test rows flatters the model.
-    Raises ValueError for logits that are not finite, for other shapes and for no rows.
     """
     from scipy.optimize import minimize_scalar
 
-    logits, labels = np.asarray(logits, dtype=np.float64), np.asarray(labels, dtype=np.int64)
-    if len(labels) == 0 or logits.shape != (len(labels), len(CLASSES)) or not np.isfinite(logits).all():
-        raise ValueError(f"finite logits (N, 3) and N labels are needed, got {logits.shape} and {labels.shape}")
     rows = np.arange(len(labels))
 
     def log_loss(log_temperature: float) -> float:
@@ -240,5 +220,4 @@ def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     """Return probabilities (N, 3) float64 of logits (N, 3)."""
     scaled = np.asarray(logits, dtype=np.float64) / temperature
     scaled = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-    shares: np.ndarray = scaled / scaled.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))

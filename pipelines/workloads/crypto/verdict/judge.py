@@ -92,12 +92,9 @@ def judge(
     words; `leaks` what is too good to be true, by the LEAK_ bounds of this module. `comparisons` are the intervals of
     the gains in log loss and macro-F1 on the prior and on the best baseline at each, and of the direction's log loss on
     the prior. `moves` (N,) are the returns that followed, in units of the volatility, and `equity` (M,) the account.
-    `prior` is as in `metrics`; `horizon`, `resamples`, `confidence` and `seed` are as in `block_bootstrap`. Raises
-    ValueError if there is no baseline beside the prior ("majority").
+    `prior` is as in `metrics`; `horizon`, `resamples`, `confidence` and `seed` are as in `block_bootstrap`.
     """
     baselines = {name: rows for name, rows in baselines.items() if name != "majority"}
-    if not baselines:
-        raise ValueError("a verdict needs a baseline beside the prior; give those of `fit_and_predict`")
     own = metrics(probabilities, labels, prior)
     theirs = {name: metrics(rows, labels, prior) for name, rows in baselines.items()}
     rivals = {
@@ -107,13 +104,7 @@ def judge(
     predictors = {"prior": prior_rows(prior, len(labels)), **baselines}
     differences = {
         name: block_bootstrap(
-            probabilities,
-            predictors[name],
-            labels,
-            horizon=horizon,
-            resamples=resamples,
-            confidence=confidence,
-            seed=seed,
+            probabilities, predictors[name], labels, horizon, resamples=resamples, confidence=confidence, seed=seed
         )
         for name in ("prior", *dict.fromkeys(rivals.values()))
     }
@@ -208,7 +199,7 @@ def _leaks(name: str, found: Metrics) -> list[str]:
         reasons.append(f"balanced accuracy of {name} is {balanced:.3f}, at or above {LEAK_BALANCED_ACCURACY}")
     if share <= LEAK_LOG_LOSS:
         reasons.append(f"log loss of {name} is {share:.3f} of the prior's, at or below {LEAK_LOG_LOSS}")
-    moves = sum(found["classes"][k]["labels"] for k in (SHORT, LONG))
+    moves = sum(sum(found["confusion"][k]) for k in (SHORT, LONG))
     enough = max(LEAK_ROWS, LEAK_HIT_SHARE * moves)
     if interval and interval[0] >= LEAK_HIT_RATE and found["directional_n"] >= enough:
         reasons.append(f"{name} has the sign right in {found['directional_hit_rate']:.1%} of {found['directional_n']}")

@@ -32,10 +32,8 @@ def block_bootstrap(
     probabilities: np.ndarray,
     other: np.ndarray,
     labels: np.ndarray,
-    *,
     horizon: int,
     time: np.ndarray | None = None,
-    block: int | None = None,
     resamples: int = 1000,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -44,9 +42,8 @@ def block_bootstrap(
 
     Labels that look `horizon` candles ahead overlap, so blocks of at least that many time steps are drawn. Rows are in
     order of time, one per step, unless `time` (N,) is given: then rows of equal time, those of several coins for
-    example, stay together. `block` is max(horizon, N^(1/3)) by default. The gains are those in log_loss,
-    direction_log_loss and macro_f1, without an interval for fewer than ten blocks of steps. Raises ValueError for a
-    block shorter than the horizon.
+    example, stay together. The gains are those in log_loss, direction_log_loss and macro_f1, without an interval for
+    fewer than ten blocks of steps.
     """
     sums = _paired_sums(*checked(probabilities, labels), checked(other, labels)[0])
     if time is not None:
@@ -55,9 +52,7 @@ def block_bootstrap(
         np.add.at(grouped, step, sums)
         sums = grouped
     steps = len(sums)
-    block = block_length(steps, horizon) if block is None else block
-    if block < horizon:
-        raise ValueError(f"a block of {block} is shorter than the labels' horizon {horizon}; give at least the horizon")
+    block = block_length(steps, horizon)
     gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}
     if steps < MIN_BLOCKS * block:
         return {name: {"gain": gain, "low": None, "high": None} for name, gain in gains.items()}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired
+from typing import NotRequired
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
+from pipelines.workloads.crypto.trading.performance import Figures
 from pipelines.workloads.crypto.verdict import breakdown, classification, judge
 from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
@@ -44,11 +45,11 @@ class Page(Judged):
     figures: Metrics
     predictors: list[dict[str, object]]  # the model first
     tempered: Metrics
-    backtest: dict[str, Any]
+    backtest: Figures
     random_trades: dict[str, float | None]
     months: list[dict[str, object]]
     regimes: list[dict[str, object]]
-    folds: list[dict[str, Any]]
+    folds: list[Figures]
     equity: dict[str, list[float]]
     importance: list[dict[str, object]]
     verdict: NotRequired[str]  # this and what follows depends on all coins
@@ -182,8 +183,8 @@ def coin_page(
     probabilities, labels, priors = joined(folds)
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
     rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
-    market, per_day = strategy.prices(config, coin, rows), DAY // coin.candles.timeframe_ms
-    result = backtest.run(**market, signal=signals, **strategy.rules(config))
+    market, per_day = strategy.market(config, coin, rows), DAY // coin.candles.timeframe_ms
+    result = backtest.run(signal=signals, **market)
     judged = judge.judge(
         probabilities,
         labels,
@@ -192,7 +193,8 @@ def coin_page(
         np.concatenate([fold.moves for fold in folds]),
         result.equity,
         horizon=config.data.horizon,
-        resamples=_resamples(settings.repetitions, confidence),
+        # More where a wide interval would end at its luckiest resamples.
+        resamples=max(settings.repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence))),
         confidence=confidence,
         seed=settings.seed,
     )
@@ -236,11 +238,6 @@ def coin_page(
     }
 
 
-def _resamples(repetitions: int, confidence: float) -> int:
-    """Return the repetitions, or more where a wide interval would end at its luckiest resamples."""
-    return max(repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence)))
-
-
 def _predictors(
     compared: Mapping[str, Metrics], traded: Mapping[str, object], luck: Mapping[str, object]
 ) -> list[dict[str, object]]:
@@ -258,7 +255,7 @@ def _picked(figures: Mapping[str, object], names: Sequence[str]) -> dict[str, ob
 
 def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, object]:
     metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
-    result = backtest.run(**strategy.prices(config, coin, fold.rows), signal=fold.signals, **strategy.rules(config))
+    result = backtest.run(signal=fold.signals, **strategy.market(config, coin, fold.rows))
     traded = performance.metrics(result, per_day)
     shown = ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")
     return {

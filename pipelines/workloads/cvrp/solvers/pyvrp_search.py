@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.problems import Problem, cost_of, distances
+from models.routing.fleet import Plan, measured
+from models.routing.problems import Problem, cost_of
 from pipelines.workloads.cvrp.solvers.heuristics import savings
+
+ERRORS = 1e-6  # of numbers that should be whole
 
 if TYPE_CHECKING:
     import pyvrp as solver
@@ -21,7 +24,15 @@ if TYPE_CHECKING:
 
 
 def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
-    """Return routes from PyVRP within `seconds` of this thread's CPU time, never costlier than `start`.
+    """Return the routes of `pyvrp_plan` on a problem of one kind of vehicles; those of savings if it finds none."""
+    found = pyvrp_plan(problem, seconds, seed, Plan(start, [0] * len(start)) if start else None)
+    candidates = [each for each in (start, found and found.routes) if each]
+    # The solver compares whole numbers; our own metric decides, and `start` wins ties.
+    return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
+
+
+def pyvrp_plan(problem: Problem, seconds: float, seed: int, start: Plan | None = None) -> Plan | None:
+    """Return a plan from PyVRP within `seconds` of this thread's CPU time, None if it finds none.
 
     Only the first local search cannot be interrupted; it takes about half a second at 1,000 customers, and less with
     `start`. Small problems stop early, after many iterations without improvement. Large ones without `start` may end
@@ -31,8 +42,8 @@ def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = No
     from pyvrp.stop import MultipleCriteria, NoImprovement
 
     deadline = time.thread_time() + seconds
-    data, params = _pyvrp_model(problem)
-    initial = solver.Solution(data, [[node - 1 for node in route] for route in start]) if start else None
+    data, params = pyvrp_model(problem)
+    initial = start and solution_of(data, start)
     patience = max(500, 3 * problem.customers**2)
     with warnings.catch_warnings():
         # It warns that feasible routes are rare for a while; the result is checked below.
@@ -46,53 +57,95 @@ def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = No
             params=params,
             initial_solution=initial,
         )
-    candidates = [start] if start else []
-    if result.is_feasible():
-        best = result.best.routes()
-        # Activities count clients from 0.
-        candidates.append([[activity.idx + 1 for activity in route if activity.is_client()] for route in best])
-    # The solver compares whole numbers; our own metric decides, and `start` wins ties.
-    return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
+    if not result.is_feasible():
+        return None
+    best = result.best.routes()
+    # Activities count clients from 0.
+    routes = [[activity.idx + 1 for activity in route if activity.is_client()] for route in best]
+    return Plan(routes, [route.vehicle_type() for route in best])
+
+
+def solution_of(data: solver.ProblemData, plan: Plan) -> solver.Solution:
+    """Return a plan as PyVRP's solution, which knows its cost and whether it is feasible."""
+    import pyvrp as solver
+
+    visits = [[solver.Activity(solver.ActivityType.CLIENT, node - 1) for node in route] for route in plan.routes]
+    routes = [solver.Route(data, each, kind) for each, kind in zip(visits, plan.kinds, strict=True)]
+    return solver.Solution(data, routes)
 
 
 def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
     """Return the factor from distances (n + 1, n + 1) to PyVRP's whole numbers in int64.
 
+    DIMACS's unit is a tenth.
     In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
     """
-    return 1.0 if problem.rounded else float(1e6 / max(1.0, dist.max()))
+    return {"exact": float(1e6 / max(1.0, dist.max())), "dimacs": 10.0}.get(problem.rounding, 1.0)
 
 
-def _pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
-    """Return PyVRP's data and parameters, without its Model class, which makes an object of each of the n**2 edges."""
+def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
+    """Return PyVRP's data and parameters, without its Model class, which makes an object of each of the n**2 edges.
+
+    All that is rounded is rounded so that no route exceeds an exact limit.
+    """
     import pyvrp as solver
     from pyvrp.solve import SolveParams
 
-    exact = distances(problem)
-    scale = pyvrp_scale(problem, exact)
-    dist = np.rint(exact * scale).astype(np.int64)
-    duration, service, longest = np.zeros_like(dist), 0, np.iinfo(np.int64).max
-    if problem.limited:  # rounded so that no route exceeds the exact limit
-        duration, service = np.ceil(exact * scale).astype(np.int64), math.ceil(problem.service * scale)
-        longest = math.floor(problem.limit * scale)
-    demand = problem.demand.tolist()
+    exact, travel = measured(problem)
+    scale, most = pyvrp_scale(problem, exact), np.iinfo(np.int64).max
+    duration = np.zeros(exact.shape, np.int64)
+    if problem.limited or not problem.plain:
+        duration = np.ceil(travel * scale - ERRORS).astype(np.int64)
+    opening, service, demand = problem.opening, problem.service_times, problem.demand.tolist()
+
+    def below(bound: float) -> int:
+        return math.floor(bound * scale + ERRORS) if np.isfinite(bound) else int(most)
+
+    def above(bound: float) -> int:
+        return math.ceil(bound * scale - ERRORS)
+
+    prizes = np.full(len(demand), np.inf) if problem.prizes is None else problem.prizes
+    kinds = problem.vehicles
     data = solver.ProblemData(
         locations=[solver.Location(0, 0) for _ in demand],  # PyVRP reads distances from the matrix only
         clients=[
-            solver.Client(location=node, delivery=[demand[node]], service_duration=service)
-            for node in range(1, len(demand))
+            solver.Client(
+                location=node,
+                delivery=[demand[node]],
+                service_duration=above(service[node]),
+                tw_early=above(opening[node, 0]),
+                tw_late=below(opening[node, 1]),
+                prize=0 if np.isinf(prizes[node]) else round(prizes[node] * scale),
+                required=bool(np.isinf(prizes[node])),
+            )
+            for node in range(1, problem.customers + 1)
         ],
-        depots=[solver.Depot(location=0)],
-        vehicle_types=[solver.VehicleType(problem.customers, capacity=[problem.capacity], shift_duration=int(longest))],
+        depots=[
+            solver.Depot(location=node, tw_early=above(opening[node, 0]), tw_late=below(opening[node, 1]))
+            for node in problem.depot_nodes
+        ],
+        vehicle_types=[
+            solver.VehicleType(
+                problem.customers if kind.available is None else kind.available,
+                capacity=[kind.capacity],
+                start_depot=kind.depot,
+                end_depot=kind.depot,
+                fixed_cost=round(kind.fixed * scale),
+                max_distance=below(kind.longest * kind.rate),
+                shift_duration=below(kind.limit),
+                profile=number,
+            )
+            for number, kind in enumerate(kinds)
+        ],
         # PyVRP's own annotation takes `int` for the shape of an array.
-        distance_matrices=[dist],  # type: ignore[list-item]
-        duration_matrices=[duration],  # type: ignore[list-item]
+        distance_matrices=[np.rint(exact * kind.rate * scale).astype(np.int64) for kind in kinds],  # type: ignore[misc]
+        duration_matrices=[duration] * len(kinds),  # type: ignore[list-item]
     )
     # The price of a unit of overload starts at half its maximum and must be in proportion to distances and demands.
     # PyVRP's own maximum, 100,000, suits neither files in whole numbers nor distances of a million: the search drifts
     # among overloaded routes or freezes. Measured at 20 to 100 customers: a factor of 8 is too small for demands near
     # the capacity, 16 to 100 make no difference.
-    max_penalty = max(1.0, 40 * dist.mean() / max(1.0, problem.demand[1:].mean()))
+    max_penalty = max(1.0, 40 * scale * exact.mean() / max(1.0, problem.demand[1:].mean()))
     return data, SolveParams(penalty=solver.PenaltyParams(max_penalty=max_penalty))
 
 

@@ -14,7 +14,7 @@ USUAL = {
     "second": ("img2", "image2", "second", "right", "imageb", "b", "file2", "filename2"),
     "score1": ("score1", "firstscore", "mos1", "rating1"),
     "score2": ("score2", "secondscore", "mos2", "rating2"),
-    "label": ("label", "answer", "choice", "preference", "preferred", "response"),
+    "label": ("label", "answer", "choice", "preference", "preferred", "response", "winner", "better", "chosen"),
     "winner": ("winner", "better", "chosen", "won", "preferredimage"),
     "loser": ("loser", "worse", "rejected", "lost", "otherimage"),
     "tie": ("tie", "istie", "draw", "equal"),
@@ -39,9 +39,8 @@ NEEDED = (
     "image,score (and group, rater, std, count); img1,img2,label; winner,loser (and tie); or "
     "img1,img2,score1,score2,label"
 )
-
-
-RENAMED = "rename them to img1,img2,label or winner,loser"  # where no config can name the columns
+ANSWERS = "answers are img1,img2,label; img1,img2,winner; or winner,loser (and tie)"
+RENAMED = "rename them"  # where no config can name the columns
 BY_CONFIG = (
     "other names are given as data.columns.image=NAME data.columns.score=NAME; of pairs, as data.columns.first=NAME "
     "data.columns.second=NAME data.columns.label=NAME"
@@ -56,7 +55,8 @@ def assigned(
     `given` are columns by what they hold, from the config; None where there is no config. Raises UserError if a given
     column is not there, and if the table is of no layout.
     """
-    advice, given = RENAMED if given is None else BY_CONFIG, given or {}
+    advice = f"{ANSWERS}; {RENAMED}" if given is None else f"it must have {NEEDED}; {BY_CONFIG}"
+    given = given or {}
     for holds, column in given.items():
         if column not in header:
             raise UserError(
@@ -73,13 +73,12 @@ def assigned(
     layout = next((name for name, needed in LAYOUTS.items() if all(holds in found for holds in needed)), None)
     if layout is None:
         columns = f"the columns {', '.join(header)}" if header else "no columns, as it is an empty file"
-        raise UserError(f"{table} has {columns}; it must have {NEEDED}; {advice}")
+        raise UserError(f"{table} has {columns}; {advice}")
     used = {holds: found[holds] for holds in (*LAYOUTS[layout], *EXTRA[layout]) if holds in found}
-    notes = [f"{holds} is read from the column {used[holds]!r}" for holds in used if _surprising(holds, used, given)]
+    notes = [
+        f"{holds} is read from the column {column!r}"
+        for holds, column in used.items()
+        if holds not in given and column not in (holds, USUAL[holds][0])  # a guess other than the documents' name
+    ]
     ignored = [column for column in header if column not in used.values()]
     return layout, used, notes + ([f"not used: the columns {', '.join(ignored)}"] if ignored else [])
-
-
-def _surprising(holds: str, used: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Return True if a column was guessed, and not by the name that the documents give."""
-    return holds not in given and used[holds] not in (holds, USUAL[holds][0])

@@ -65,9 +65,7 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
                 p.copy_(before[name])
                 p.grad = None
         model.train(training)
-    return (
-        f"gate: all {len(trained)} parameter tensors get gradients, change and are saved; reloading gives equal logits"
-    )
+    return f"trial steps: all {len(trained)} parameter tensors learn and are saved; reloading gives equal logits"
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ import pytest
 from common import browser
 from common.errors import UserError
 from models import io
-from models.market.candle_tables import REASONS, RULES, file_name
+from models.market.candle_tables import RULES, file_name
 from models.market.candles import COLUMNS
 from pipelines.workloads.crypto.candles import files
 
@@ -37,7 +37,7 @@ console.log(JSON.stringify({
 def page():
     """What the functions of the page's panel make of the cases."""
     words = ["node", "-e", ASK, str(browser.FOLDER / "signals.js")]
-    given = json.dumps({"rules": RULES, "cases": CASES})
+    given = json.dumps({"rules": RULES._asdict(), "cases": CASES})
     done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -45,7 +45,7 @@ def page():
 
 @pytest.mark.parametrize(("stem", "coin", "timeframe", "part"), [[*case, None][:4] for case in CASES["names"]])
 def test_the_pair_and_the_timeframe_are_found_in_a_name(stem, coin, timeframe, part):
-    wanted = (coin, timeframe, part, "") if coin else ("", "", False, REASONS[timeframe])
+    wanted = (coin, timeframe, part, "") if coin else ("", "", False, RULES.reasons[timeframe])
     assert tuple(file_name(stem)) == wanted
 
 

@@ -20,6 +20,7 @@ def candles(seed: int, num: int, gap_rate: float = 0.0, scale: float = 0.01) -> 
         "low": np.minimum(open_, close) * (1 - spread[1]) + 1e-9,
         "close": close,
         "gap": generator.random(num) < gap_rate,
+        "funding": np.zeros(num),
     }
 
 
@@ -29,11 +30,8 @@ def flat(*rows: tuple[float, float, float, float]) -> Candles:
     return {
         **dict(zip(("open", "high", "low", "close"), columns, strict=True)),
         "gap": np.zeros(len(rows), dtype=bool),
+        "funding": np.zeros(len(rows)),
     }
-
-
-def prices(market: Candles) -> Candles:
-    return {name: market[name] for name in ("open", "close", "gap")}
 
 
 @st.composite

@@ -45,5 +45,3 @@ def test_the_temperature_stays_bounded_where_labels_are_separable_or_logits_wort
     low, high = TEMPERATURES
     assert fit_temperature(np.eye(3)[labels], labels) == pytest.approx(low, rel=0.01)
     assert fit_temperature(-np.eye(3)[labels], labels) == pytest.approx(high, rel=0.01)
-    with pytest.raises(ValueError, match="finite logits"):
-        fit_temperature(np.zeros((0, 3)), np.zeros(0))

@@ -68,22 +68,6 @@ def test_without_trades_the_hit_rate_is_none():
     assert found["never_predicted"] == ["SHORT", "LONG"]
 
 
-@pytest.mark.parametrize(
-    ("probabilities", "labels", "message"),
-    [
-        (np.zeros((0, 3)), [], r"at least one row are needed, got \(0, 3\)"),
-        (np.full((2, 2), 0.5), [0, 1], r"got \(2, 2\) and \(2,\)"),
-        (np.eye(3), [0, 1, -1], "labels must be 0 SHORT, 1 NO_TRADE or 2 LONG"),
-        (np.eye(3) * 2, [0, 1, 2], "sum to 1"),
-        (np.full((1, 3), np.nan), [0], "must be finite"),
-        ([[1.5, -0.5, 0]], [0], "not negative"),
-    ],
-)
-def test_invalid_probabilities_and_labels_are_refused(probabilities, labels, message):
-    with pytest.raises(ValueError, match=message):
-        metrics(probabilities, np.array(labels, dtype=int), np.full(3, 1 / 3))
-
-
 def test_the_log_loss_is_the_sum_of_those_of_moving_and_of_the_direction():
     probabilities, labels = sample(0, 400)
     found = metrics(probabilities, labels, np.full(3, 1 / 3))

@@ -53,11 +53,3 @@ def test_baselines_give_three_probabilities_where_training_lacks_a_class(labels)
             assert probabilities.shape == (20, 3)
             assert (probabilities > 0).all()
             assert probabilities.sum(axis=1) == pytest.approx(np.ones(20))
-
-
-def test_baselines_refuse_features_that_are_not_finite():
-    rows = rows_with_a_signal(0, 50, 10)
-    del rows["test_labels"]
-    rows["test"]["last row"][0] = np.inf
-    with pytest.raises(ValueError, match="the test inputs of the last row must be finite"):
-        fit_and_predict(**rows)

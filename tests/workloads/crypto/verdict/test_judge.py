@@ -173,9 +173,3 @@ def test_too_few_rows_show_no_skill():
     found = verdict(probabilities, labels, np.full(3, 1 / 3), guesses(0, labels))
     assert found["verdict"] == NO_SKILL
     assert "too few rows" in found["reasons"][0]
-
-
-def test_a_verdict_without_baselines_is_refused():
-    probabilities, labels = sample(0, 100)
-    with pytest.raises(ValueError, match="needs a baseline beside the prior"):
-        verdict(probabilities, labels, np.full(3, 1 / 3), {"majority": probabilities})

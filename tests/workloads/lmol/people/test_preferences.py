@@ -27,6 +27,7 @@ from pipelines.workloads.lmol.people.preferences import (
     next_pairs,
 )
 from pipelines.workloads.lmol.people.propagation import averaged, propagated
+from pipelines.workloads.lmol.sources.columns import ANSWERS, RENAMED
 from tests import stages
 
 
@@ -359,10 +360,15 @@ def test_tables_of_something_else_are_passed_over_and_named(tmp_path):
     (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,b.png,First\n")
     notes = asking.rank(tmp_path, None).notes
     assert notes[0] == f"1 answer about 2 of 2 images, from {tmp_path / 'answers.csv'}"
-    assert f"passed over: {tmp_path / 'camera.csv'}, whose columns are not those of answers" in notes
+    assert any(note.startswith(f"passed over: {tmp_path / 'camera.csv'} has the columns Gr") for note in notes)
     (tmp_path / "camera.csv").write_text("size,lens\n3,f2\n")
-    with pytest.raises(UserError, match=r"the columns size, lens; .*; rename them to img1,img2,label or winner,loser"):
+    with pytest.raises(UserError) as refused:
         asking.rank(tmp_path / "camera.csv", None)
+    wanted = (
+        "the columns size, lens; answers are img1,img2,label; img1,img2,winner; or winner,loser (and tie); rename them"
+    )
+    assert wanted in str(refused.value)
+    assert f"passed over: {refused.value}" in asking.rank(tmp_path, None).notes
     (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,b.png,First,Second\n")  # damaged, not something else
     with pytest.raises(UserError, match="line 2 has 4 values"):
         asking.rank(tmp_path, None)
@@ -394,19 +400,24 @@ def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(t
     answers.write_text(f"img1,img2,label\n./-0.png,{tmp_path / '=1.png'},./-0.png\n.//+2.png,gone.png,First\n")
     assert asking.rank(answers, None).answers.tolist() == [[1, 2, 0]]  # images are in the order + - = @
     assert "1 answer about images that cannot be used" in asking.rank(answers, None).notes
-    with pytest.raises(UserError, match=r"2 tables of answers: answers.csv, next.csv; .* as in .*answers.csv"):
+    with pytest.raises(UserError, match=r"tables of answers, 2: answers.csv, next.csv; .* as in .*answers.csv"):
         asking.rank(tmp_path, None)
 
 
 def test_without_a_usable_answer_there_is_no_ranking(tmp_path):
     pictures(tmp_path, ["a.png", "b.png"])
     done = stages.stage(tmp_path, "ask.py", ".", "--ranking", "ranking.csv")
-    stages.refused(done, "ranking.csv: there are no answers to rank by; begin with --next next.csv")
+    stages.refused(done, "ranking.csv is not written, as there are no answers yet: begin with --next next.csv")
     (tmp_path / "answers.csv").write_text("img1,img2,label\na.png,gone.png,First\n")
     for option in ("--ranking", "--next"):
         done = stages.stage(tmp_path, "ask.py", "answers.csv", option, "written.csv")
         stages.refused(done, "answers.csv: none of its 1 answer is about two images that can be used")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "answers.csv", "b.png"]
+    (tmp_path / "answers.csv").unlink()
+    done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv", "--ranking", "ranking.csv")
+    stages.refused(done, "ranking.csv is not written, as there are no answers yet: label the pairs in next.csv first")
+    assert "next.csv: 1 pair to ask about" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.png", "next.csv"]
 
 
 def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_counted(tmp_path):
@@ -424,6 +435,11 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     assert found.answers.tolist() == [[0, 2, FIRST], [2, 1, FIRST]]
     assert f"passed over in {folder}: .txt (1)" in found.notes
     assert asking.rank(answers, None).answers.tolist() == found.answers.tolist()
+    answers.write_text("voter,picked,over\nx,a.png,c.png\n")
+    found = asking.rank(folder, None)
+    assert found.table is None
+    passed = [note for note in found.notes if note.startswith("passed over: ")]  # not what is of other images
+    assert passed == [f"passed over: {answers} has the columns voter, picked, over; {ANSWERS}; {RENAMED}"]
     (tmp_path / "elsewhere").mkdir()
     pictures(tmp_path / "elsewhere", ["d.png", "e.png"])
     assert asking.rank(tmp_path / "elsewhere", None).table is None

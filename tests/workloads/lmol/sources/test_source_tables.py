@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines.workloads.lmol.sources import tables
+from pipelines.workloads.lmol.sources import finding
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, read, refusal, table
 
 
@@ -53,16 +53,34 @@ def test_a_source_that_is_not_there_is_refused_with_what_to_give(tmp_path):
     assert "img1,img2,score1,score2,label" in refusal(tmp_path / "none")
     assert "it has none" in refusal(tmp_path)
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
-    (tmp_path / "more.csv").write_text("image,score\na.png,1\nb.png,2\n")
+    (tmp_path / "more.csv").write_text("image,score\na.png,1\nb.png,2\nb.png,2\n")
     assert f"data.source={tmp_path / 'more.csv'}" in refusal(tmp_path)
     assert read(data(tmp_path / "more.csv")).names == ["a.png", "b.png"]
+
+
+def test_what_ask_wrote_into_a_folder_is_not_taken_for_its_table(tmp_path):
+    folder(tmp_path, {"a.png": "1", "b.png": "2"})
+    (tmp_path / "scores.csv").rename(tmp_path / "votes.csv")
+    (tmp_path / "next.csv").write_text("img1,img2,label\na.png,b.png,\n")
+    (tmp_path / "next2.csv").write_text("img1,img2,label\n")
+    (tmp_path / "my-ranking.csv").write_text("image,score,low,high,answers\na.png,1,0,2,3\nb.png,2,1,3,3\n")
+    (tmp_path / "camera.csv").write_text("size,lens\n3,f2\n")
+    assert read(data(tmp_path)).scores.tolist() == [1, 2]
+    (tmp_path / "next.csv").write_text("img1,img2,label\na.png,b.png,First\n")
+    (tmp_path / "votes.csv").write_text("img1,img2,label\na.png,b.png,First\nb.png,a.png,First\n")
+    said = refusal(tmp_path)  # of the one with more answers
+    assert f"it has 2: next.csv, votes.csv; name the one to use, as in data.source={tmp_path / 'votes.csv'}" in said
+    (tmp_path / "votes.csv").unlink()
+    (tmp_path / "next.csv").write_text("img1,img2,label\na.png,b.png,\n")
+    (tmp_path / "next2.csv").unlink()
+    assert read(data(tmp_path)).scores.tolist() == [1, 2]  # a ranking alone is what there is to learn from
 
 
 def test_inputs_are_the_table_and_the_images_that_are_there(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
     table(tmp_path / "scores.csv", ("image", "score"), ("a.png", 1), ("b.png", 2), ("no.png", 3), ("../x.png", 3))
-    assert tables.files_of(str(tmp_path), {}) == [tmp_path / name for name in ("scores.csv", "a.png", "b.png")]
-    assert tables.files_of("digits", {}) == tables.files_of(str(tmp_path / "gone"), {}) == []
+    assert finding.files_of(str(tmp_path), {}) == [tmp_path / name for name in ("scores.csv", "a.png", "b.png")]
+    assert finding.files_of("digits", {}) == finding.files_of(str(tmp_path / "gone"), {}) == []
 
 
 def test_images_are_found_anywhere_below_the_folder_of_their_table(tmp_path):
@@ -95,6 +113,7 @@ def test_the_table_may_lie_one_folder_above_its_images(tmp_path):
     (images / "scores.csv").rename(tmp_path / "votes.csv")
     (tmp_path / "camera.csv").write_text("size,lens\n3,f2\n")
     (tmp_path / "others.csv").write_text("image,score\nx.png,3\n")
+    (tmp_path / "damaged.csv").write_text("img1,img2,label\na.png\n")
     (images / "notes.txt").write_text("of no concern")
     (images / "more.png").write_bytes((images / "a.png").read_bytes())
     found = read(data(images))
@@ -102,7 +121,7 @@ def test_the_table_may_lie_one_folder_above_its_images(tmp_path):
     assert found.scores.tolist() == [1, 2]
     others = f"passed over in {images}: .txt (1), images that votes.csv does not list (1)"
     assert others in found.facts["columns"]
-    assert tables.files_of(str(images), {}) == [tmp_path / "votes.csv", images / "a.png", images / "b.png"]
+    assert finding.files_of(str(images), {}) == [tmp_path / "votes.csv", images / "a.png", images / "b.png"]
     (tmp_path / "others.csv").write_text("image,score\nimages/a.png,3\n")
     assert "2: others.csv, votes.csv" in refusal(images)
 

@@ -65,6 +65,8 @@ def test_a_standard_deviation_needs_a_count(tmp_path):
     [
         "img1,img2,label\na.png,b.png,First\nb.png,c.png,2\nc.png,a.png,c.png\nd.png,a.png,tie\n",
         "winner,loser,tie\na.png,b.png,0\nc.png,b.png,no\nc.png,a.png,\nd.png,a.png,1\n",
+        "first,second,winner\na.png,b.png,a.png\nb.png,c.png,second\na.png,c.png,c.png\nd.png,a.png,tie\n",
+        "A,B,chosen\na.png,b.png,A\nb.png,c.png,B\na.png,c.png,./c.png\nd.png,a.png,draw\n",
     ],
 )
 def test_preferences_need_no_scores(tmp_path, text):

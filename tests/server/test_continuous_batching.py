@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.server import scheduling
-from pipelines.server.scheduling import Request, Scheduler
+from pipelines.server import continuous_batching
+from pipelines.server.continuous_batching import Request, Scheduler
 
 PLACES = 8
 
@@ -41,7 +41,7 @@ class Counting:
 @contextlib.asynccontextmanager
 async def working(monkeypatch):
     """A scheduler that works, a sign a turn."""
-    monkeypatch.setattr(scheduling, "TURN_SECONDS", -1)
+    monkeypatch.setattr(continuous_batching, "TURN_SECONDS", -1)
     writer = Counting()
     scheduler = Scheduler(writer, PLACES, asyncio.to_thread, lambda _: None)
     task = asyncio.create_task(scheduler.work())

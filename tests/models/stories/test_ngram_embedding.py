@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from models import io
-from models.stories import ngram_memory
+from models.stories import ngram_embedding
 from models.stories.config import TinyTransformerConfig
-from models.stories.ngram_memory import HASHED, NgramMemory, contexts
+from models.stories.ngram_embedding import HASHED, NgramMemory, contexts
 from tests.models.tiny import make
 
 VOCABULARY, WIDTH, ROWS = 12, 4, (64, 256)
@@ -112,7 +112,7 @@ def test_a_window_in_training_reads_means_without_itself():
 def test_counting_in_pieces_changes_nothing(monkeypatch):
     tokens, stories = text()
     whole = filled(tokens, stories).state_dict()
-    monkeypatch.setattr(ngram_memory, "AT_ONCE", 37)
+    monkeypatch.setattr(ngram_embedding, "AT_ONCE", 37)
     pieces = filled(tokens, stories).state_dict()
     for name, values in whole.items():
         assert torch.equal(values, pieces[name]), name

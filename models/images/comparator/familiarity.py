@@ -1,0 +1,27 @@
+"""Images unlike those that a comparator was trained on, whose scores and intervals mean little."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+NOTE = "unlike the images that the model was trained on: this answer means little"
+FEWEST = 40  # references, of which an image like them is farther from all only once in 41 times
+CELLS = 8  # a side, whose mean levels are compared
+
+
+def notes(images: Tensor, references: Tensor) -> list[dict[str, str]]:
+    """Return {"note": NOTE} for each of images (U, C, S, S) that is unlike the references (R, C, S, S), else {}.
+
+    Such an image is farther from its nearest reference than each reference is from its own. Images like the R
+    references are that by chance about once in R + 1 times.
+    """
+    if len(references) < FEWEST:
+        return [{} for _ in images]
+    known, shown = _levels(references), _levels(images).to(references.device)
+    apart = torch.cdist(known, known).fill_diagonal_(torch.inf).min(1).values.max()
+    return [{"note": NOTE} if far else {} for far in (torch.cdist(shown, known).min(1).values > apart).tolist()]
+
+
+def _levels(images: Tensor) -> Tensor:
+    """Return mean levels (U, C * CELLS ** 2) of images (U, C, S, S), a part of them at a time."""
+    return torch.cat([functional.adaptive_avg_pool2d(each.float(), CELLS).flatten(1) for each in images.split(256)])

@@ -1,0 +1,126 @@
+"""Problems beyond the plain CVRP, solved by native ruin and recreate: windows, one-way roads, fleets, prizes."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from models.routing import native
+from models.routing.environment import Routes
+from models.routing.problems import MOST_CUSTOMERS, Problem, cost_of, distances, travel_between
+
+MILLISECONDS = 1  # of CPU time for each customer, by default
+
+
+class Plan(NamedTuple):
+    """A solution: routes, and the kinds of their vehicles."""
+
+    routes: Routes
+    kinds: list[int]
+
+
+def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
+    nodes = np.arange(len(problem.locs))
+    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
+    if problem.open_routes:
+        for matrix in pair:
+            matrix[:, problem.depot_nodes] = 0
+    return pair
+
+
+def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
+    """Return the cheapest plan that `rounds` or `seconds` of CPU time of one thread find, never costlier than `start`.
+
+    Raises ValueError where no plan is found that serves all who must be served.
+    """
+    if reason := native.unavailable():
+        raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
+    if problem.customers > MOST_CUSTOMERS:
+        raise ValueError(
+            f"there are {problem.customers:,} customers; {MOST_CUSTOMERS:,} are the most beyond a plain CVRP"
+        )
+    distance, duration = measured(problem)
+    customers, slack = problem.customers, problem.tolerance / 2
+    opening, prizes = problem.opening, problem.prizes
+    kinds = [
+        (
+            *(customers if kind.available is None else kind.available, kind.capacity, problem.depot_nodes[kind.depot]),
+            *(kind.fixed, kind.rate, kind.longest + slack, kind.limit + slack),
+        )
+        for kind in problem.vehicles
+    ]
+    prize = np.full(len(problem.locs), np.inf) if prizes is None else prizes
+    numbers = (
+        *(distance, duration, problem.demand, opening[:, 0], opening[:, 1] + slack, problem.service_times, prize),
+        np.array(kinds),
+    )
+    arrays = [np.ascontiguousarray(each, np.float64) for each in numbers]  # kept: the call has their addresses only
+    visits, chosen = np.zeros(2 * customers, np.int64), np.zeros(customers, np.int64)
+    given = [None, None] if start is None else [_visits(start.routes, customers), np.array(start.kinds, np.int64)]
+    missing = native.library().plan_fleet(
+        *(len(problem.locs), customers, len(kinds)),
+        *(ctypes.c_int64(rounds), ctypes.c_double(seconds), ctypes.c_int64(seed)),
+        *(None if each is None else ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *given, visits, chosen)),
+    )
+    if missing < 0:
+        raise ValueError(
+            f"customer {-missing} cannot be served, even on a route of its own, within capacities, windows and limits"
+        )
+    routes = [part.tolist() for part in np.split(visits, np.flatnonzero(visits == 0))]
+    routes = [[node for node in route if node] for route in routes if any(route)]
+    if missing:
+        served = {node for route in routes for node in route}
+        waiting = [c for c in range(1, customers + 1) if c not in served and np.isinf(prize[c])]
+        raise ValueError(
+            f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}; allow more "
+            "vehicles or a longer search"
+        )
+    return Plan(routes, chosen[: len(routes)].tolist())
+
+
+def _visits(routes: Sequence[Sequence[int]], customers: int) -> np.ndarray:
+    """Return routes as one row, the depot behind each of them."""
+    flat = [node for route in routes for node in (*route, 0)][: 2 * customers]
+    return np.pad(np.array(flat, np.int64), (0, 2 * customers - len(flat)))
+
+
+def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[float]:
+    """Return when a route leaves its depot, as late as costs no delay, when service begins, and when it is back."""
+    depot = problem.depot_nodes[problem.vehicles[kind].depot]
+    path, opening, service = np.array([depot, *route, depot]), problem.opening, problem.service_times
+    travel = travel_between(problem, path[:-1], path[1:])
+    if problem.open_routes:
+        travel[-1] = 0
+    begun, slack, waited = [float(opening[depot, 0])], float(opening[depot, 1] - opening[depot, 0]), 0.0
+    for u, v, on_the_way in zip(path[:-1], path[1:], travel, strict=True):
+        arrival = begun[-1] + float(service[u]) + float(on_the_way)
+        waited += max(0.0, float(opening[v, 0]) - arrival)
+        begun.append(max(arrival, float(opening[v, 0])))
+        slack = min(slack, waited + float(opening[v, 1]) - begun[-1])
+    later = max(0.0, min(slack, waited))
+    begun[0] += later
+    for at, (u, v, on_the_way) in enumerate(zip(path[:-1], path[1:], travel, strict=True)):
+        begun[at + 1] = max(begun[at] + float(service[u]) + float(on_the_way), float(opening[v, 0]))
+    return begun
+
+
+def answer(problem: Problem, milliseconds: float | None, seed: int) -> dict[str, object]:
+    """Return a plan found in as much CPU time, by default a millisecond for each customer, with its cost.
+
+    `arrivals` are as in `schedule`, `vehicles` the number of each route's kind where there are several, `left_out` the
+    customers whose prizes are lost.
+    """
+    spent = problem.customers * MILLISECONDS if milliseconds is None else milliseconds
+    routes, kinds = plan(problem, seconds=spent / 1000, seed=seed)
+    found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
+    if problem.windows is not None:
+        found["arrivals"] = [
+            [round(at, 6) for at in schedule(problem, *each)] for each in zip(routes, kinds, strict=True)
+        ]
+    if len(problem.vehicles) > 1:
+        found["vehicles"] = kinds
+    if problem.prizes is not None:
+        found["left_out"] = sorted(set(range(1, problem.customers + 1)).difference(*routes))
+    return found

@@ -1,0 +1,106 @@
+"""The step of all optimizers at the end of an update, under fp16's scaler and where memory runs out."""
+
+import math
+from collections.abc import Callable, MutableMapping, Sequence
+
+import torch
+from accelerate import Accelerator
+from accelerate.optimizer import AcceleratedOptimizer
+from torch import Tensor
+
+from pipelines.engine.batches import is_out_of_memory
+
+
+class NotFiniteError(Exception):
+    """A loss or gradient is not finite; the message has the step."""
+
+
+class LackOfMemoryError(Exception):
+    """Memory ran out on one rank; all ranks raise it."""
+
+
+class HalfMadeError(Exception):
+    """Memory ran out in a step that cannot be made again."""
+
+
+class Stepper:
+    """Steps all optimizers or none of them.
+
+    Not by Accelerate's wrappers: each would update the scaler, and the next one unscale its gradients again.
+    """
+
+    def __init__(self, accelerator: Accelerator, wrapped: Sequence[AcceleratedOptimizer]):
+        self.accelerator, self.scaler = accelerator, accelerator.scaler
+        self.optimizers = [each.optimizer for each in wrapped]
+        self.short = False  # memory ran out in a step that was made all the same
+        self.unscaled = False  # the gradients at hand
+
+    def rehearse(self) -> None:
+        """Make a step that changes nothing, so that memory holds the optimizers' state as it begins: zeros."""
+        for optimizer in self.optimizers:
+            if optimizer.state:
+                continue  # of a resumed run
+            try:
+                for group in optimizer.param_groups:
+                    group["lr"] = 0.0
+                    torch._foreach_zero_([p.grad for p in group["params"] if p.grad is not None])
+                optimizer.step()
+                torch._foreach_zero_(_tensors_of(optimizer))
+            except BaseException:
+                optimizer.state.clear()
+                raise
+
+    def unscale(self) -> None:
+        """Divide the gradients by the loss scale."""
+        if self.scaler is not None:
+            if self.unscaled:  # memory ran out after that, and the update is made again
+                self.scaler.update(self.scaler.get_scale())
+            self.unscaled = True
+            for optimizer in self.optimizers:
+                self.scaler.unscale_(optimizer)
+
+    def step(self, norm: Tensor) -> bool:
+        """Step unless fp16's gradients overflow, which lowers the loss scale; return whether it did.
+
+        Raises NotFiniteError for a `norm` that no scale makes finite, and HalfMadeError.
+        """
+        if self.scaler is not None:
+            scale, finite = self.scaler.get_scale(), math.isfinite(float(norm))
+            self.scaler.update()
+            self.unscaled = False
+            if not finite and (scale < 1 or self.scaler.get_scale() >= scale):
+                raise NotFiniteError(f"gradient norm {norm:g} is not finite at loss scale {scale:g}")
+            if not finite:
+                return False
+        for optimizer in self.optimizers:
+            tensors = [p for group in optimizer.param_groups for p in group["params"]] + _tensors_of(optimizer)
+            self.again(optimizer.step, tensors, optimizer.state)
+        return True
+
+    def again(
+        self, change: Callable[[], object], tensors: Sequence[Tensor], state: MutableMapping[Tensor, object]
+    ) -> None:
+        """Call `change` of `tensors`, twice if memory runs out before it changes any. Raises HalfMadeError."""
+        before, known = [tensor._version for tensor in tensors], set(state)
+        for last in (False, True):
+            try:
+                change()
+                return
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if last or before != [tensor._version for tensor in tensors]:
+                    raise HalfMadeError from error
+            for parameter in set(state) - known:  # whose state may be there in part
+                del state[parameter]
+            self.short = True
+            self.free()  # out of the handler, which keeps what did not fit
+
+    def free(self) -> None:
+        """Return unused memory to the device."""
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
