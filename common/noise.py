@@ -62,10 +62,7 @@ def rows(items: Tensor | None) -> Iterator[None]:
 
 
 def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Tensor:
-    """Return bool of `shape`, each true with `probability`; before any `begin`, by torch's own numbers.
-
-    Row r belongs to item r modulo the number of items. Raises ValueError unless the rows are a multiple of the items.
-    """
+    """Return bool of `shape`, each true with `probability`; row r is of item r modulo their number, else ValueError."""
     global _items
     if _items is None:
         return torch.rand(*shape, device=device) < probability
