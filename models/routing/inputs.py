@@ -14,6 +14,9 @@ from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMER
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
+MOST_ASKED = 10_000  # customers of an input
+# What start tours are made from, beside "mix", which is what serves best for a size.
+STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
 Point = tuple[Coordinate, Coordinate]
 Window = tuple[Amount, Amount]
 Matrix = tuple[tuple[Amount, ...], ...]
@@ -40,7 +43,7 @@ class RoutingInput(Input):
         False, description="coordinates are longitude and latitude in degrees; the cost is in kilometres on the sphere"
     )
     customers: Annotated[tuple[Point, ...], FailFast()] = Field(
-        min_length=1, max_length=MOST_CUSTOMERS, description="coordinates of the customers, in the same unit"
+        min_length=1, max_length=MOST_ASKED, description="coordinates of the customers, in the same unit"
     )
     demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="what each customer asks for, whole numbers")
     capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
@@ -69,6 +72,11 @@ class RoutingInput(Input):
     prizes: tuple[Amount | None, ...] | None = Field(
         None, description="cost of leaving each customer out; null: it must be served"
     )
+    initial: tuple[tuple[int, ...], ...] | None = Field(
+        None,
+        description="routes to begin with, customers numbered from 1; those who are missing or too many for a vehicle "
+        "get routes of their own",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -87,6 +95,8 @@ class RoutingInput(Input):
     @model_validator(mode="after")
     def _fits(self) -> "RoutingInput":
         if self.degrees:
+            if len(self.customers) > MOST_CUSTOMERS:
+                raise ValueError(f"distances on the sphere are held for at most {MOST_CUSTOMERS} customers")
             for who, (longitude, latitude) in enumerate((self.depot, *self.customers)):
                 if not (abs(longitude) <= 180 and abs(latitude) <= 90):
                     raise ValueError(
@@ -107,6 +117,8 @@ class RoutingInput(Input):
                 raise ValueError(f"{name} must have {count} rows{f' of {nodes} numbers' * (count == nodes)}")
         if far := [each.depot for each in self.vehicles if each.depot > len(self.depots)]:
             raise ValueError(f"vehicles are at depot {far[0]}, but there are {len(self.depots)} further ones")
+        if wrong := [node for route in self.initial or () for node in route if not 0 < node <= len(self.customers)]:
+            raise ValueError(f"initial names customer {wrong[0]}; there are 1 to {len(self.customers)}")
         large = max(self.demands)
         if large > self.capacity:
             raise ValueError(
@@ -117,28 +129,29 @@ class RoutingInput(Input):
 
 
 class RoutingSettings(Section):
-    """The search for tours."""
+    """The search for tours: the policy's, and what goes on from them."""
 
-    decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
+    decode: Annotated[str, Choice(DECODES)] = Field(
+        "multistart", description="strategy by which the policy builds tours"
+    )
     samples: int = Field(128, ge=1, le=MOST_SAMPLES, description="tours per problem with decode=sampling")
     starts: int | None = Field(
-        None, ge=1, description="tours per problem with decode=multistart; null: one per customer, at most 200"
+        None,
+        ge=1,
+        description="tours of the policy with decode=multistart; null: as serves best for the size, without time "
+        "one per customer, at most 200",
     )
-    augment: bool = Field(True, description="solve each problem in the 8 symmetries of the square")
-    local_search: int | None = Field(
+    augment: bool = Field(False, description="build the policy's tours in the 8 symmetries of the square")
+    milliseconds: float | None = Field(
         None,
         ge=0,
-        le=1000,
-        description="best tours from which a local search goes on, in native code; null: 4, or none without such code",
+        le=3_600_000,
+        description="CPU time of one thread for each problem, in native code; null: as many as it has customers; 0: "
+        "the policy's tours alone",
     )
-    ruin_rounds: int = Field(
-        0,
-        ge=0,
-        le=10**7,
-        description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none",
-    )
-    milliseconds: float | None = Field(
-        None, gt=0, le=3_600_000, description="CPU time of one thread for each problem; null: as many as customers"
+    starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
+        "mix",
+        description="start tours: policy, savings, sweep, nearest, random, or mix: those that serve best for the size",
     )
     seed: Seed = Field(0, description="random seed of samples and of the searches")
 

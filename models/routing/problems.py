@@ -41,17 +41,17 @@ ROUNDINGS: dict[str, Callable[[Metric, np.ndarray], np.ndarray]] = {
     "trunc": lambda metric, lengths: np.floor(lengths),
     "dimacs": lambda metric, lengths: np.floor(10 * lengths) / 10,
 }
-EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
+EXACT_SETS = re.compile("(CMT|Golden|Li|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
 
 
-def usual_rounding(name: str, matrix: np.ndarray | None = None) -> str:
-    """Return the rounding of published results on the CVRPLIB file `name`: CMT1, Golden_3, X-n101-k25.
+def usual_rounding(names: Sequence[str], matrix: np.ndarray | None = None) -> str:
+    """Return the rounding of published results on the CVRPLIB instance of these names: CMT1, Golden_3, X-n101-k25.
 
     An explicit matrix is taken as it is.
     """
     if matrix is not None:
         return "round" if (matrix == np.rint(matrix)).all() else "exact"
-    return "exact" if EXACT_SETS.match(name) else "round"
+    return "exact" if any(EXACT_SETS.match(name) for name in names) else "round"
 
 
 ERRORS = 1e-11  # of sums of times and lengths, relative to their limits

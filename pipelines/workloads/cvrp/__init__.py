@@ -9,6 +9,7 @@ from common.config import Choice, Section
 from common.config.lazy import lazily
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import DECODES
+from models.routing.inputs import STARTS_FROM
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
@@ -169,14 +170,14 @@ class EvaluationSettings(Section):
     starts: int | None = Field(
         None, ge=1, description="tours per instance with decode=multistart; null: one per customer, at most 200"
     )
-    local_search: int = Field(
-        4, ge=0, description="best tours per instance from which a local search goes on, in native code; 0: none"
-    )
-    ruin_rounds: int = Field(
-        0, ge=0, description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none"
-    )
     milliseconds: float | None = Field(
-        None, gt=0, description="CPU time of one thread for each instance; null: as many as it has customers"
+        None,
+        ge=0,
+        description="CPU time of one thread per instance for the search that goes on from the model's tours, in native "
+        "code; null: as many as customers; 0: no search",
+    )
+    starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
+        "mix", description="tours that it begins with: policy, savings, sweep, nearest, random, or mix: the best of all"
     )
     polish_seconds: float = Field(
         0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"

@@ -13,13 +13,13 @@ from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
 from models.routing.fleet import Plan
-from models.routing.inputs import RoutingInput, RoutingSettings, VehiclesInput
+from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput
 from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
+from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
 from pipelines.workloads.cvrp.instances.tables import TABLES
-from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import sisrs
@@ -43,7 +43,10 @@ def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         return
     for problems in read_instances(path).values():
         for number, problem in enumerate(problems):
-            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", as_input(problem, number)
+            given = as_input(problem, number)
+            if (start := path.with_suffix(".start.sol")).is_file():
+                given["initial"] = read_routes(start)
+            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", given
 
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
@@ -67,7 +70,7 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
         "max_duration": finite(problem.limit),
         "open_routes": problem.open_routes,
     }
-    if problem.metric != "EUC_2D":
+    if problem.metric != "EUC_2D" or problem.matrix is not None:
         found |= {"distances": distances(problem).tolist(), "rounding": "exact"}
     if problem.durations is not None:
         found["durations"] = problem.durations.tolist()
@@ -166,7 +169,7 @@ INPUTS = Inputs(
     completed=completed,
     shared=("capacity", "degrees", "rounding", "speed", "num_vehicles", "max_length", "max_duration", "open_routes"),
     beside=beside,
-    served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000, "milliseconds": 2000},
+    served={"customers": MOST_ASKED, "samples": 256, "milliseconds": 60_000},
     at_once=16,
     rivals=rivals,
     example=(str(EXAMPLE), "capacity=40"),
