@@ -142,16 +142,13 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
     if config.kind != "gt":
         raise _refused(f"a routing policy of kind {config.kind!r}", "train one with model.kind=gt")
     generator, expected = np.random.default_rng(0), []
-    searches: tuple[tuple[int, dict[str, Any]], ...] = (
-        (20, {"decode": "greedy", "augment": False}),
-        (12, {"decode": "multistart", "augment": True}),
-    )
-    for customers, search in searches:
+    for customers, decode, augment in ((20, "greedy", False), (12, "multistart", True)):
         places = generator.random((customers + 1, 2)).round(3).tolist()
         demands = generator.integers(1, 10, customers).tolist()
         asked = {"depot": places[0], "customers": places[1:], "demands": demands, "capacity": 30}
+        search: dict[str, object] = {"decode": decode, "augment": augment}
         answer = next(model.predict([asked], milliseconds=0, **search))
-        if search["decode"] == "multistart":
+        if decode == "multistart":
             del answer["routes"]  # several starts and symmetries find the same tour, in other orders
         expected.append(_asked("predict", asked, search, output=answer))
     return Packed(

@@ -117,7 +117,7 @@ def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Rou
     """
     spent = problem.customers * MILLISECONDS if milliseconds is None else milliseconds
     start = None if initial is None else Plan(initial, [0] * len(initial))
-    routes, kinds = plan(problem, seconds=max(spent, 0.1) / 1000, seed=seed, start=start)
+    routes, kinds = plan(problem, seconds=spent / 1000, seed=seed, start=start)
     found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
     if problem.windows is not None:
         found["arrivals"] = [

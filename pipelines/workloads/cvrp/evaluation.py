@@ -84,8 +84,7 @@ def _evaluate_split(
         methods = solve_fleets(config, problems, config.evaluation.reference_instances, map_items)
         return _evaluation(config, name, problems, methods, methods[0])
     config = _bounded(config, model, name, problems)
-    settings = config.evaluation
-    few = problems[: settings.reference_instances]
+    settings, few = config.evaluation, problems[: config.evaluation.reference_instances]
     built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
     largest = max(problem.customers for problem in problems)
     budget = float(largest if settings.milliseconds is None else settings.milliseconds)
@@ -119,7 +118,7 @@ def _evaluation(
     improved: Solved | None = None,
     last: Solved | None = None,
 ) -> Evaluation:
-    """Return the Evaluation of `methods`, of which `headline` and what follows are the model's ways."""
+    """Return the Evaluation of `methods`; `headline` and what follows are the model's."""
     reference, last = _reference(problems[: config.evaluation.reference_instances], methods), last or headline
     return Evaluation(
         split=name,

@@ -189,3 +189,12 @@ def test_an_input_says_how_a_file_measures_and_what_it_limits(changed):
     asked = problem_of(RoutingInput.model_validate(as_input(problem)))
     assert cost_of(asked, [[1, 2]]) == cost_of(problem, [[1, 2]])
     assert asked.vehicles == problem.vehicles
+
+
+def test_an_input_carries_the_distances_that_its_places_lack():
+    plain = Problem("made", np.eye(3, 2), np.array([0, 1, 1]), 3, "round")
+    assert as_input(plain)["customers"] == [[0, 1], [0, 0]]
+    assert "distances" not in as_input(plain)
+    for problem in (replace(plain, metric="CEIL_2D"), without_coordinates()):
+        given = RoutingInput(**as_input(problem))
+        assert distances(problem_of(given)).tolist() == distances(problem).tolist()
