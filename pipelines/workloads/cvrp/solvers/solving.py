@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from models.routing import native
 from models.routing.decodes import SAMPLED
 from models.routing.environment import Instances, Routes, routes_of
@@ -141,7 +142,10 @@ def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_it
 
 
 def _plan(solve: Callable[[Problem, float], Plan | None], seconds: float, problem: Problem) -> Plan:
-    return solve(problem, seconds) or Plan([], [])
+    try:
+        return solve(problem, seconds) or Plan([], [])
+    except ValueError as error:
+        raise UserError(f"{problem.name}: {error}") from error
 
 
 def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
