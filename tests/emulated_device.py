@@ -9,6 +9,7 @@ non_blocking. WAITS.json lists [what, the lines of the project that led there, i
 """
 
 import collections
+import functools
 import json
 import os
 import runpy
@@ -41,6 +42,9 @@ VARYING = (
     *(aten.grid_sampler_2d_backward, aten.nll_loss2d_forward),
 )
 WAITS: collections.Counter[tuple[str, tuple[str, ...]]] = collections.Counter()
+# What a device computes: every operation on its tensors but views and those that only allocate.
+OPERATIONS: collections.Counter[str] = collections.Counter()
+ALLOCATING = ("empty", "new_empty", "_unsafe_view", "_local_scalar_dense")
 
 
 class EmulatedTensor(torch.Tensor):
@@ -90,6 +94,9 @@ def install() -> None:
     _setup_privateuseone_for_python_backend(NAME)
     getattr(torch, NAME).get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
 
+    # Norms of gradients and the like are then taken over whole lists, as on CUDA.
+    torch.utils._foreach_utils._foreach_supported_types.append(EmulatedTensor)
+
     def lstm(*args: Any) -> Any:
         with enable_python_dispatcher():  # by its parts: the whole is a kernel of CUDA's
             return torch.ops.aten.lstm(*args)
@@ -124,6 +131,8 @@ def execute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         check_places(function, args, kwargs)
     if asked is not None:
         kwargs = {**kwargs, "device": torch.device("cpu"), "pin_memory": False}
+    if launches(function):
+        OPERATIONS[str(function)] += 1
     known = {id(tensor.values): tensor for tensor in mine}
     found = function(*tree_map(values_of, args), **tree_map(values_of, kwargs))
     changed = [tensor for tensor in mine if tensor.shape != tensor.values.shape]
@@ -135,6 +144,13 @@ def execute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return known[id(x)] if id(x) in known else EmulatedTensor(x)
 
     return tree_map(placed, found) if here else found
+
+
+@functools.cache
+def launches(function: Any) -> bool:
+    """Return whether an operation computes anything: views and allocations do not."""
+    is_view = any(found.alias_info and not found.alias_info.is_write for found in function._schema.returns)
+    return not is_view and not str(function).removeprefix("aten.").startswith(ALLOCATING)
 
 
 def values_of(x: Any) -> Any:

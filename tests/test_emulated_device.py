@@ -107,13 +107,15 @@ for program, expected in (
 """
 TOURS = """
 import torch
-from models.routing import policy
+from models.routing import stepwise
 from models.routing.environment import Instances
-from tests.emulated_device import WAITS
+from models.routing.policy import RoutingConfig, RoutingPolicy
+from tests.emulated_device import OPERATIONS, WAITS
+from tests.gpu import kernels_on_cpu
 
-model = policy.RoutingPolicy(policy.RoutingConfig(width=16, heads=2, layers=1)).to("emulated")
-step, steps = policy.step, []
-policy.step = lambda *args: steps.append(args) or step(*args)
+model = RoutingPolicy(RoutingConfig(width=16, heads=2, layers=1)).to("emulated")
+step, steps = stepwise.step, []
+stepwise.step = lambda *args: steps.append(args) or step(*args)
 for customers in (6, 20, 50):
     locs, demand = torch.rand(4, customers + 1, 2), torch.randint(1, 10, (4, customers + 1)).float()
     instances = Instances(*(tensor.to("emulated") for tensor in (locs, demand, torch.full((4,), 30.0))))
@@ -122,6 +124,16 @@ for customers in (6, 20, 50):
     with torch.no_grad():
         model(instances, num_starts=customers)
     assert WAITS.total() <= len(steps) / 8, (customers, len(steps), WAITS)
+
+kernels_on_cpu.install()
+uniform = torch.rand(4, customers, 2 * customers).to("emulated")
+for _ in range(2):  # the first time they are compared with torch
+    OPERATIONS.clear()
+    WAITS.clear()
+    steps.clear()
+    model(instances, num_starts=customers, uniform=uniform).log_prob.sum().backward()
+assert not steps and not WAITS, WAITS
+assert OPERATIONS.total() < 150, OPERATIONS
 """
 
 
@@ -166,7 +178,7 @@ def test_the_loop_trains_on_it_and_hardly_a_step_waits(tmp_path):
     assert records[0]["step"] == STEPS
 
 
-def test_building_tours_waits_at_most_once_in_eight_steps(tmp_path):
+def test_building_tours_waits_at_most_once_in_eight_steps_and_by_kernels_never(tmp_path):
     (tmp_path / "script.py").write_text(TOURS)
     emulated(tmp_path, tmp_path / "script.py")
 

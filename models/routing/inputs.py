@@ -2,24 +2,40 @@
 
 from typing import Annotated
 
+import numpy as np
 from pydantic import FailFast, Field, model_validator
 
 from common.config import Choice, Section
 from models.inputs import Input, Seed
 from models.routing.decodes import DECODES, MOST_SAMPLES
+from models.routing.distance_metrics import in_a_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
-Distance = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
+Amount = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
 MOST_ASKED = 10_000  # customers of an input
 # What start tours are made from, beside "mix", which is what serves best for a size.
 STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
 Point = tuple[Coordinate, Coordinate]
+Window = tuple[Amount, Amount]
+Matrix = tuple[tuple[Amount, ...], ...]
+
+
+class VehiclesInput(Section):
+    """Vehicles of one kind."""
+
+    capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
+    count: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
+    depot: int = Field(0, ge=0, description="where they begin and end: 0 is depot, 1 the first of depots")
+    fixed_cost: Amount = Field(0, description="cost of using one")
+    cost_per_distance: Amount = Field(1, description="cost of a unit of distance")
+    max_length: Amount | None = Field(None, description="length that a route may have")
+    max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
 
 
 class RoutingInput(Input):
-    """A capacitated vehicle routing problem."""
+    """A vehicle routing problem; all fields but the first six are for more than capacities."""
 
     name: str | None = Field(None, max_length=200, description="name of the problem, repeated in the answer")
     depot: Point = Field(description="coordinates of the depot, in any unit")
@@ -32,16 +48,49 @@ class RoutingInput(Input):
     demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="what each customer asks for, whole numbers")
     capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] = Field(
-        "exact", description="of each distance: exact, round or trunc (cut)"
+        "exact", description="of each distance: exact, round, trunc (cut) or dimacs (cut to one decimal)"
     )
-    distances: tuple[tuple[Distance, ...], ...] | None = Field(
-        None, description="symmetric distances between all places, the depot first; null: those of the coordinates"
+    distances: Matrix | None = Field(
+        None,
+        description="from row to column, in place of those of coordinates: the depot, customers, depots",
+    )
+    durations: Matrix | None = Field(None, description="times of travel, laid out alike; null: by speed")
+    speed: float | None = Field(
+        None, gt=0, le=MAX_COORDINATE, description="units of distance in 60 of time, as km/h with minutes; null: 60"
+    )
+    windows: tuple[Window, ...] | None = Field(None, description="when service may begin at each customer")
+    hours: Window | None = Field(None, description="when routes may begin and must have ended, in the unit of windows")
+    service_times: tuple[Amount, ...] | None = Field(None, description="time that service takes at each customer")
+    num_vehicles: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
+    max_length: Amount | None = Field(None, description="length that a route may have")
+    max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
+    vehicles: tuple[VehiclesInput, ...] = Field(
+        (), description="several kinds, in place of capacity, num_vehicles, max_length and max_duration"
+    )
+    depots: tuple[Point, ...] = Field((), description="coordinates of further depots")
+    open_routes: bool = Field(False, description="routes end at their last customer")
+    prizes: tuple[Amount | None, ...] | None = Field(
+        None, description="cost of leaving each customer out; null: it must be served"
     )
     initial: tuple[tuple[int, ...], ...] | None = Field(
         None,
         description="routes to begin with, customers numbered from 1; those who are missing or too many for a vehicle "
         "get routes of their own",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _completed(cls, given: object) -> object:
+        """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common."""
+        if not isinstance(given, dict):
+            return given
+        if isinstance(given.get("vehicles"), list | tuple) and given["vehicles"]:
+            given = {"capacity": max(each.get("capacity", 1) for each in given["vehicles"]), **given}
+        matrix = given.get("distances")
+        if matrix is not None and "customers" not in given and (square := np.array(matrix, float)).ndim == 2:
+            depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+            given = {**given, "depot": depot, "customers": customers}
+        return given
 
     @model_validator(mode="after")
     def _fits(self) -> "RoutingInput":
@@ -59,12 +108,15 @@ class RoutingInput(Input):
             raise ValueError(
                 f"there are {len(self.customers)} customers but {len(self.demands)} demands; give one for each customer"
             )
-        if self.distances is not None:
-            size = len(self.customers) + 1
-            if {len(self.distances), *map(len, self.distances)} != {size}:
-                raise ValueError(f"distances must be {size} rows of {size} numbers, for the depot and the customers")
-            if self.distances != tuple(zip(*self.distances, strict=True)):
-                raise ValueError("distances must be the same there and back")
+        nodes = 1 + len(self.customers) + len(self.depots)
+        for name, rows, count in (
+            *((name, getattr(self, name), len(self.customers)) for name in ("windows", "service_times", "prizes")),
+            *((name, getattr(self, name), nodes) for name in ("distances", "durations")),
+        ):
+            if rows is not None and (len(rows) != count or (count == nodes and any(len(row) != nodes for row in rows))):
+                raise ValueError(f"{name} must have {count} rows{f' of {nodes} numbers' * (count == nodes)}")
+        if far := [each.depot for each in self.vehicles if each.depot > len(self.depots)]:
+            raise ValueError(f"vehicles are at depot {far[0]}, but there are {len(self.depots)} further ones")
         if wrong := [node for route in self.initial or () for node in route if not 0 < node <= len(self.customers)]:
             raise ValueError(f"initial names customer {wrong[0]}; there are 1 to {len(self.customers)}")
         large = max(self.demands)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from common.random import derive_key, random_bits
 from models import io, shipped
-from models.routing import kernels, native, stepwise
+from models.routing import fleet, kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
@@ -207,17 +208,22 @@ class RoutingPolicy(io.Model):
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
     ) -> list[dict[str, object]]:
-        """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km."""
-        found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
-        return [
-            {
-                **({"name": given.name} if given.name is not None else {}),
-                "routes": routes,
-                "cost": cost,
-                **({"unit": "km"} if given.degrees else {}),
-            }
-            for (given, _), (routes, cost) in zip(prepared, found, strict=True)
-        ]
+        """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km.
+
+        What is more than a plain CVRP is solved without the policy, by native ruin and recreate.
+        """
+        plain = [asked for _, asked in prepared if asked.problem.plain and not asked.problem.limited]
+        drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
+        solved = iter(solve_all(self, plain, **settings.model_dump()))
+        found: list[dict[str, object]] = []
+        for (given, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True):
+            if any(asked is each for each in plain):
+                own = dict(zip(("routes", "cost"), next(solved), strict=True))
+            else:
+                own = fleet.answer(asked.problem, settings.milliseconds or None, seed)
+            name = {} if given.name is None else {"name": given.name}
+            found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
+        return found
 
     def compile(self, *args: object, **kwargs: object) -> None:
         """Compile the decoder, called at every step; the loop around it depends on the data."""

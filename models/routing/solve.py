@@ -7,6 +7,7 @@ recreate for the rest of the time.
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
@@ -18,8 +19,8 @@ from models.routing import native
 from models.routing.decodes import DECODES, Request
 from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
+from models.routing.inputs import RoutingInput, RoutingSettings, VehiclesInput
+from models.routing.problems import MOST_CAPACITY, Problem, Vehicles, cost_of, distances, to_instances
 from models.routing.search import SYMMETRIES, Settings, TourBuilder, shortlist
 
 AT_ONCE = 256  # problems given to one search
@@ -72,12 +73,50 @@ class Choices(Settings, total=False):
 
 def problem_of(given: RoutingInput) -> Problem:
     """Return the problem of an input."""
-    locs = np.array([given.depot, *given.customers], float)
-    matrix = None if given.distances is None else np.array(given.distances)
+    locs, matrix = np.array([given.depot, *given.customers, *given.depots], float), None
     if given.degrees:
         locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-    demand = np.array([0, *given.demands], np.int64)
-    return Problem(given.name or "", locs, demand, given.capacity, given.rounding, matrix=matrix)
+    if given.distances is not None:
+        matrix = np.array(given.distances, float)
+    further = [0.0] * len(given.depots)
+    windows = [*(given.windows or [(0, np.inf)] * len(given.customers)), *[given.hours or (0, np.inf)] * len(further)]
+    problem = Problem(
+        given.name or "",
+        locs,
+        np.array([0, *given.demands, *further], np.int64),
+        given.capacity,
+        given.rounding,
+        matrix=matrix,
+        services=None if given.service_times is None else np.array([0, *given.service_times, *further]),
+        durations=None if given.durations is None else np.array(given.durations, float),
+        windows=np.array([given.hours or (0, np.inf), *windows], float) if given.windows or given.hours else None,
+        fleet=_fleet_of(given),
+        depots=1 + len(further),
+        open_routes=given.open_routes,
+        prizes=None if given.prizes is None else np.array([np.inf, *given.prizes, *further], float),  # nan: None
+    )
+    if problem.prizes is not None:
+        problem.prizes[np.isnan(problem.prizes)] = np.inf
+    if given.speed is not None and given.durations is None:
+        return replace(problem, durations=distances(problem) * 60 / given.speed)
+    return problem
+
+
+def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
+    """Return the kinds of vehicles; none where only the capacity is limited."""
+
+    def bounds(of: RoutingInput | VehiclesInput) -> list[float]:
+        return [np.inf if most is None else most for most in (of.max_length, of.max_duration)]
+
+    if given.vehicles:
+        return tuple(
+            Vehicles(each.capacity, each.count, each.depot, each.fixed_cost, each.cost_per_distance, *bounds(each))
+            for each in given.vehicles
+        )
+    if not given.depots and given.num_vehicles is None and bounds(given) == [np.inf, np.inf]:
+        return ()
+    depots = range(1 + len(given.depots))
+    return tuple(Vehicles(given.capacity, given.num_vehicles, at, 0, 1, *bounds(given)) for at in depots)
 
 
 def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:

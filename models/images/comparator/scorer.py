@@ -93,10 +93,7 @@ class Scorer(Comparator):
         return self.estimates(self.encode_all(images))
 
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), from one pass each.
-
-        The teacher updates those whose standard error is too wide, by at most `budget` comparisons each.
-        """
+        """Return scores and standard errors (U,) of one pass; the teacher updates those whose error is too wide."""
         scores, errors = self.scoring.scores(*self.place(images, budget))
         wide = errors > self.widest.cpu()
         if self.teacher is not None and self.widest > 0 and wide.any():

@@ -15,10 +15,9 @@ from torch import nn
 
 from models import io, limits
 from models.images.vision_tower import Base, unchanged
-from models.images.vlm_comparator.built import built, processor_for
+from models.images.vlm_comparator.built import Processor, built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, VlmComparatorConfig
 from models.images.vlm_comparator.families import Family, family_of, projectors_of
-from models.images.vlm_comparator.processor import Processor
 
 if TYPE_CHECKING:
     from transformers import ProcessorMixin

@@ -151,14 +151,15 @@ class EvaluationSettings(Section):
 
     instances: str = Field(
         "test",
-        description="test (the test set), or a .vrp or .npz file, a table of customers (.csv, .xlsx, .geojson), or a "
-        "folder of such files",
+        description="test (the test set), or a .vrp, .txt (Solomon's) or .npz file, a table of customers (.csv, .xlsx, "
+        ".geojson), or a folder of such files",
     )
     capacity: int | None = Field(None, ge=1, description="capacity of a vehicle in tables; null: their column capacity")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
         None,
-        description="of each distance of instances from files: round, exact or trunc (cut); null: by the usual one of "
-        "the set, exact for CMT, Golden, tai and .npz files, else round",
+        description="of each distance of instances from files: round, exact, trunc (cut) or dimacs (cut to one "
+        "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
+        "windows, else round",
     )
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
     samples: int = Field(128, ge=1, description="tours per instance with decode=sampling or adaptive")

@@ -34,6 +34,7 @@ from pipelines.workloads.cvrp.solvers.solving import (
     searches,
     solve_by_solvers,
     solve_each,
+    solve_fleets,
     solve_for,
     solve_with_model,
 )
@@ -78,6 +79,13 @@ def _evaluate_split(
     problems: list[Problem],
 ) -> Evaluation:
     """Return the Evaluation of one set of problems; its headline is the method configured."""
+    if not all(problem.plain for problem in problems):
+        print(f"{name} is more than a plain CVRP: native ruin and recreate solves it, no network", file=sys.stderr)
+        try:
+            methods = solve_fleets(config, problems, config.evaluation.reference_instances, map_items)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from error
+        return _evaluation(config, name, problems, methods, methods[0])
     config = _bounded(config, model, name, problems)
     settings = config.evaluation
     few = problems[: settings.reference_instances]
@@ -102,7 +110,20 @@ def _evaluate_split(
         methods += polished
         last = headline = polished[0]
     methods += solve_by_solvers(config, few, map_items)
-    reference = _reference(few, methods)
+    return _evaluation(config, name, problems, methods, headline, improved, last)
+
+
+def _evaluation(
+    config: "Config",
+    name: str,
+    problems: list[Problem],
+    methods: list[Solved],
+    headline: Solved,
+    improved: Solved | None = None,
+    last: Solved | None = None,
+) -> Evaluation:
+    """Return the Evaluation of `methods`, of which `headline` and what follows are the model's ways."""
+    reference, last = _reference(problems[: config.evaluation.reference_instances], methods), last or headline
     return Evaluation(
         split=name,
         summary={**_summary(config, problems, headline, improved, reference), "last": last.method},

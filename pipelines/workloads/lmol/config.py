@@ -77,7 +77,7 @@ class Data(LoadedData):
 
     def inputs(self) -> Sequence[Path]:
         """Return the files that the images come from; none for the embedded ones."""
-        from pipelines.workloads.lmol.sources.tables import files_of
+        from pipelines.workloads.lmol.sources.finding import files_of
 
         return files_of(self.source, self.columns.given())
 

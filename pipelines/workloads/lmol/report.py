@@ -137,14 +137,9 @@ def _against_one_image(summary: Mapping[str, Any]) -> str:
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
     """Plot estimated over known scores, with 95 % intervals."""
     known, score, error = (np.array([float(row[key]) for row in rows]) for key in ("known", "score", "standard_error"))
-    figure = Figure(figsize=PANEL, layout="constrained")
-    axis = figure.subplots()
+    figure, axis = _panel("", "known score", "score, 95 % interval")
     axis.errorbar(known, score, Z95 * error, fmt="o", markersize=3, linewidth=0.5, alpha=0.5)
     axis.axline((known.mean(), known.mean()), slope=1, color="gray", linewidth=1)
-    axis.set_xlabel("known score", fontsize=8)
-    axis.set_ylabel("score, 95 % interval", fontsize=8)
-    axis.tick_params(labelsize=8)
-    axis.grid(alpha=0.3)
     return figure
 
 
@@ -173,8 +168,8 @@ def _margins(rows: Sequence[Mapping[str, float]]) -> Figure:
     return figure
 
 
-def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=PANEL, layout="constrained")
+def _panel(title: str, x: str, y: str, size: tuple[float, float] = PANEL) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=size, layout="constrained")
     axis = figure.subplots()
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x, fontsize=8)
@@ -187,8 +182,7 @@ def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
 def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
     """Plot a group of bars per family, with a bar per predictor."""
     predictors = [key for key in next(iter(families.values())) if key != "n"]
-    figure = Figure(figsize=(PANEL[0], 1 + 0.4 * len(families)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = _panel("", "accuracy", "", (PANEL[0], 1 + 0.4 * len(families)))
     width = 0.8 / len(predictors)
     for i, name in enumerate(predictors):
         places = np.arange(len(families)) + (i - (len(predictors) - 1) / 2) * width
@@ -197,7 +191,5 @@ def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
     axis.set_yticks(range(len(families)), names, fontsize=8)
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
-    axis.set_xlabel("accuracy", fontsize=8)
-    axis.tick_params(labelsize=8)
     figure.legend(fontsize=8, loc="outside upper left", ncols=2, frameon=False)
     return figure

@@ -4,7 +4,8 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from models.routing import native
 from models.routing.decodes import SAMPLED
 from models.routing.environment import Instances, Routes, routes_of
+from models.routing.fleet import MILLISECONDS, Plan, plan
 from models.routing.problems import Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
 from models.routing.solve import actions_of, at_once, best_tours, division_of, padded, searched, takes_policy
@@ -21,6 +23,7 @@ from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
 from pipelines.workloads.cvrp.solvers.hgs import lacking
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_label, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class Solved:
     seconds: float  # of wall time
     core_seconds: float  # of CPU time, of all threads and processes together
     on: str  # device and threads
+    kinds: list[list[int]] = field(default_factory=list)  # of the vehicles, where there are several
 
     @property
     def core_ms(self) -> float:
@@ -115,6 +119,31 @@ def searches(config: "Config", problems: Sequence[Problem], milliseconds: float,
     ]
 
 
+def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_items: MapItems) -> list[Solved]:
+    """Return plans of more than the plain CVRP: our own, and PyVRP's of the first `few` in the same times."""
+    settings, found = config.evaluation, list[Solved]()
+    own = settings.milliseconds or MILLISECONDS * max(problem.customers for problem in problems)
+    times = [own / 1000, *(each for each in settings.reference_seconds if 1000 * each != own)]
+    solvers: list[tuple[str, Callable[[Problem, float], Plan | None]]] = [
+        ("ruin and recreate", lambda problem, seconds: plan(problem, seconds=seconds, seed=config.seed)),
+        (pyvrp_label(), lambda problem, seconds: pyvrp_plan(problem, seconds, config.seed)),
+    ]
+    for seconds in times:
+        for name, solve in solvers if settings.reference else solvers[:1]:
+            label, asked = f"{name}, {1000 * seconds:.3g} ms", problems if not found else problems[:few]
+            try:
+                found.append(solve_each(label, asked, partial(_plan, solve, seconds), map_items))
+            except validator.InvalidTourError as error:
+                if name == solvers[0][0]:
+                    raise
+                print(f"{label}: left out, as it found no plan in time ({error})", file=sys.stderr)
+    return found
+
+
+def _plan(solve: Callable[[Problem, float], Plan | None], seconds: float, problem: Problem) -> Plan:
+    return solve(problem, seconds) or Plan([], [])
+
+
 def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
     """Return the tours of each configured solver that runs on this machine, for each time budget."""
     settings, left_out = config.evaluation, set()
@@ -167,33 +196,44 @@ def _solve_batches(
 
 
 def solve_each(
-    label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], map_items: MapItems
+    label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes | Plan], map_items: MapItems
 ) -> Solved:
     """Return the tours of a method for single problems, on one thread."""
     longest = 2 * max(problem.customers for problem in problems)
 
     def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        rows, core = [], []
+        rows, core, vehicles = [], [], []
         for i in batch["item"].tolist():
             began = time.process_time()
-            routes = solve(problems[i])
+            found = solve(problems[i])
             core.append(time.process_time() - began)
+            routes, kinds = found if isinstance(found, Plan) else (found, [0] * len(found))
+            vehicles.append(padded(torch.tensor(kinds, dtype=torch.long), longest))
             rows.append(actions_of(routes, longest))
-        device = batch["item"].device
-        return {"actions": torch.stack(rows).to(device), "core": torch.tensor(core, device=device)}
+        solved = {"actions": torch.stack(rows), "core": torch.tensor(core), "kinds": torch.stack(vehicles)}
+        return {name: tensor.to(batch["item"].device) for name, tensor in solved.items()}
 
     began = time.perf_counter()
     numbers = Resident({"item": torch.arange(len(problems))}, torch.device("cpu"))
     found = map_items(numbers, encode, 1)
     seconds, core = time.perf_counter() - began, float(found["core"].sum())
-    return _validated(label, problems, [routes_of(row) for row in found["actions"]], seconds, core, "cpu x 1")
+    routes = [routes_of(row) for row in found["actions"]]
+    kinds = [row[: len(each)].tolist() for row, each in zip(found["kinds"], routes, strict=True)]
+    return _validated(label, problems, routes, seconds, core, "cpu x 1", kinds)
 
 
 def _validated(
-    method: str, problems: Sequence[Problem], routes: list[Routes], seconds: float, core_seconds: float, on: str
+    method: str,
+    problems: Sequence[Problem],
+    routes: list[Routes],
+    seconds: float,
+    core_seconds: float,
+    on: str,
+    kinds: list[list[int]] | None = None,
 ) -> Solved:
     """Return tours with their costs; the independent validator raises InvalidTourError for a wrong one."""
-    for problem, tour in zip(problems, routes, strict=True):
-        validator.check(problem, tour)
-    costs = np.array([cost_of(problem, tour) for problem, tour in zip(problems, routes, strict=True)])
-    return Solved(method, routes, costs, seconds, core_seconds, on)
+    kinds = kinds or [[0] * len(each) for each in routes]
+    for solution in zip(problems, routes, kinds, strict=True):
+        validator.check(*solution)
+    costs = np.array([cost_of(*solution) for solution in zip(problems, routes, kinds, strict=True)])
+    return Solved(method, routes, costs, seconds, core_seconds, on, kinds)

@@ -1,14 +1,14 @@
 """A ranking of images by people's answers about pairs, and the pairs to ask about next."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from common.disk.files import write_whole
+from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import to_csv
 from common.statistics import Z95
@@ -18,12 +18,13 @@ from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.judging.one_image import texture_features
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
 from pipelines.workloads.lmol.people.propagation import averaged
+from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.folders import passed_over
-from pipelines.workloads.lmol.sources.tables import count_answers, find_answers, read_table
+from pipelines.workloads.lmol.sources.tables import read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
-ANSWERS = "answers.csv"  # proposed name of the table of answers
+PROPOSED = "answers.csv"  # name of the table of answers
 MOST_IMAGES = 5000  # the time grows with their cube
 
 
@@ -57,7 +58,7 @@ class PeoplesRanking:
             (self.names[i], *(f"{scores[i] + z * Z95 * errors[i]:.4f}" for z in (0, -1, 1)), str(heard[i]))
             for i in np.argsort(-scores, kind="stable")
         )
-        _write(path, ("image", "score", "low", "high", "answers"), rows)
+        write_text(path, to_csv(("image", "score", "low", "high", "answers"), rows))
         return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
@@ -67,18 +68,14 @@ class PeoplesRanking:
         """
         pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
-        _write(path, ("img1", "img2", "label"), rows)
+        write_text(path, to_csv(("img1", "img2", "label"), rows))
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
-        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / ANSWERS}"
+        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
         return (
             f"{path}: {_count(len(pairs), 'pair')} to ask about; fill in the column label with First, Second or "
             f"Similar, {further}, and ask again"
         )
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    write_whole(path, to_csv(columns, rows).encode())
 
 
 def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
@@ -96,7 +93,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     pairs = listed.pairs if listed else []
     for path in outputs:
-        _check_nothing_is_lost(path, table or folder / ANSWERS, pairs)
+        _check_nothing_is_lost(path, table or folder / PROPOSED, pairs)
     given = source if source.is_dir() else folder
     files = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS)
     if not 2 <= len(files) <= MOST_IMAGES:
@@ -130,7 +127,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
 
 def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:
     """Raise UserError if a file to write to holds answers that are not among the `pairs` of the table of answers."""
-    if not path.is_file() or not count_answers(path):
+    if not path.is_file() or kind_of(path, None) != ANSWERS:
         return
     itself = path.resolve() == table.resolve()
     kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))

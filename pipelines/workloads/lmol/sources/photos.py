@@ -1,10 +1,10 @@
-"""The embedded source `photos`: crops of photos from installed packages, degraded in four ways to four degrees."""
+"""The embedded sources: `digits`, and `photos`, crops of installed packages' photos, degraded in four ways."""
 
 import functools
 import importlib.util
 import io
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -30,79 +30,42 @@ PHOTO_SIZES = (16, 200)  # sides of the stored image: above the window of SSIM, 
 TRIALS = 30  # crops tried; the first with that contrast is taken, or the one with the most
 THOUSANDTH = Fraction(1, 1000)  # unit of photo scores
 PHOTO_THETA = 65  # thousandths, half the step between two degrees at 32 to 96 pixels: one degree is similar
-
-
-@dataclass(frozen=True)
-class Photo:
-    """A photo in an installed package."""
-
-    package: str  # located, not imported
-    path: str  # below the package
-    licence: str
-    attribution: str
-    url: str = ""
-
-    def file(self) -> Path:
-        """Return the path of the image file."""
-        spec = importlib.util.find_spec(self.package)
-        assert spec is not None, f"{self.package} is not installed"
-        assert spec.origin is not None, f"{self.package} has no file"
-        return Path(spec.origin).parent / self.path
-
-
-CC0, NO_RESTRICTIONS = "CC0 1.0", "no known copyright restrictions"
-CC_BY = "CC BY 2.0"
 # The photos in these packages, except those that show a person (astronaut, camera, lfw, retina), state no licence
-# (moon, page, motorcycle), are not photos, or are blurred to begin with (clock).
-PHOTOS = {
-    "brick": Photo("skimage", "data/brick.png", CC0, "CC0Textures", "https://cc0textures.com/view.php?tex=Bricks25"),
-    "chelsea": Photo("skimage", "data/chelsea.png", CC0, "Stefan van der Walt"),
-    "coffee": Photo("skimage", "data/coffee.png", CC0, "Rachel Michetti, courtesy of Pikolo Espresso Bar"),
-    "coins": Photo(
-        "skimage",
-        "data/coins.png",
-        NO_RESTRICTIONS,
-        "Brooklyn Museum Collection",
-        "https://www.brooklynmuseum.org/opencollection/archives/image/51611",
-    ),
-    "grass": Photo(
-        "skimage",
-        "data/grass.png",
-        CC0,
-        "linolafett",
-        "https://www.deviantart.com/linolafett/art/Grass-01-434853879",
-    ),
-    "gravel": Photo("skimage", "data/gravel.png", CC0, "CC0Textures", "https://cc0textures.com/view.php?tex=Gravel04"),
-    "hubble": Photo(
-        "skimage",
-        "data/hubble_deep_field.jpg",
-        "public domain",
-        "NASA, HubbleSite",
-        "http://hubblesite.org/newscenter/archive/releases/2012/37/image/a/",
-    ),
-    "rocket": Photo(
-        "skimage",
-        "data/rocket.jpg",
-        "public domain",
-        "SpaceX",
-        "https://www.flickr.com/photos/spacexphotos/16511594820/in/photostream/",
-    ),
-    "tissue": Photo("skimage", "data/ihc.png", NO_RESTRICTIONS, "Center for Microscopy And Molecular Imaging (CMMI)"),
-    "china": Photo(
-        "sklearn",
-        "datasets/images/china.jpg",
-        CC_BY,
-        "danielbuechele; cropped and altered",
-        "https://www.flickr.com/photos/danielbuechele/6061409035/",
-    ),
-    "flower": Photo(
-        "sklearn",
-        "datasets/images/flower.jpg",
-        CC_BY,
-        "vultilion (scikit-learn's notice names danielbuechele); cropped and altered",
-        "https://www.flickr.com/photos/vultilion/6056698931/",
-    ),
-}
+# (moon, page, motorcycle), are not photos, or are blurred to begin with (clock): package and path, and the licence.
+PHOTOS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("photos.json").read_bytes())
+
+
+def read_digits(data: Data, path: Path) -> ImageSet:
+    """Return 1,797 handwritten digits, each scored by its value."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    eight = np.rint(pixels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    size = (data.size, data.size)
+    drawn = [np.asarray(Image.fromarray(each).resize(size, Image.Resampling.BILINEAR))[..., None] for each in eight]
+    names = [f"digit-{row:04d}" for row in range(len(labels))]
+    return ImageSet(
+        squares=write(path, [as_squares(drawn)]),
+        scores=labels.astype(np.int64),
+        unit=Fraction(1),
+        theta=0 if data.theta is None else in_units(data.theta, Fraction(1)),
+        attribute=data.attribute or "value",
+        groups=names,
+        names=names,
+        families=["digit"] * len(names),
+        facts={
+            "source": "handwritten digits",
+            "licences": [
+                {
+                    "name": "digits.csv.gz of scikit-learn",
+                    "licence": "shipped with scikit-learn, which names none of its own for it",
+                    "attribution": "E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, "
+                    "UCI Machine Learning Repository",
+                    "url": "https://archive.ics.uci.edu/dataset/80",
+                }
+            ],
+        },
+    )
 
 
 Kind = tuple[str, int]  # family, degree
@@ -151,15 +114,7 @@ def read_photos(data: Data, path: Path) -> ImageSet:
                 f"{family} {degree}".removesuffix(" 0"): thousandths / 1000
                 for (family, degree), thousandths in score.items()
             },
-            "licences": [
-                {
-                    "name": f"{photo.package}/{photo.path}",
-                    "licence": photo.licence,
-                    "attribution": photo.attribution,
-                    "url": photo.url,
-                }
-                for photo in PHOTOS.values()
-            ],
+            "licences": list(PHOTOS.values()),
         },
     )
 
@@ -177,7 +132,11 @@ def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[Squares, 
 
 @functools.lru_cache(maxsize=1)
 def _photo(name: str) -> Image.Image:
-    with Image.open(PHOTOS[name].file()) as file:
+    package, _, path = PHOTOS[name]["name"].partition("/")
+    spec = importlib.util.find_spec(package)  # not imported
+    assert spec is not None, f"{package} is not installed"
+    assert spec.origin is not None, f"{package} has no file"
+    with Image.open(Path(spec.origin).parent / path) as file:
         return file.convert("RGB")
 
 

@@ -1,13 +1,12 @@
 """A user's table of images and scores, or of labelled pairs: found, read and checked, without opening an image."""
 
 import csv
-import difflib
 import io
 import math
 import os
 import re
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +16,7 @@ from common.foreign_text import unguarded
 from models.images.comparator.interface import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
-from pipelines.workloads.lmol.sources.folders import home, located, within
+from pipelines.workloads.lmol.sources.folders import home, located
 from pipelines.workloads.lmol.sources.units import LabelledPair, number
 
 EMBEDDED = ("digits", "photos")
@@ -32,11 +31,9 @@ ALSO = {
 }
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
-TABLES = (".csv", ".tsv")
 SEPARATORS = ",;\t|"
 LONGEST_HEADER = 100_000  # characters
 MOST_VOTES = 1000  # that one row may stand for
-FITS = 3  # see `_fitness`
 
 
 @dataclass
@@ -61,137 +58,6 @@ class Listed:
         self.scores.setdefault(name, score)
 
 
-def find_table(source: str, columns: Mapping[str, str]) -> Path:
-    """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank.
-
-    A folder without any may have the table of its images one folder above. What `ask.py` wrote counts last.
-    """
-    path = Path(source)
-    if path.is_dir():
-        fits = {each: _fitness(each, columns) for each in _tables(path)}
-        tables = [each for each in fits if fits[each] == FITS]
-        if not tables and _ranks(path):
-            return path
-        tables = tables or [
-            each for each in _above(path) if _lists(each, path, columns) and _fitness(each, columns) == FITS
-        ]
-        tables = tables or [each for each in fits if fits[each] == max(fits.values())]
-        if len(tables) != 1:
-            found = f"has {len(tables)}: {', '.join(each.name for each in tables[:5])}" if tables else "has none"
-            most = max(tables, key=lambda each: each.stat().st_size, default=None)
-            raise UserError(
-                f"data.source={source}: the folder of images must contain exactly one CSV, of image,score or of pairs, "
-                f"or a folder per rank; it {found}"
-                + (f"; name the one to use, as in data.source={most}" if most else "")
-            )
-        return tables[0]
-    if not path.is_file():
-        near = difflib.get_close_matches(source, EMBEDDED, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"data.source={source}: there is no such file or folder{hint}; {WAYS}")
-    return path
-
-
-def find_answers(source: Path) -> tuple[Path | None, list[str]]:
-    """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
-
-    In a folder, tables without answers are passed over: scores, rankings and pairs that nobody has labelled. Without
-    one, a table of answers about its images may lie one folder above. Notes name tables of unknown columns.
-    """
-    if not source.is_dir():
-        return source, []
-    tables = [each for each in _tables(source) if count_answers(each)]
-    tables = tables or [each for each in _above(source) if count_answers(each) and _lists(each, source, None)]
-    if len(tables) > 1:
-        raise UserError(
-            f"{source} has {len(tables)} tables of answers: {', '.join(each.name for each in tables)}; put their rows "
-            f"into one, or name the one to use, as in {tables[0]}"
-        )
-    unknown = {each: _layout(each, None)[2] for each in (*_tables(source), *_above(source))}
-    images = {path.name for path in source.rglob("*") if path.suffix.lower() in ENDINGS}
-    named = [why for each, why in unknown.items() if why and (each.parent == source or _mentions(each, images))]
-    return tables[0] if tables else None, [f"passed over: {why}" for why in named]
-
-
-def _tables(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.iterdir() if each.suffix.lower() in TABLES)
-
-
-def _above(folder: Path) -> list[Path]:
-    return _tables(folder.parent if folder.name not in ("", "..") else folder.resolve().parent)
-
-
-def _lists(table: Path, folder: Path, columns: Mapping[str, str] | None) -> bool:
-    """Return True if a table lists an image that lies in the folder."""
-    try:
-        names = read_table(table, columns).scores
-    except UserError:
-        return False
-    inside = folder.resolve()
-    return any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name)
-
-
-def _mentions(table: Path, images: Collection[str]) -> bool:
-    """Return True if one of the first lines of a table of unknown columns has the name of an image."""
-    with table.open(encoding="utf-8-sig", errors="replace") as file:
-        cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
-    return not images.isdisjoint(cell.strip() for cell in cells)
-
-
-def _fitness(table: Path, columns: Mapping[str, str]) -> int:
-    """Return FITS for scores or answers to learn from, less for what `ask.py` wrote: rankings, then pairs to label.
-
-    0 is for unknown columns.
-    """
-    layout, used, _ = _layout(table, columns)
-    if not layout:
-        return 0
-    rows = _rows(table)
-    if layout == "pairs" and not any(row[used["label"]] for _, row in rows[1]):
-        return 1
-    return 2 if layout == "images" and {"low", "high"} <= set(rows[0]) else FITS
-
-
-def count_answers(table: Path) -> int:
-    """Return how many rows of a table are answers about pairs."""
-    layout, used, _ = _layout(table, None)
-    if layout not in ("pairs", "choices"):
-        return 0
-    return sum(layout == "choices" or bool(row[used["label"]]) for _, row in _rows(table)[1])
-
-
-def _layout(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
-    """Return a table's layout and columns by its first line alone, as it may be no table at all.
-
-    The layout of unknown columns is "", and the last value says why.
-    """
-    try:
-        with table.open(encoding="utf-8-sig", errors="replace") as file:
-            text = file.readline(LONGEST_HEADER)
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    header = next(csv.reader([text], delimiter=_separator(text)), [])
-    try:
-        layout, used, _ = assigned(str(table), [column.strip() for column in header], columns)
-    except UserError as error:
-        return "", {}, str(error)
-    return layout, used, ""
-
-
-def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
-    """Return a user's files behind `data.source`: the table, and those of its images that exist."""
-    if source in EMBEDDED or not Path(source).exists():
-        return []
-    table, found = find_table(source, columns), []
-    for name in read_table(table, columns).scores:
-        try:
-            path = within(home(table), name)
-        except ValueError:
-            continue
-        found += [path] if path.is_file() else []
-    return [*([] if table.is_dir() else [table]), *found]
-
-
 def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
     """Return the images that the table lists; UserError if its columns or its labels make no sense.
 
@@ -200,7 +66,7 @@ def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
     """
     if table.is_dir():
         return _of_ranks(table)
-    header, rows = _rows(table)
+    header, rows = rows_of(table)
     layout, used, notes = assigned(str(table), header, columns)
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
     for name in NAMES & used.keys():
@@ -212,7 +78,9 @@ def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
         if moved and "label" in row:
             row["label"] = moved.get(_plain(table, row["label"]), row["label"])
     listed = Listed(notes=notes + found, scored=layout in ("images", "scored pairs"))
-    {"images": _images, "choices": _choices}.get(layout, _pairs)(listed, table, named)
+    if layout == "choices":
+        named = [(line, _as_pair(table, line, row)) for line, row in named]
+    (_images if layout == "images" else _pairs)(listed, table, named)
     if rows and layout == "pairs" and not listed.pairs:
         raise UserError(f"{table} has no label yet; fill in its column {used['label']} with First, Second or Similar")
     if not listed.scores:
@@ -292,23 +160,18 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
         )
 
 
-def _choices(listed: Listed, table: Path, rows: Rows) -> None:
-    """Note pairs with the image that won, or neither."""
-    for line, row in rows:
-        tie = row.get("tie", "").lower()
-        if tie not in (*TRUE, *FALSE):
-            raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
-        for name in (row["winner"], row["loser"]):
-            listed.scores.setdefault(name, "")
-        label = SIMILAR if tie in TRUE else FIRST
-        listed.pairs += [(line, row["winner"], row["loser"], label)] * _votes(table, line, row)
+def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
+    """Return a choice of a winner as a pair with its label."""
+    tie = row.get("tie", "").lower()
+    if tie not in (*TRUE, *FALSE):
+        raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
+    return {**row, "first": row["winner"], "second": row["loser"], "label": "similar" if tie in TRUE else "first"}
 
 
 def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:
     """Return how many answers a row stands for; none if both images are the same."""
-    first, second = row.get("first", row.get("winner")), row.get("second", row.get("loser"))
-    if first == second:
-        raise UserError(f"{table}, line {line}: {first!r} is compared with itself; give two images")
+    if row["first"] == row["second"]:
+        raise UserError(f"{table}, line {line}: {row['first']!r} is compared with itself; give two images")
     count = _number(table, line, "count", row["count"]) if row.get("count") else 1.0
     if count != int(count) or not 0 <= count <= MOST_VOTES:
         raise UserError(f"{table}, line {line}: count is {row['count']}; give a whole number from 0 to {MOST_VOTES}")
@@ -322,7 +185,7 @@ def _number(table: Path, line: int, column: str, text: str) -> float:
     return float(value)
 
 
-def _ranks(folder: Path) -> dict[Path, str]:
+def ranks(folder: Path) -> dict[Path, str]:
     """Return the folders in a folder that hold images, with the number at the beginning of their names, or ""."""
     found = {}
     for each in sorted(folder.iterdir()):
@@ -334,23 +197,23 @@ def _ranks(folder: Path) -> dict[Path, str]:
 
 def _of_ranks(folder: Path) -> Listed:
     """Return the images in the folders of a folder, each scored by the number that its folder's name begins with."""
-    ranks, listed = _ranks(folder), Listed()
-    nameless = [each.name for each, rank in ranks.items() if not rank]
-    if nameless or len(set(ranks.values())) < 2:
+    found, listed = ranks(folder), Listed()
+    nameless = [each.name for each, rank in found.items() if not rank]
+    if nameless or len(set(found.values())) < 2:
         raise UserError(
             f"data.source={folder}: there is no CSV, and "
             + (f"the name of the folder {nameless[0]} does not begin with" if nameless else "only one folder has")
             + " a rank; name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
         )
-    for each, rank in ranks.items():
+    for each, rank in found.items():
         for path in sorted(each.iterdir()):
             if path.suffix.lower() in ENDINGS:
                 listed.add(f"{each.name}/{path.name}", rank)
-    listed.notes.append(f"images are scored by their folders: {', '.join(each.name for each in ranks)}")
+    listed.notes.append(f"images are scored by their folders: {', '.join(each.name for each in found)}")
     return listed
 
 
-def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Return the columns of a table, and (line, {column: value}) for each of its rows.
 
     The separator is whichever of comma, semicolon, tab and bar is most frequent in the header.
@@ -380,3 +243,21 @@ def _rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 
 def _separator(text: str) -> str:
     return max(SEPARATORS, key=text.split("\n", 1)[0].count)
+
+
+def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
+    """Return a table's layout and columns by its first line alone, as it may be no table at all.
+
+    The layout of unknown columns is "", and the last value says why.
+    """
+    try:
+        with table.open(encoding="utf-8-sig", errors="replace") as file:
+            text = file.readline(LONGEST_HEADER)
+    except OSError as error:
+        raise UserError(f"cannot read {table}: {error.strerror}") from error
+    header = next(csv.reader([text], delimiter=_separator(text)), [])
+    try:
+        layout, used, _ = assigned(str(table), [column.strip() for column in header], columns)
+    except UserError as error:
+        return "", {}, str(error)
+    return layout, used, ""

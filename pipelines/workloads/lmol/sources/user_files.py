@@ -15,9 +15,10 @@ from common.workers import in_order
 from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
+from pipelines.workloads.lmol.sources.finding import find_table
 from pipelines.workloads.lmol.sources.folders import home, passed_over, within
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
-from pipelines.workloads.lmol.sources.tables import LABELS, Listed, find_table, read_table
+from pipelines.workloads.lmol.sources.tables import LABELS, Listed, read_table
 from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given

@@ -400,7 +400,7 @@ def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(t
     answers.write_text(f"img1,img2,label\n./-0.png,{tmp_path / '=1.png'},./-0.png\n.//+2.png,gone.png,First\n")
     assert asking.rank(answers, None).answers.tolist() == [[1, 2, 0]]  # images are in the order + - = @
     assert "1 answer about images that cannot be used" in asking.rank(answers, None).notes
-    with pytest.raises(UserError, match=r"2 tables of answers: answers.csv, next.csv; .* as in .*answers.csv"):
+    with pytest.raises(UserError, match=r"tables of answers, 2: answers.csv, next.csv; .* as in .*answers.csv"):
         asking.rank(tmp_path, None)
 
 

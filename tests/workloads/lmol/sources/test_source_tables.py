@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines.workloads.lmol.sources import tables
+from pipelines.workloads.lmol.sources import finding
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, read, refusal, table
 
 
@@ -79,8 +79,8 @@ def test_what_ask_wrote_into_a_folder_is_not_taken_for_its_table(tmp_path):
 def test_inputs_are_the_table_and_the_images_that_are_there(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
     table(tmp_path / "scores.csv", ("image", "score"), ("a.png", 1), ("b.png", 2), ("no.png", 3), ("../x.png", 3))
-    assert tables.files_of(str(tmp_path), {}) == [tmp_path / name for name in ("scores.csv", "a.png", "b.png")]
-    assert tables.files_of("digits", {}) == tables.files_of(str(tmp_path / "gone"), {}) == []
+    assert finding.files_of(str(tmp_path), {}) == [tmp_path / name for name in ("scores.csv", "a.png", "b.png")]
+    assert finding.files_of("digits", {}) == finding.files_of(str(tmp_path / "gone"), {}) == []
 
 
 def test_images_are_found_anywhere_below_the_folder_of_their_table(tmp_path):
@@ -121,7 +121,7 @@ def test_the_table_may_lie_one_folder_above_its_images(tmp_path):
     assert found.scores.tolist() == [1, 2]
     others = f"passed over in {images}: .txt (1), images that votes.csv does not list (1)"
     assert others in found.facts["columns"]
-    assert tables.files_of(str(images), {}) == [tmp_path / "votes.csv", images / "a.png", images / "b.png"]
+    assert finding.files_of(str(images), {}) == [tmp_path / "votes.csv", images / "a.png", images / "b.png"]
     (tmp_path / "others.csv").write_text("image,score\nimages/a.png,3\n")
     assert "2: others.csv, votes.csv" in refusal(images)
 

@@ -1,0 +1,129 @@
+"""The table of a user's images: found in their folder, one folder above, or made of a folder for each rank."""
+
+import difflib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from common.errors import UserError
+from models.images.comparator.interface import ENDINGS
+from pipelines.workloads.lmol.sources.folders import home, within
+from pipelines.workloads.lmol.sources.tables import (
+    EMBEDDED,
+    LONGEST_HEADER,
+    WAYS,
+    layout_of,
+    ranks,
+    read_table,
+    rows_of,
+)
+
+TABLES = (".csv", ".tsv")
+# Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
+ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
+
+
+def find_table(source: str, columns: Mapping[str, str]) -> Path:
+    """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank.
+
+    A folder without any may have the table of its images one folder above. What `ask.py` wrote counts last.
+    """
+    path = Path(source)
+    if path.is_dir():
+        kinds = {each: kind_of(each, columns) for each in _tables(path)}
+        tables = [each for each, kind in kinds.items() if kind in (ANSWERS, SCORES)]
+        if not tables and ranks(path):
+            return path
+        tables = tables or [each for each in _above(path, columns) if kind_of(each, columns) in (ANSWERS, SCORES)]
+        for last in (RANKING, UNLABELLED, UNKNOWN):
+            tables = tables or [each for each, kind in kinds.items() if kind == last]
+        if len(tables) != 1:
+            most = max(tables, key=lambda each: each.stat().st_size, default=None)
+            found = f"has {_named(tables)}; name the one to use, as in data.source={most}" if tables else "has none"
+            raise UserError(
+                f"data.source={source}: the folder of images must contain exactly one CSV, of image,score or of pairs, "
+                f"or a folder per rank; it {found}"
+            )
+        return tables[0]
+    if not path.is_file():
+        near = difflib.get_close_matches(source, EMBEDDED, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"data.source={source}: there is no such file or folder{hint}; {WAYS}")
+    return path
+
+
+def find_answers(source: Path) -> tuple[Path | None, list[str]]:
+    """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
+
+    In a folder, tables without answers are passed over: scores, rankings and pairs that nobody has labelled. Without
+    one, a table of answers about its images may lie one folder above. Notes name tables of unknown columns.
+    """
+    if not source.is_dir():
+        return source, []
+    tables = [each for each in _tables(source) if kind_of(each, None) == ANSWERS]
+    tables = tables or [each for each in _above(source, None) if kind_of(each, None) == ANSWERS]
+    if len(tables) > 1:
+        raise UserError(
+            f"{source} has tables of answers, {_named(tables)}; put their rows into one, or name the one to use, as in "
+            f"{tables[0]}"
+        )
+    images = {path.name for path in source.rglob("*") if path.suffix.lower() in ENDINGS}
+    beside = [*_tables(source), *(each for each in _tables(_parent(source)) if _mentions(each, images))]
+    unknown = (layout_of(each, None)[2] for each in beside)
+    return tables[0] if tables else None, [f"passed over: {why}" for why in unknown if why]
+
+
+def kind_of(table: Path, columns: Mapping[str, str] | None) -> str:
+    """Return what a table holds, by its header and whether a pair has a label."""
+    layout, used, _ = layout_of(table, columns)
+    if layout in ("choices", "scored pairs"):
+        return ANSWERS if layout == "choices" else SCORES
+    if layout == "pairs":
+        return ANSWERS if any(row[used["label"]] for _, row in rows_of(table)[1]) else UNLABELLED
+    return UNKNOWN if not layout else RANKING if {"low", "high"} <= set(rows_of(table)[0]) else SCORES
+
+
+def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
+    """Return a user's files behind `data.source`: the table, and those of its images that exist."""
+    if source in EMBEDDED or not Path(source).exists():
+        return []
+    table, found = find_table(source, columns), []
+    for name in read_table(table, columns).scores:
+        try:
+            path = within(home(table), name)
+        except ValueError:
+            continue
+        found += [path] if path.is_file() else []
+    return [*([] if table.is_dir() else [table]), *found]
+
+
+def _named(tables: Sequence[Path]) -> str:
+    return f"{len(tables)}: {', '.join(each.name for each in tables[:5])}"
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.suffix.lower() in TABLES)
+
+
+def _parent(folder: Path) -> Path:
+    return folder.parent if folder.name not in ("", "..") else folder.resolve().parent
+
+
+def _above(folder: Path, columns: Mapping[str, str] | None) -> list[Path]:
+    """Return the tables one folder above that list an image in the folder."""
+    found, inside = [], folder.resolve()
+    for table in _tables(_parent(folder)):
+        try:
+            names = read_table(table, columns).scores
+        except UserError:
+            continue
+        if any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name):
+            found.append(table)
+    return found
+
+
+def _mentions(table: Path, images: Collection[str]) -> bool:
+    """Return True if the name of an image is in the first lines of a table, whatever its columns."""
+    with table.open(encoding="utf-8-sig", errors="replace") as file:
+        cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
+    return any(cell.strip() in images for cell in cells)
