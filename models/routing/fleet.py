@@ -2,32 +2,14 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from models.routing import native
 from models.routing.environment import Routes
-from models.routing.problems import MOST_CUSTOMERS, Problem, cost_of, distances, travel_between
+from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, measured, travel_between
 
 MILLISECONDS = 1  # of CPU time for each customer, by default
-
-
-class Plan(NamedTuple):
-    """A solution: routes, and the kinds of their vehicles."""
-
-    routes: Routes
-    kinds: list[int]
-
-
-def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
-    nodes = np.arange(len(problem.locs))
-    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
-    if problem.open_routes:
-        for matrix in pair:
-            matrix[:, problem.depot_nodes] = 0
-    return pair
 
 
 def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:

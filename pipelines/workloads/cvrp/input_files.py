@@ -12,9 +12,8 @@ from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
-from models.routing.fleet import Plan
 from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput
-from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances
+from models.routing.problems import MOST_CAPACITY, Plan, Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances

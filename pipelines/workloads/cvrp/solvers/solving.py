@@ -16,8 +16,8 @@ from common.errors import UserError
 from models.routing import native
 from models.routing.decodes import SAMPLED
 from models.routing.environment import Instances, Routes, routes_of
-from models.routing.fleet import MILLISECONDS, Plan, plan
-from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.fleet import MILLISECONDS, plan
+from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
 from models.routing.solve import actions_of, at_once, best_tours, division_of, padded, searched, takes_policy
 from pipelines.engine.batches import Resident
