@@ -146,11 +146,10 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
         places = generator.random((customers + 1, 2)).round(3).tolist()
         demands = generator.integers(1, 10, customers).tolist()
         asked = {"depot": places[0], "customers": places[1:], "demands": demands, "capacity": 30}
-        search: dict[str, object] = {"decode": decode, "augment": augment}
-        answer = next(model.predict([asked], milliseconds=0, **search))
+        answer = next(model.predict([asked], milliseconds=0, decode=decode, augment=augment))
         if decode == "multistart":
             del answer["routes"]  # several starts and symmetries find the same tour, in other orders
-        expected.append(_asked("predict", asked, search, output=answer))
+        expected.append(_asked("predict", asked, {"decode": decode, "augment": augment}, output=answer))
     return Packed(
         heading="Plan routes",
         said="The policy builds tours that begin with up to 20 customers, of up to 40 customers under the 8 symmetries "

@@ -2,32 +2,14 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from models.routing import native
 from models.routing.environment import Routes
-from models.routing.problems import MOST_CUSTOMERS, Problem, cost_of, distances, travel_between
+from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, measured, travel_between
 
 MILLISECONDS = 1  # of CPU time for each customer, by default
-
-
-class Plan(NamedTuple):
-    """A solution: routes, and the kinds of their vehicles."""
-
-    routes: Routes
-    kinds: list[int]
-
-
-def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
-    nodes = np.arange(len(problem.locs))
-    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
-    if problem.open_routes:
-        for matrix in pair:
-            matrix[:, problem.depot_nodes] = 0
-    return pair
 
 
 def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
@@ -35,6 +17,8 @@ def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0
 
     Raises ValueError where no plan is found that serves all who must be served.
     """
+    if (rounds > 0) == (seconds > 0):
+        raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
     if reason := native.unavailable():
         raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
     if problem.customers > MOST_CUSTOMERS:
@@ -106,14 +90,16 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
     return begun
 
 
-def answer(problem: Problem, milliseconds: float | None, seed: int) -> dict[str, object]:
+def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Routes | None = None) -> dict[str, object]:
     """Return a plan found in as much CPU time, by default a millisecond for each customer, with its cost.
 
+    It begins with what can be kept of the routes `initial`, of vehicles of the first kind.
     `arrivals` are as in `schedule`, `vehicles` the number of each route's kind where there are several, `left_out` the
     customers whose prizes are lost.
     """
     spent = problem.customers * MILLISECONDS if milliseconds is None else milliseconds
-    routes, kinds = plan(problem, seconds=spent / 1000, seed=seed)
+    start = None if initial is None else Plan(initial, [0] * len(initial))
+    routes, kinds = plan(problem, seconds=spent / 1000, seed=seed, start=start)
     found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
     if problem.windows is not None:
         found["arrivals"] = [

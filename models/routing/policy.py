@@ -220,7 +220,7 @@ class RoutingPolicy(io.Model):
             if any(asked is each for each in plain):
                 own = dict(zip(("routes", "cost"), next(solved), strict=True))
             else:
-                own = fleet.answer(asked.problem, settings.milliseconds or None, seed)
+                own = fleet.answer(asked.problem, settings.milliseconds or None, seed, asked.initial)
             name = {} if given.name is None else {"name": given.name}
             found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
         return found

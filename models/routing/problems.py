@@ -235,3 +235,20 @@ def exact_problems(
         Problem(f"{name}-{index:0{digits}d}", locs[index], demand[index], int(capacity[index]), rounding="exact")
         for index in range(len(locs))
     ]
+
+
+class Plan(NamedTuple):
+    """A solution: routes, and the kinds of their vehicles."""
+
+    routes: list[list[int]]
+    kinds: list[int]
+
+
+def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
+    nodes = np.arange(len(problem.locs))
+    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
+    if problem.open_routes:
+        for matrix in pair:
+            matrix[:, problem.depot_nodes] = 0
+    return pair

@@ -274,7 +274,7 @@ class Annealing {
 // filled with it, and the kinds of the routes' vehicles to `chosen` (customers). It goes on from `given`, laid out alike
 // with the kinds `given_kinds`, if these are not null. Takes `rounds`, or `seconds` of CPU time if that is not 0. The arrays are
 // those of Fleet, `kind` (kinds, 7) is laid out as Kind. Returns the number of customers that must be served and are not, or
-// less than 0, and nothing else, for a customer that no vehicle can serve even alone: minus its number.
+// if one of them can be served by no vehicle even alone, minus its number, and writes nothing.
 extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, double seconds, int64_t seed,
                           const double* distance, const double* duration, const double* demand, const double* open,
                           const double* close, const double* service, const double* prize, const double* kind,
@@ -292,16 +292,19 @@ extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, d
         start.back().push_back((int)given[i]);
     }
     const std::vector<int> start_kinds(given_kinds, given_kinds + start.size());
-    double cost;
-    const State empty(data, 1);
-    for (int c = 1; c <= customers; c++) {
-        bool fits = !data.required(c);
-        for (int k = 0; k < kinds; k++) fits = fits || empty.fits(k, {c}, cost);
-        if (!fits) return -c;
-    }
     Annealing annealing(data, near, (uint64_t)seed);
     const double spent = thread_seconds() - begun;
     const Kept best = annealing.run(start, start_kinds, rounds, seconds > 0 ? std::max(seconds - spent, 1e-6) : 0);
+    std::vector<char> served(nodes);
+    for (const auto& route : best.routes)
+        for (int c : route) served[c] = 1;
+    const State empty(data, 1);
+    for (int c = 1; c <= customers && best.missing; c++) {
+        bool explained = served[c] || !data.required(c);
+        double cost;
+        for (int k = 0; k < kinds; k++) explained = explained || empty.fits(k, {c}, cost);
+        if (!explained) return -c;  // served by no plan found, and by no vehicle alone
+    }
     for (size_t r = 0; r < best.routes.size(); r++) {
         visits = std::copy(best.routes[r].begin(), best.routes[r].end(), visits) + 1;
         chosen[r] = best.kinds[r];

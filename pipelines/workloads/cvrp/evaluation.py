@@ -23,8 +23,8 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of
+from pipelines.workloads.cvrp.instances.sol_files import solution_text
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
-from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
@@ -81,14 +81,10 @@ def _evaluate_split(
     """Return the Evaluation of one set of problems; its headline is the method configured."""
     if not all(problem.plain for problem in problems):
         print(f"{name} is more than a plain CVRP: native ruin and recreate solves it, no network", file=sys.stderr)
-        try:
-            methods = solve_fleets(config, problems, config.evaluation.reference_instances, map_items)
-        except ValueError as error:
-            raise UserError(f"{name}: {error}") from error
+        methods = solve_fleets(config, problems, config.evaluation.reference_instances, map_items)
         return _evaluation(config, name, problems, methods, methods[0])
     config = _bounded(config, model, name, problems)
-    settings = config.evaluation
-    few = problems[: settings.reference_instances]
+    settings, few = config.evaluation, problems[: config.evaluation.reference_instances]
     built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
     largest = max(problem.customers for problem in problems)
     budget = float(largest if settings.milliseconds is None else settings.milliseconds)
@@ -122,7 +118,7 @@ def _evaluation(
     improved: Solved | None = None,
     last: Solved | None = None,
 ) -> Evaluation:
-    """Return the Evaluation of `methods`, of which `headline` and what follows are the model's ways."""
+    """Return the Evaluation of `methods`; `headline` and what follows are the model's."""
     reference, last = _reference(problems[: config.evaluation.reference_instances], methods), last or headline
     return Evaluation(
         split=name,

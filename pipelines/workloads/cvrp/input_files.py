@@ -12,14 +12,13 @@ from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
-from models.routing.fleet import Plan
 from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput
-from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances
+from models.routing.problems import MOST_CAPACITY, Plan, Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
+from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
 from pipelines.workloads.cvrp.instances.tables import TABLES
-from pipelines.workloads.cvrp.instances.vrp_files import read_routes, solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import sisrs

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from models.routing import native
-from models.routing.fleet import Plan, plan, schedule
-from models.routing.problems import Problem, Vehicles, cost_of
+from models.routing.fleet import plan, schedule
+from models.routing.problems import Plan, Problem, Vehicles, cost_of
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_model, pyvrp_plan, solution_of
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 from tests.workloads.cvrp.variants import KINDS, drawn, least_cost

@@ -6,7 +6,8 @@ import numpy as np
 
 from common.errors import UserError
 from models.routing.problems import MOST_CAPACITY, Problem, Vehicles
-from pipelines.workloads.cvrp.instances.vrp_files import NUMBER, amount, best_known
+from pipelines.workloads.cvrp.instances.sol_files import NUMBER, best_known
+from pipelines.workloads.cvrp.instances.vrp_files import amount
 
 
 def read_solomon(path: Path) -> list[Problem]:

@@ -1,14 +1,13 @@
 """Files of operations research: VRPLIB's `.vrp` in any metric of METRICS, with PyVRP's keys for time windows, depots,
-vehicles and prizes; and `.sol`.
+vehicles and prizes.
 
 Node numbers may be any distinct whole numbers; nodes, and the rows of an explicit matrix, are taken in their order with
 the depot moved to the front, and further ones to the end. DISTANCE limits a route's travel, waiting and SERVICE_TIME
 together. A file must end with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from common.errors import UserError
 from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, Vehicles, usual_rounding
+from pipelines.workloads.cvrp.instances.sol_files import NUMBER, best_known, whole
 
 SECTIONS = {  # title: columns of each row
     "NODE_COORD_SECTION": ("number", "x", "y"),
@@ -45,7 +45,6 @@ HEADER_KEYS = (
     *("NAME", "COMMENT", "TYPE", "DIMENSION", "DISTANCE", "SERVICE_TIME", "VEHICLES", *OF_VEHICLES),
     *("EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE"),
 )
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 Header = dict[str, str]
 Rows = list[tuple[int, list[str]]]  # (line number, words) of each row of a section
@@ -112,7 +111,7 @@ def _column(path: Path, sections: dict[str, Rows], title: str, nodes: list[int])
 
 def _fleet(path: Path, header: Header, sections: dict[str, Rows], depots: list[int]) -> tuple[Vehicles, ...]:
     """Return the kinds of vehicles; where the file does not say how many there are, there are enough."""
-    count = _whole(path, "VEHICLES", header["VEHICLES"]) if "VEHICLES" in header else None
+    count = whole(path, "VEHICLES", header["VEHICLES"]) if "VEHICLES" in header else None
     if count is not None and not 1 <= count <= 10**6:
         raise UserError(f"{path}: VEHICLES is {count}; there must be from 1 to a million")
     columns: dict[str, list[float]] = {}
@@ -136,33 +135,6 @@ def _fleet(path: Path, header: Header, sections: dict[str, Rows], depots: list[i
         Vehicles(**dict(zip(columns, each, strict=True)), available=count and many) for each, many in alike.items()
     )
     return tuple(kind._replace(capacity=int(kind.capacity), depot=int(kind.depot)) for kind in found)
-
-
-def best_known(path: Path) -> float | None:
-    """Return the cost in the `.sol` file beside an instance; None without one."""
-    solution = path.with_suffix(".sol")
-    if not solution.is_file():
-        return None
-    found = re.findall(r"^cost:?\s+(\S+)\s*$", solution.read_bytes().decode("utf-8", "replace"), re.I | re.M)
-    if len(found) != 1 or not NUMBER.fullmatch(found[0]):
-        raise UserError(f"{solution}: it must have one line 'Cost NUMBER', the best known cost; correct or remove it")
-    return float(found[0])
-
-
-def read_routes(path: Path) -> list[list[int]]:
-    """Return the routes of a `.sol` file: customers numbered from 1."""
-    found = re.findall(r"^route[^:]*:(.*)$", path.read_bytes().decode("utf-8", "replace"), re.I | re.M)
-    if not found:
-        raise UserError(f"{path}: it must have lines such as 'Route #1: 3 1 2'; correct or remove it")
-    return [[_whole(path, "a customer", word) for word in line.split()] for line in found]
-
-
-def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
-    """Return the text of a `.sol` file, with the cost in the problem's metric."""
-    lines = [f"Route #{number}: {' '.join(map(str, route))}" for number, route in enumerate(routes, 1)]
-    cost = float(cost)
-    lines.append(f"Cost {int(cost) if cost.is_integer() else cost}")
-    return "\n".join(lines) + "\n"
 
 
 def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:
@@ -233,7 +205,7 @@ def _check_complete(path: Path, sections: dict[str, Rows], metric: str, complete
 
 def _dimension(path: Path, header: Header, metric: str) -> int:
     """Return DIMENSION."""
-    dimension = _whole(path, "DIMENSION", _header(path, header, "DIMENSION"))
+    dimension = whole(path, "DIMENSION", _header(path, header, "DIMENSION"))
     if dimension < 2:
         raise UserError(f"{path}: DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
     if dimension > MOST_CUSTOMERS + 1 and not METRICS[metric].planar:
@@ -264,7 +236,7 @@ def _nodes(
                 f"{path}: line {number}: {' '.join(words)[:40]!r} in {title}; "
                 f"each row is {', '.join(columns[:-1])} and {columns[-1]}"
             )
-        node = _whole(path, f"line {number}: the node number", words[0])
+        node = whole(path, f"line {number}: the node number", words[0])
         if node in nodes:
             raise UserError(
                 f"{path}: line {number}: node {node} is given a second time in {title}; "
@@ -312,7 +284,7 @@ def _depots(path: Path, sections: dict[str, Rows], nodes: Collection[int]) -> li
     words = [word for _, row in sections["DEPOT_SECTION"] for word in row]
     if "-1" in words[:-1] or not [word for word in words if word != "-1"]:
         raise UserError(f"{path}: DEPOT_SECTION holds {' '.join(words)[:40]!r}; give node numbers of depots, then -1")
-    depots = [_whole(path, "the depot", word) for word in words if word != "-1"]
+    depots = [whole(path, "the depot", word) for word in words if word != "-1"]
     if wrong := [each for each in depots if each not in nodes or depots.count(each) > 1]:
         raise UserError(f"{path}: DEPOT_SECTION names node {wrong[0]}, twice or without a row in DEMAND_SECTION")
     return depots
@@ -320,7 +292,7 @@ def _depots(path: Path, sections: dict[str, Rows], nodes: Collection[int]) -> li
 
 def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capacity: int, depots: int) -> list[int]:
     """Return the demands of `nodes`: the depot, customers, further depots."""
-    demand = [_whole(path, f"the demand of node {node}", demands[node][0]) for node in nodes]
+    demand = [whole(path, f"the demand of node {node}", demands[node][0]) for node in nodes]
     for node, load in zip(nodes, demand, strict=True):
         if load < 0:
             raise UserError(f"{path}: the demand of node {node} is {load}; demands must be 0 or more")
@@ -360,12 +332,3 @@ def amount(path: Path, what: str, word: str) -> float:
     if not 0 <= value <= MAX_COORDINATE:
         raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a number from 0 to {MAX_COORDINATE:.0e}")
     return value
-
-
-def _whole(path: Path, what: str, word: str) -> int:
-    """Parse a whole number, or raise UserError."""
-    value = float(word) if NUMBER.fullmatch(word) else np.nan
-    # Above 2**53 float64 skips whole numbers, and no value here may be near that. Also false for nan and inf.
-    if not abs(value) < 2**53 or value != int(value):
-        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a whole number")
-    return int(value)

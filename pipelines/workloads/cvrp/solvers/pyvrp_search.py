@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.fleet import Plan, measured
-from models.routing.problems import Problem, cost_of
+from models.routing.problems import Plan, Problem, cost_of, measured
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 
 ERRORS = 1e-6  # of numbers that should be whole

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from models.routing import native
 from models.routing.decodes import SAMPLED
 from models.routing.environment import Instances, Routes, routes_of
-from models.routing.fleet import MILLISECONDS, Plan, plan
-from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.fleet import MILLISECONDS, plan
+from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
 from models.routing.solve import actions_of, at_once, best_tours, division_of, padded, searched, takes_policy
 from pipelines.engine.batches import Resident
@@ -141,7 +142,10 @@ def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_it
 
 
 def _plan(solve: Callable[[Problem, float], Plan | None], seconds: float, problem: Problem) -> Plan:
-    return solve(problem, seconds) or Plan([], [])
+    try:
+        return solve(problem, seconds) or Plan([], [])
+    except ValueError as error:
+        raise UserError(f"{problem.name}: {error}") from error
 
 
 def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
