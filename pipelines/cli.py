@@ -245,10 +245,7 @@ def trained_models(
     run: Run,
     accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
-    """Load the run's best models: {run: model}, {member: model} for a run of many, {} for a method without weights.
-
-    Members with unfinished training or changed data are left out, and reported.
-    """
+    """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
     from common import hardware
 
     device, say = accelerator.device, accelerator.print

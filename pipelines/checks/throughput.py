@@ -108,7 +108,7 @@ def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
 
 
 def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
-    """Count operations of one example's loss and gradient, without repeats; None for recurrent nets."""
+    """Count operations of an example's loss and gradient, without repeats; None for recurrent nets."""
     model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None

@@ -41,11 +41,7 @@ class PeoplesRanking:
     table: Path | None  # of the answers
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
-        """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
-
-        Scores are centred on 0, and so are their intervals. Returns a line about the file. Raises UserError if nobody
-        has answered; `following` is the file of pairs to ask about, if it is written too.
-        """
+        """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
         if not len(self.answers):
             first = f"label the pairs in {following} first" if following else "begin with --next next.csv"
             raise UserError(
@@ -76,11 +72,7 @@ class PeoplesRanking:
 
 
 def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
-    """Rank images by the answers in the table `source`, or in the table that the folder `source` may contain.
-
-    Raises UserError for a table without answers, for a folder without images, and if writing one of the `outputs` would
-    overwrite other answers.
-    """
+    """Rank images by answers in or at `source`; UserError without answers or images, or if `outputs` lose some."""
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
     table, unknown_tables = find_answers(source)

@@ -50,11 +50,7 @@ BY_CONFIG = (
 def assigned(
     table: str, header: Sequence[str], given: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str], list[str]]:
-    """Return the layout of a table, its columns by what they hold, and notes on guesses.
-
-    `given` are columns by what they hold, from the config; None where there is no config. Raises UserError if a given
-    column is not there, and if the table is of no layout.
-    """
+    """Return a table's layout, its columns by what they hold and notes on guesses; UserError for missing ones."""
     advice = f"{ANSWERS}; {RENAMED}" if given is None else f"it must have {NEEDED}; {BY_CONFIG}"
     given = given or {}
     for holds, column in given.items():
