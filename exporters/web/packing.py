@@ -289,6 +289,9 @@ def _images(model: Siamese, run: Path) -> Packed:
     with torch.no_grad():
         # One pair with each order, as for `compare`.
         one, other, tie = model.compare(images[0], images[1]).tolist()
+    levels = familiarity.levels(model.reference_images)
+    # Encoded here, as a hundred encodings take most of the time in which a page opens.
+    carried = {"encoded_references": model.encoded_references(), "reference_levels": levels} if references else {}
     shown = [{"pixels": image.flatten().tolist()} for image in images]
     answer = {"first_is_higher": one, "second_is_higher": other, "tie": tie}
     expected = [_asked("predict", {"first": shown[0], "second": shown[1]}, output=answer)]
@@ -309,12 +312,13 @@ def _images(model: Siamese, run: Path) -> Packed:
             "references": references,
             "note": familiarity.NOTE if len(references) >= familiarity.FEWEST else None,
             "cells": familiarity.CELLS,
+            "farthest": familiarity.reach(levels) if len(references) > 1 else 0.0,
             "fitted": model.fitted.tolist(),
             "prior": model.prior.tolist(),
             "budget": BUDGET,
         },
         about={"attribute": config.attribute},
-        files={WEIGHTS: _weights(model)},
+        files={WEIGHTS: _weights(model, {"reference_images": None, **carried})},
         expected=expected,
     )
 

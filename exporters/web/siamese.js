@@ -5,11 +5,10 @@ const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25,
 
 async function openModel(config, files) {
   const tensors = readTensors(files["model.safetensors"]), count = config.references.length;
-  const pixels = tensors.reference_images.data, each = pixels.length / count;
-  let references = null;  // encodings, made when images are first scored
+  const rows = ({ data }) => config.references.map((_, i) => data.subarray(i * data.length / count, (i + 1) * data.length / count));
+  const references = count ? rows(tensors.encoded_references) : [];  // by PyTorch
   const square = async image => image.pixels ?? middleSquare(await decodedImage(image), config.size, config.channels);
-  const shown = config.references.map((_, i) => pixels.subarray(i * each, (i + 1) * each));
-  const noted = config.note ? familiarity(config, shown) : () => ({});
+  const noted = config.note ? familiarity(config, rows(tensors.reference_levels)) : () => ({});
   const seen = async image => {
     const found = await square(image);
     return { encoded: encode(tensors, config, found), note: noted(found) };
@@ -17,7 +16,6 @@ async function openModel(config, files) {
 
   async function ranking(images) {
     if (!count) throw new Unusable("this model has no references of known score; compare two images instead");
-    references ??= shown.map(pixels => encode(tensors, config, pixels));
     const known = config.references.map(units => units * config.unit), rows = [], errors = [];
     for (const [number, image] of images.entries()) {
       const { encoded, note, error: wrong } = await seen(image).catch(error => ({ error }));
@@ -49,17 +47,19 @@ async function openModel(config, files) {
   };
 }
 
-// A function that returns a note on pixels (C, S, S) unlike those of all references, as models/images/comparator/familiarity.py.
-function familiarity({ channels, size, cells, note }, references) {
+// A function that returns a note on pixels (C, S, S) far from the mean levels of all references, as models/images/comparator/familiarity.py.
+function familiarity({ channels, size, cells, note, farthest }, known) {
   const borders = Array.from({ length: cells }, (_, i) => [Math.floor(i * size / cells), Math.ceil((i + 1) * size / cells)]);
   const levels = pixels => Array.from({ length: channels }, (_, channel) => borders.flatMap(([top, bottom]) => borders.map(([left, right]) => {
     let sum = 0;
     for (let row = top; row < bottom; row++) for (let column = left; column < right; column++) sum += pixels[(channel * size + row) * size + column];
     return sum / (bottom - top) / (right - left);
   }))).flat();
-  const apart = (a, b) => a.reduce((sum, value, i) => sum + (value - b[i]) ** 2, 0), nearest = (a, others) => Math.min(...others.map(b => apart(a, b)));
-  const known = references.map(levels), farthest = Math.max(...known.map((a, i) => nearest(a, known.filter((_, j) => j != i))));
-  return pixels => nearest(levels(pixels), known) > farthest ? { note } : {};
+  const apart = (a, b) => Math.sqrt(a.reduce((sum, value, i) => sum + (value - b[i]) ** 2, 0));
+  return pixels => {
+    const found = levels(pixels);
+    return Math.min(...known.map(each => apart(found, each))) > farthest ? { note } : {};
+  };
 }
 
 // The encoding (D) of pixels (C, S, S) from 0 to 255.

@@ -17,11 +17,15 @@ def notes(images: Tensor, references: Tensor) -> list[dict[str, str]]:
     """
     if len(references) < FEWEST:
         return [{} for _ in images]
-    known, shown = _levels(references), _levels(images).to(references.device)
-    apart = torch.cdist(known, known).fill_diagonal_(torch.inf).min(1).values.max()
-    return [{"note": NOTE} if far else {} for far in (torch.cdist(shown, known).min(1).values > apart).tolist()]
+    known, shown = levels(references), levels(images).to(references.device)
+    return [{"note": NOTE} if far else {} for far in (torch.cdist(shown, known).min(1).values > reach(known)).tolist()]
 
 
-def _levels(images: Tensor) -> Tensor:
+def reach(known: Tensor) -> float:
+    """Return the largest distance of references, by their levels (R, ...), from their nearest others."""
+    return float(torch.cdist(known, known).fill_diagonal_(torch.inf).min(1).values.max())
+
+
+def levels(images: Tensor) -> Tensor:
     """Return mean levels (U, C * CELLS ** 2) of images (U, C, S, S), a part of them at a time."""
     return torch.cat([functional.adaptive_avg_pool2d(each.float(), CELLS).flatten(1) for each in images.split(256)])
