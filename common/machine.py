@@ -21,10 +21,7 @@ _returned = True  # whether the present batch did
 
 
 def cores() -> int:
-    """Return this process's share of the CPU cores among those launched here (LOCAL_WORLD_SIZE), at least 1.
-
-    Two hardware threads of one core count as two.
-    """
+    """Return this process's share, at least 1, of the cores (hardware threads) for the processes launched here."""
     return max(1, _available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
 

@@ -62,10 +62,7 @@ def rows(items: Tensor | None) -> Iterator[None]:
 
 
 def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Tensor:
-    """Return bool of `shape`, each true with `probability`; before any `begin`, by torch's own numbers.
-
-    Row r belongs to item r modulo the number of items. Raises ValueError unless the rows are a multiple of the items.
-    """
+    """Return bool of `shape`, each true with `probability`; row r is of item r modulo their number, else ValueError."""
     global _items
     if _items is None:
         return torch.rand(*shape, device=device) < probability
@@ -82,13 +79,14 @@ def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Ten
 
 def _next_keys(copies: int) -> Sequence[int | Tensor]:
     """Return the keys of the next layer's noise, one for each of an item's rows."""
+    global _num_drawn
     if _keys is None:
         key = int(torch.empty((), dtype=torch.int64).random_())
         return [derive_key(key, copy) for copy in range(copies)]
     if copies > COPIES:
         raise ValueError(f"{copies} rows an item: with hardware.compile noise is for {COPIES}; set that to false")
     keys = _keys.index_select(0, _num_drawn % len(_keys))[0]
-    _num_drawn.add_(1)
+    _num_drawn = _num_drawn + 1  # not in place: the backward pass may compute masks again
     return keys[:copies].unbind()
 
 

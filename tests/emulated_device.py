@@ -5,7 +5,8 @@
 runs a script on the device "emulated". As on a GPU, an operation on tensors of two devices raises RuntimeError.
 Everything that would make the host wait for a GPU is counted: a value that is read (item, tolist, cpu, a condition), a
 shape that depends on values (nonzero, unique, an index by a mask), and a copy from or to the host that is not
-non_blocking. WAITS.json lists [what, the lines of the project that led there, innermost first, how often].
+non_blocking. Native code takes the places of Triton's kernels. WAITS.json lists [what, the lines of the project that
+led there, innermost first, how often].
 """
 
 import collections
@@ -201,11 +202,14 @@ def project_lines() -> Iterator[str]:
 
 
 def main() -> None:
+    from tests.gpu import kernels_on_cpu
+
     report, script = Path(sys.argv[1]).resolve(), sys.argv[2]
     sys.argv = sys.argv[2:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     os.environ["ACCELERATE_TORCH_DEVICE"] = f"{NAME}:0"
     install()
+    kernels_on_cpu.install()
     try:
         with EmulatedDevice():
             runpy.run_path(script, run_name="__main__")

@@ -149,6 +149,11 @@ def start_server(env: Mapping[str, str]) -> tuple[socket.socket, subprocess.Pope
     return mine, server
 
 
+def start() -> tuple[socket.socket, subprocess.Popen]:
+    """Start the server of this process, unless it runs."""
+    return _server()[:2]
+
+
 def stop() -> None:
     """End the server of this process, if there is one, and what it still runs."""
     if _server.cache_info().currsize:

@@ -76,7 +76,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     done = stage(folder, "train.py", *TINY, fresh=True)
     assert done.returncode == 0, done.stderr
-    done = stage(folder, "evaluate.py", fresh=True)
+    done = stage(folder, "evaluate.py")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -182,7 +182,7 @@ def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_pa
     shutil.copytree(trained / "runs/cvrp/default", tmp_path / "runs/cvrp/default")
     shutil.rmtree(tmp_path / "runs/cvrp/default/model/best")
     quick = ["evaluation.reference_seconds=0", "evaluation.milliseconds=0", "evaluation.compare=false"]
-    done = stage(tmp_path, "evaluate.py", *quick)
+    done = stage(tmp_path, "evaluate.py", *quick, fresh=True)
     assert done.returncode == 0, done.stderr
     assert "runs/cvrp/default/model/best is written at the first validation; using" in done.stdout
     assert json.loads((tmp_path / "runs/cvrp/default/evaluations/test.json").read_text())["n"] == 8

@@ -40,12 +40,12 @@ class Division(NamedTuple):
     keep: int = 1  # best of them that are improved
 
 
-PATIENCE = 0.2  # milliseconds per customer from which a mix holds tours of the policy
+PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy
 DIVISIONS = (
     Division(35, tuple(native.KINDS), 1, 1.0, 20, 4),
     Division(75, ("savings",), 4, 0.6, 12, 1),
     Division(150, ("savings",), 4, 0.3, 8, 1),
-    Division(400, ("savings",), 4, 0.1, 1, 1),
+    Division(400, ("savings",), 4, 0.2, 1, 1),
     Division(10**9, ("savings",), 4, 0.1, 0),
 )
 

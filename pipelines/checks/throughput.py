@@ -108,10 +108,7 @@ def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
 
 
 def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
-    """Count the floating-point operations of one example's loss and gradient (Chowdhery et al. 2022).
-
-    Repeats by gradient checkpointing do not count. Return None for recurrent networks, whose kernels are opaque.
-    """
+    """Count operations of one example's loss and gradient, without repeats; None for recurrent nets, which are opaque."""
     model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None

@@ -22,7 +22,7 @@ from pathlib import Path
 from signal import Signals
 
 import torch
-from torch.distributed import distributed_c10d
+from torch.distributed import DistNetworkError, distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from common.errors import LostProcessError, Stopped, UserError
@@ -81,6 +81,7 @@ class Watch:
             store.set_timeout(timedelta(seconds=SILENT))
             store.set(str(self.rank), self._sign(0))
             ranks.gather(None)  # from here on the store has a sign of each
+            self._trade(store, 0)
             threads.append(threading.Thread(target=self._exchange, args=(store,), daemon=True))
         for thread in threads:
             thread.start()
@@ -117,22 +118,26 @@ class Watch:
 
     def _exchange(self, store: Store) -> None:
         """Give a sign of life now and then, and read those of the others."""
-        names = [str(rank) for rank in range(self.world)]
         beat, over = 0, False
         while not over:
             over = self.ended.wait(BEAT)
             beat += 1
             try:
-                store.set(str(self.rank), self._sign(beat))
-                signs = [Sign(**json.loads(sign)) for sign in store.multi_get(names)]
-            except RuntimeError:  # it is gone, or stopped
-                continue
-            self.answered = time.monotonic()
-            for rank, sign in enumerate(signs):
-                if rank != self.rank and (rank not in self.seen or self.seen[rank][0] != sign):
-                    self.seen[rank] = (sign, self.answered)
-                if self.stop.number is None:
-                    self.stop.number = sign.signal
+                self._trade(store, beat)
+            except DistNetworkError:
+                return  # who kept the store is gone
+            except RuntimeError:
+                continue  # and here stopped
+
+    def _trade(self, store: Store, beat: int) -> None:
+        store.set(str(self.rank), self._sign(beat))
+        signs = [Sign(**json.loads(sign)) for sign in store.multi_get([str(rank) for rank in range(self.world)])]
+        self.answered = time.monotonic()
+        for rank, sign in enumerate(signs):
+            if rank != self.rank and (rank not in self.seen or self.seen[rank][0] != sign):
+                self.seen[rank] = (sign, self.answered)
+            if self.stop.number is None:
+                self.stop.number = sign.signal
 
     def _look_around(self) -> None:
         """Name ranks that are gone or silent, and what a signal waits for."""

@@ -109,7 +109,7 @@ def test_what_is_refused_at_once_is_no_run(one, tmp_path):
 def test_a_run_of_which_nothing_came_may_be_begun_again_with_other_words(one, tmp_path):
     number = 1 + one.changes.index("open runs/waves/default/metrics.jsonl")
     assert one.train(tmp_path, *WORDS, "training.micro_batch_size=8", fault=("kill", number)).returncode < 0
-    refused(one.train(tmp_path, "--resume", "training.ema=0.5"), "training.ema: null -> 0.5")
+    refused(one.train(tmp_path, "--resume", "training.ema=0.5"), "training.ema: None -> 0.5")
     assert one.train(tmp_path, *WORDS).returncode == 0
     assert left(tmp_path) == one.left
     refused(one.train(tmp_path, *WORDS), "the run runs/waves/default exists")
@@ -184,6 +184,38 @@ def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_an
         assert (tmp_path / "queue").read_text() == "requeue 7\n" * start
 
 
+def waves(folder, more):
+    """Return the path of the example workload in `folder`, with `more` at the end of its code."""
+    package = folder / "waves"
+    shutil.copytree(ROOT / "tests/example_workload", package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (package / "__init__.py").open("a") as file:
+        file.write(more)
+    return str(package)
+
+
+ENDLESS = """
+import time
+from pathlib import Path
+from . import evaluation
+
+def evaluate(*_):
+    Path("evaluating").touch()
+    time.sleep(600)
+
+evaluation.evaluate = evaluate
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_ends_an_evaluation_at_once(trained, tmp_path):
+    command = [str(ROOT / "pipelines/evaluate.py"), "--workload", waves(tmp_path, ENDLESS)]
+    process = forked.Process(command, trained, {**os.environ, "OMP_NUM_THREADS": "1"})
+    assert forked.until((trained / "evaluating").exists, forked.LONG), process.output()
+    process.send_signal(signal.SIGTERM)
+    assert process.finish(60) == 128 + signal.SIGTERM
+    assert process.output()[1].endswith("stopped by SIGTERM; evaluate again\n")
+
+
 SLOW = """
 import time
 from pathlib import Path
@@ -203,12 +235,8 @@ WavesTask.score = score
 )
 def test_under_slurm_a_signal_in_a_validation_of_two_processes_loses_nothing(tmp_path, slurm, seconds):
     """Ten items are held out, of which each round takes two. torchrun alone would give 30 seconds."""
-    package = shutil.copytree(
-        ROOT / "tests/example_workload", tmp_path / "waves", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    with (package / "__init__.py").open("a") as file:
-        file.write(SLOW.format(pause=seconds / 5))
-    words = ["--workload", str(package), *WORDS, "training.steps=6", "training.validation_steps=3"]
+    package = waves(tmp_path, SLOW.format(pause=seconds / 5))
+    words = ["--workload", package, *WORDS, "training.steps=6", "training.validation_steps=3"]
     words += ["training.checkpoint_steps=100", "training.micro_batch_size=1"]
     said = slurm((tmp_path / "validating").exists, *words, SLURM_GPUS_ON_NODE="2")
     assert "stopped by SIGUSR1 after step 3; go on with --resume" in said

@@ -116,7 +116,7 @@ class Held(TorchDispatchMode):
 
 
 def scoring_memory() -> dict[str, float]:
-    """Return GiB that log-probabilities of BATCH x 100 tours of 100 customers and their gradients take on no device."""
+    """Return GiB that scoring BATCH x 100 tours of 100 customers and their gradients take, without computing them."""
     from models.routing import kernels, stepwise
     from models.routing.decoder import PointerDecoder
     from models.routing.environment import Instances

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,6 +74,7 @@ class Machine:
             os.killpg(process.pid, signal.SIGKILL)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        process.out.close()
 
     def run(self, *words: str, **environment: str) -> str:
         """Run Python with `words` to its end and return what it prints. Raises Failed."""
@@ -93,6 +95,7 @@ class Machine:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise Failed(done.stderr[-600:])
+        shutil.rmtree(Path(site) / "tests", ignore_errors=True)  # a wheel's, which would hide ours
 
     def device(self) -> str:
         """Return the name of the GPU that torch sees; CPU where it sees none."""

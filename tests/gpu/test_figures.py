@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 
+from tests import forked
 from tests.forked import LONG, until
 from tests.gpu import figures, tables
 from tests.gpu.machine import Machine
@@ -35,11 +36,14 @@ RECORDS = [
 
 
 @pytest.fixture
-def machine(tmp_path):
+def machine(tmp_path, monkeypatch):
+    shared = forked.start()
+    monkeypatch.setattr(forked, "start_server", lambda _: shared)
     machine = Machine(str(tmp_path), str(tmp_path / "site"), tmp_path / "log", dry=True)
+    machine.ends = time.monotonic() + LONG
+    machine.run("-c", "")  # the server has imported
     machine.ends = time.monotonic() + 60
-    yield machine
-    machine.close()
+    return machine
 
 
 def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
@@ -79,6 +83,13 @@ def test_a_part_that_fails_is_recorded_and_the_next_one_measured(machine, tmp_pa
     assert slow["seconds"] < 9
     assert (good["figures"], good["device"]) == ({"answer": 42}, "GPU")
     assert known["part"] == "known"
+
+
+def test_commands_are_forks_of_one_interpreter_with_variables_of_their_own(machine):
+    program = "import os; print(os.getppid(), os.getsid(0) == os.getpid(), os.environ.get('GREETING'))"
+    one, other = machine.run("-c", program).split(), machine.run("-c", program, GREETING="hello").split()
+    assert one == [other[0], "True", "None"]
+    assert other[1:] == ["True", "hello"]
 
 
 def test_coins_are_timed_in_one_process_and_in_a_process_each(machine, monkeypatch):

@@ -57,7 +57,7 @@ def test_kernels_that_differ_from_torch_are_not_used_and_a_line_says_so(in_place
     for _ in range(2):
         found = policy(instances, 6, noise)
     line = capsys.readouterr().err
-    reason = r"only \d+% of drawn tours" if broken == "build_tours" else "log-probabilities differ"
+    reason = "drawn tours differ" if broken == "build_tours" else "log-probabilities differ"
     assert re.fullmatch(f"the kernels for routes are not used, torch computes: {reason}.*\n", line)
     in_place_of_a_gpu.setattr(kernels, "DEVICES", set())
     assert torch.equal(found.actions, policy(instances, 6, noise).actions)

@@ -62,10 +62,7 @@ class PeoplesRanking:
         return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
-        """Write a CSV of img1,img2,label with the pairs to ask about next; labels are empty.
-
-        Returns a line about the file and the next step.
-        """
+        """Write a CSV img1,img2,label of the next pairs, labels empty; return a line about it and the next step."""
         pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
         write_text(path, to_csv(("img1", "img2", "label"), rows))
