@@ -144,7 +144,7 @@ def test_distances_of_an_input_are_those_measured():
     ((_, cost),) = solve_all(make_policy("gt"), [Asked(problem_of(RoutingInput(**given)))], milliseconds=1.0)
     assert cost == 11
     for wrong, message in (
-        ({"distances": [[0, 5], [5, 0]]}, "must have 3 rows of 3 numbers"),
+        ({"distances": [[0, 5], [5, 0]]}, "distances must have 3 rows of 3 numbers"),
         ({"initial": [[1, 3]]}, "initial names customer 3; there are 1 to 2"),
     ):
         with pytest.raises(ValueError, match=message):

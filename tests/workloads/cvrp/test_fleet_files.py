@@ -5,12 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from models.routing.inputs import RoutingInput
+from models.routing import native
+from models.routing.inputs import RoutingInput, RoutingSettings
 from models.routing.problems import Vehicles, cost_of, distances, travel_between
 from models.routing.solve import problem_of
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.instances.customers import read_table
 from pipelines.workloads.cvrp.solvers.validator import check
+from tests.models.routing.policies import make_policy
 from tests.workloads.cvrp.files import read, refusal, vrp
 
 TIMED = """NAME : timed
@@ -199,3 +201,20 @@ def test_a_matrix_alone_is_an_input():
     ):
         with pytest.raises(ValueError, match=message):
             RoutingInput.model_validate({"distances": roads, "demands": [1, 1], "capacity": 2, **wrong})
+
+
+@pytest.mark.skipif(native.unavailable() is not None, reason="needs a C++ compiler")
+def test_answers_say_when_vehicles_come_which_they_are_and_who_is_left_out(tmp_path):
+    plain = {"depot": [0, 0], "customers": [[1, 0], [2, 0]], "demands": [1, 1], "capacity": 2}
+    timed = {**plain, "name": "timed", "windows": [[0, 4], [5, 9]], "hours": [0, 20], "service_times": [1, 1]}
+    kinds = {
+        **plain,
+        "vehicles": [{"capacity": 1, "count": 1}, {"capacity": 2, "fixed_cost": 1}],
+        "prizes": [None, 0.5],
+    }
+    settings, policy = RoutingSettings(milliseconds=5), make_policy("gat")
+    asked = [policy.prepared(RoutingInput.model_validate(each), settings) for each in (timed, plain, kinds)]
+    by_time, usual, by_prize = policy.answers(asked, settings)
+    assert by_time == {"name": "timed", "routes": [[1, 2]], "cost": 4.0, "arrivals": [[2.0, 3.0, 5.0, 8.0]]}
+    assert (sorted(usual["routes"][0]), usual["cost"]) == ([1, 2], 4.0)
+    assert by_prize == {"routes": [[1]], "cost": 2.5, "vehicles": [0], "left_out": [2]}
