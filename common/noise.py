@@ -71,10 +71,15 @@ def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Ten
         raise ValueError(f"{shape[0]} rows do not belong to {len(_items)} items; say whose they are by noise.rows")
     _items = _items.to(device, non_blocking=True)
     count = math.prod(shape[1:])
-    parts = [random_bits(key, _items, math.ceil(count / 4)) for key in _next_keys(copies)]
+    # In whole numbers: inductor gets ceil(count / 4), and views of other types, wrong where sizes are symbolic.
+    words = torch.cat([random_bits(key, _items, (count + 3) // 4) for key in _next_keys(copies)])
     # Four numbers of 16 bits from each of 64; these are signed.
-    levels = torch.cat(parts).view(torch.int16)[:, :count]
-    return (levels < round(probability * LEVELS) - LEVELS // 2).view(shape)
+    if _keys is None:
+        levels = words.view(torch.int16)
+    else:
+        shifted = words[:, :, None] >> torch.arange(0, 64, 16, device=words.device)
+        levels = ((shifted & LEVELS - 1) ^ LEVELS // 2).flatten(1) - LEVELS // 2
+    return (levels[:, :count] < round(probability * LEVELS) - LEVELS // 2).view(shape)
 
 
 def _next_keys(copies: int) -> Sequence[int | Tensor]:
