@@ -44,7 +44,7 @@ def uniform(key: int, items: Tensor, count: int) -> Tensor:
     return bits.to(torch.float32).mul_(2.0**-BITS)
 
 
-def random_bits(key: int, items: Tensor, count: int) -> Tensor:
+def random_bits(key: int | Tensor, items: Tensor, count: int) -> Tensor:
     """Return (B, count) int64 of random bits for items (B,) int64, as `uniform` does numbers."""
     rows = _mix(_mix(items.long().clone()).add_(key))
     columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)

@@ -47,7 +47,7 @@ def test_each_tracker_gets_the_records_and_the_reports_tables_and_pictures(tmp_p
 
 def test_benchmark_ends_with_one_json_line(tmp_path):
     (temporary := tmp_path / "temporary").mkdir()
-    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", fresh=True, TMPDIR=str(temporary))
+    done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", TMPDIR=str(temporary))
     assert done.returncode == 0, done.stderr
     assert not list(temporary.glob("benchmark-*"))
     result = json.loads(done.stdout.splitlines()[-1])
@@ -58,7 +58,7 @@ def test_benchmark_ends_with_one_json_line(tmp_path):
 
 @pytest.mark.slow
 def test_a_profile_is_a_trace_and_a_table_by_module(tmp_path):
-    done = stage(tmp_path, "benchmark.py", *TINY, "--profile", "traces/cvrp.json")
+    done = stage(tmp_path, "benchmark.py", *TINY, "--profile", "traces/cvrp.json", fresh=True)
     assert done.returncode == 0, done.stderr
     trace = json.loads((tmp_path / "traces/cvrp.json").read_text())
     marks = {event["name"] for event in trace["traceEvents"] if event["name"].startswith("module: ")}

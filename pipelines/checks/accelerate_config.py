@@ -83,19 +83,17 @@ def check_accelerate_config() -> Iterator[Finding]:
         f"mixed_precision {config.mixed_precision}"
     )
     gpus = torch.cuda.device_count()
+    nvidia = range(gpus if torch.version.cuda else 0)
     machines = getattr(config, "num_machines", 1)
     if kind in ("MULTI_GPU", "FSDP") and config.num_processes > gpus * machines:
         yield problem(f"{message}: more processes than GPUs ({gpus} per machine)", rewrite)
     elif kind in ("NO", "MULTI_CPU") and config.num_processes > 1 and not config.mpirun_config:
         yield problem(f"{message}: accelerate launch would start only one process", rewrite)
-    elif config.mixed_precision == "bf16" and not config.use_cpu and _has_gpu_before(AMPERE):
+    elif (
+        config.mixed_precision == "bf16"
+        and not config.use_cpu
+        and any(torch.cuda.get_device_capability(index) < AMPERE for index in nvidia)
+    ):
         yield warning(f"{message}: GPUs below compute capability {dotted(AMPERE)} emulate bf16; choose fp16", rewrite)
     else:
         yield ok(message)
-
-
-def _has_gpu_before(capability: tuple[int, int]) -> bool:
-    import torch
-
-    gpus = range(torch.cuda.device_count() if torch.version.cuda else 0)
-    return any(torch.cuda.get_device_capability(index) < capability for index in gpus)

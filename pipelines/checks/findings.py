@@ -6,7 +6,7 @@ from functools import partial
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check: `level` is "ok", "warning" or "problem"; a problem always has a command as its remedy."""
+    """The result of a check: "ok", "warning", which training survives, or "problem", whose remedy is a command."""
 
     level: str
     message: str

@@ -57,6 +57,7 @@ def start(folder, *words, **environment):
     return subprocess.run(command, cwd=folder, env=clean | environment, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_the_cpu_flag_starts_one_process_of_two_and_is_refused(tmp_path):
     done = start(tmp_path, "accelerate", "launch", "--cpu", "--num_processes", "2", *FLAGS)
     assert "returned non-zero exit status 2" in done.stderr
@@ -80,6 +81,7 @@ def test_a_multi_cpu_config_starts_one_process_of_two_and_is_refused(tmp_path):
     )
 
 
+@pytest.mark.slow
 @needs_cpu_only
 def test_multi_gpu_without_gpus_starts_two_strangers_and_is_refused(tmp_path):
     flags = ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0", *FLAGS]

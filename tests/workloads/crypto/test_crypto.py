@@ -21,6 +21,9 @@ WORDS = [
     *("training.epochs=3", "training.validation_steps=10", "training.checkpoint_steps=10", "model.width=16"),
     "evaluation.repetitions=100",
 ]
+# Of probabilities from float32 sums, which kernels order by a batch's shape: up to 2e-6 seen. One candle more or less
+# moves them by some 5e-2.
+ROUNDING = 1e-5
 
 
 def write(folder, symbol, rows):
@@ -258,7 +261,7 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
         assert len(probabilities) == 100
         for time_ms, row in zip(times[-100:], probabilities.tolist(), strict=True):
             expected = [float(wanted[time_ms][name]) for name in ("SHORT", "NO_TRADE", "LONG")]
-            assert row == pytest.approx(expected, abs=1e-6)
+            assert row == pytest.approx(expected, abs=ROUNDING)
 
     cut = folder / "cut"
     cut.mkdir()
@@ -273,7 +276,7 @@ def test_evaluated_and_exported_signals_are_the_same(trained):
     for answer in (found[0], found[2]):
         (row,) = (row for row in rows if row["symbol"] == answer["coin"] and int(row["time_ms"]) == answer["time"])
         expected = {name: float(row[name]) for name in ("SHORT", "NO_TRADE", "LONG")}
-        assert answer["probabilities"] == pytest.approx(expected, abs=1e-6)
+        assert answer["probabilities"] == pytest.approx(expected, abs=ROUNDING)
 
 
 @pytest.mark.slow

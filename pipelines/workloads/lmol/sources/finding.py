@@ -127,4 +127,4 @@ def _mentions(table: Path, images: AbstractSet[str]) -> bool:
     """Return True if the name of an image is in the first lines of a table, whatever its columns."""
     with table.open(encoding="utf-8-sig", errors="replace") as file:
         cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
-    return not images.isdisjoint(cell.strip() for cell in cells)
+    return any(cell.strip() in images for cell in cells)
