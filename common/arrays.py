@@ -21,11 +21,8 @@ def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the index of each of `wanted` in the sorted `keys`; -1 if it is not among them."""
     if not len(keys):
         return np.full(len(wanted), -1)
-    if len(wanted) < FEW:
-        places = np.searchsorted(keys, wanted)
-        places[keys[np.minimum(places, len(keys) - 1)] != wanted] = -1
-        return places
-    order = np.argsort(wanted)  # neighbours are found in the same parts of the memory, four times as fast
+    # Neighbours are found in the same parts of the memory, four times as fast.
+    order = np.argsort(wanted) if len(wanted) >= FEW else slice(None)
     ascending = wanted[order]
     places = np.searchsorted(keys, ascending)
     places[keys[np.minimum(places, len(keys) - 1)] != ascending] = -1

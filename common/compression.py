@@ -11,10 +11,7 @@ MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an or
 
 
 def ppmd_baseline(training: str, pieces: Sequence[str]) -> tuple[str, np.ndarray]:
-    """Return the name of a row in a table, and the bits (n,) of successive pieces of held-out text after training.
-
-    The order is the one that predicts the last tenth of the training text best from the nine before it.
-    """
+    """Return a row's name and the bits (n,) of held-out pieces, by the order that predicts the end of training best."""
     searched = training[-MOST_FOR_ORDER:]
     cut = len(searched) - len(searched) // 10
     order = min(PPMD_ORDERS, key=lambda order: ppmd_bits(searched[:cut], [searched[cut:]], order).sum())
@@ -22,10 +19,7 @@ def ppmd_baseline(training: str, pieces: Sequence[str]) -> tuple[str, np.ndarray
 
 
 def ppmd_bits(training: str, pieces: Sequence[str], order: int) -> np.ndarray:
-    """Return the bits (n,) of each of successive pieces of text under PPMd variant I, which adapts to all it has read.
-
-    They are multiples of 8 bits, as the encoder writes bytes: a piece may pay for a part of the last byte before it.
-    """
+    """Return the bits (n,), in whole bytes, of successive pieces under PPMd variant I, which adapts to all it reads."""
     import pyppmd
 
     encoder = pyppmd.Ppmd8Encoder(order, PPMD_MEMORY)
@@ -34,10 +28,7 @@ def ppmd_bits(training: str, pieces: Sequence[str], order: int) -> np.ndarray:
 
 
 def xz_bits_per_character(training: str, held_out: str) -> dict[str, float]:
-    """Return the bits that xz -9e needs per Unicode character of `held_out`, alone and appended to the training text.
-
-    Raises ValueError if `held_out` is empty.
-    """
+    """Return bits of xz -9e per character of `held_out`, alone and after training text; ValueError if it is empty."""
     if not held_out:
         raise ValueError("bits per character need at least one character (held_out is empty)")
     alone, before, both = (_xz_bytes(text) for text in (held_out, training, training + held_out))

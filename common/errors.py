@@ -4,10 +4,7 @@ import signal
 
 
 class UserError(ValueError):
-    """An error that the user can fix: the message says what is wrong, what was given and what to type instead.
-
-    Entry points print it without a traceback and exit with status 2.
-    """
+    """An error that the user can fix: what is wrong, what was given, what to type instead. Commands exit with 2."""
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)

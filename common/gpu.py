@@ -108,10 +108,7 @@ def _handles() -> tuple[object, ...]:
 
 @cache
 def _handle(index: int) -> object | None:
-    """Return NVML's handle of torch's device `index`, by its UUID.
-
-    CUDA numbers the visible GPUs, fastest first; NVML numbers all of them by bus.
-    """
+    """Return NVML's handle of torch's device by its UUID: CUDA numbers visible GPUs, fastest first, NVML all by bus."""
     if driver_fault() is not None:
         return None
     import torch

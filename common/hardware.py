@@ -50,7 +50,11 @@ def apply(hardware: Hardware, device: torch.device, say: Callable[[str], None]) 
     """Apply `hardware` before the device computes, as cuBLAS reads its setting once; report ignored settings."""
     import torch
 
-    _set_threads(hardware.threads, device, say)
+    alone = hardware.threads is None and device.type == "cpu" and launched_on_one_thread()
+    threads = cores() if alone else hardware.threads
+    if threads is not None and threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
+        say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")
     if device.type == "cuda":
         # Accelerate leaves the first GPU the current one even if ACCELERATE_TORCH_DEVICE names another. Seeds and
         # figures of memory are those of the current one.
@@ -81,14 +85,3 @@ def apply_to(model: nn.Module, hardware: Hardware) -> None:
         setattr(model, "gradient_checkpointing", True)  # noqa: B010 (modules have no such attribute by their type)
     if hardware.compile:
         model.compile()
-
-
-def _set_threads(threads: int | None, device: torch.device, say: Callable[[str], None]) -> None:
-    """Set the number of CPU threads of this process."""
-    import torch
-
-    if threads is None and device.type == "cpu" and launched_on_one_thread():
-        threads = cores()
-    if threads is not None and threads != torch.get_num_threads():
-        torch.set_num_threads(threads)
-        say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")

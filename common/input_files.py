@@ -76,10 +76,7 @@ def each_file(
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
-    """Return `path` itself, or a folder's files with one of the `endings`, in order; UserError if there are none.
-
-    A line on stderr counts what else the folder holds, hidden files apart.
-    """
+    """Return `path`, or its files with these `endings`, else UserError; a line on stderr counts what else is there."""
     if not path.is_dir():
         if not path.is_file():
             raise UserError(f"{path}: there is no such file or folder")

@@ -51,10 +51,7 @@ class KneserNey:
 
     @classmethod
     def chosen(cls, sequences: Sequence[np.ndarray], vocabulary: int) -> "KneserNey":
-        """Fit the order that predicts the last tenth of the sequences best from the nine before it, then to all.
-
-        Orders are tried upwards until one is no better.
-        """
+        """Fit the order that best predicts the last tenth of the sequences from the rest, then all."""
         known, held_out = _last_tenth(sequences)
         order, least = 1, float("inf")
         while order < HIGHEST_ORDER and any(map(len, held_out)):

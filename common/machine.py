@@ -21,10 +21,7 @@ _returned = True  # whether the present batch did
 
 
 def cores() -> int:
-    """Return this process's share of the CPU cores among those launched here (LOCAL_WORLD_SIZE), at least 1.
-
-    Two hardware threads of one core count as two.
-    """
+    """Return this process's share, at least 1, of the cores (hardware threads) for the processes launched here."""
     return max(1, _available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
 
@@ -48,13 +45,12 @@ def launched_on_one_thread() -> bool:
 
 
 def yield_while_waiting() -> None:
-    """Let OpenMP's waiting threads sleep on a busy machine, where spinning makes a step many times slower.
+    """Let OpenMP threads that wait sleep soon, unless the user decides; call it before torch loads.
 
-    On an idle one sleeping costs some speed. No result depends on it. Call it before torch loads.
+    Threads that spin keep the core from those they wait for once the machine has other work. No result depends on it.
     """
-    busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.25 * _available_cores()
-    if busy and "GOMP_SPINCOUNT" not in os.environ:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 @functools.cache

@@ -17,15 +17,26 @@ from common.random import derive_key, random_bits
 
 LEVELS = 2**16  # probabilities are rounded to multiples of 1 / LEVELS
 
+COPIES = 4  # most rows of an item in a compiled model
+
 _items: Tensor | None = None  # (b,) int64: the items to which the rows of a tensor belong
+# A compiled graph holds no generator. It takes what that would draw from a table, and counts.
+_num_keys = 0  # rows of the table; 0: nothing is compiled
+_keys: Tensor | None = None  # (K, COPIES) int64
+_num_drawn = torch.zeros(1, dtype=torch.long)
 
 
-def begin(seed: int, step: int, items: Tensor) -> None:
-    """Start the noise of a forward pass over `items` (b,) int64 of update `step`."""
-    global _items
+def begin(seed: int, step: int, items: Tensor, device: torch.device | None = None) -> None:
+    """Start the noise of a forward pass over `items` (b,) int64 of update `step`; `device` computes it."""
+    global _items, _keys, _num_drawn
     # Not by torch.manual_seed: it walks every kind of device there is, a millisecond each time.
     torch.default_generator.manual_seed(derive_key(seed, "noise", step))
-    _items = items
+    _items, _keys = items, None
+    if _num_keys:
+        drawn = torch.empty(_num_keys, dtype=torch.int64).random_().tolist()
+        keys = [[derive_key(key, copy) for copy in range(COPIES)] for key in drawn]
+        _items, _keys = (x.to(device, non_blocking=True) for x in (items, torch.tensor(keys)))
+        _num_drawn = torch.zeros_like(_keys[0, :1])
 
 
 def begun() -> tuple[int, Tensor | None]:
@@ -51,10 +62,7 @@ def rows(items: Tensor | None) -> Iterator[None]:
 
 
 def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Tensor:
-    """Return bool of `shape`, each true with `probability`; before any `begin`, by torch's own numbers.
-
-    Row r belongs to item r modulo the number of items. Raises ValueError unless the rows are a multiple of the items.
-    """
+    """Return bool of `shape`, each true with `probability`; row r is of item r modulo their number, else ValueError."""
     global _items
     if _items is None:
         return torch.rand(*shape, device=device) < probability
@@ -63,11 +71,23 @@ def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Ten
         raise ValueError(f"{shape[0]} rows do not belong to {len(_items)} items; say whose they are by noise.rows")
     _items = _items.to(device, non_blocking=True)
     count = math.prod(shape[1:])
-    key = int(torch.empty((), dtype=torch.int64).random_())
-    parts = [random_bits(derive_key(key, copy), _items, math.ceil(count / 4)) for copy in range(copies)]
+    parts = [random_bits(key, _items, math.ceil(count / 4)) for key in _next_keys(copies)]
     # Four numbers of 16 bits from each of 64; these are signed.
     levels = torch.cat(parts).view(torch.int16)[:, :count]
     return (levels < round(probability * LEVELS) - LEVELS // 2).view(shape)
+
+
+def _next_keys(copies: int) -> Sequence[int | Tensor]:
+    """Return the keys of the next layer's noise, one for each of an item's rows."""
+    global _num_drawn
+    if _keys is None:
+        key = int(torch.empty((), dtype=torch.int64).random_())
+        return [derive_key(key, copy) for copy in range(copies)]
+    if copies > COPIES:
+        raise ValueError(f"{copies} rows an item: with hardware.compile noise is for {COPIES}; set that to false")
+    keys = _keys.index_select(0, _num_drawn % len(_keys))[0]
+    _num_drawn = _num_drawn + 1  # not in place: the backward pass may compute masks again
+    return keys[:copies].unbind()
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
@@ -115,8 +135,15 @@ class LSTM(nn.LSTM):
 BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM: LSTM}
 
 
-def by_item(model: nn.Module) -> None:
-    """Make the dropout of torch's layers in `model`, except in nn.MultiheadAttention, a function of the item."""
-    for module in model.modules():
+def by_item(model: nn.Module, compiled: bool = False) -> None:
+    """Make the dropout of torch's layers in `model`, except in nn.MultiheadAttention, a function of the item.
+
+    In a `compiled` one, a layer that is called more than 16 times in a forward pass begins to repeat others' noise.
+    """
+    global _num_keys
+    layers: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Dropout | nn.LSTM)]
+    for module in layers:
         # The class is exchanged in place: copies and saved states stay what they were.
         module.__class__ = BY_ITEM.get(type(module), type(module))
+    if compiled:
+        _num_keys = 16 * len(layers)

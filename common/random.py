@@ -39,15 +39,12 @@ def first_uniform(key: int, item: int) -> float:
 
 
 def uniform(key: int, items: Tensor, count: int) -> Tensor:
-    """Return (B, count) float32 in [0, 1 - 2**-23] for items (B,) int64, on the items' device.
-
-    Row i depends on (key, items[i]) only, and the first numbers of a row do not depend on `count`.
-    """
+    """Return (B, count) float32 in [0, 1 - 2**-23], on the items' device: row i depends on (key, items[i]) alone."""
     bits = _logical_shift(random_bits(key, items, count), 64 - BITS)
     return bits.to(torch.float32).mul_(2.0**-BITS)
 
 
-def random_bits(key: int, items: Tensor, count: int) -> Tensor:
+def random_bits(key: int | Tensor, items: Tensor, count: int) -> Tensor:
     """Return (B, count) int64 of random bits for items (B,) int64, as `uniform` does numbers."""
     rows = _mix(_mix(items.long().clone()).add_(key))
     columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)

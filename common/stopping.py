@@ -30,9 +30,14 @@ class StopRequest:
 
         Ignored signals stay ignored, as SIGHUP under nohup. In other threads, signals to the listening main one count.
         """
+        global _listening
         if threading.current_thread() is not threading.main_thread():
-            with self._listening_elsewhere():
+            self.number = _listening.number if _listening else None
+            _elsewhere.append(self)
+            try:
                 yield
+            finally:
+                _elsewhere.remove(self)
             return
 
         def remember(number: int, frame: object) -> None:
@@ -42,7 +47,6 @@ class StopRequest:
                 request.number, request.own = number, True
             then()
 
-        global _listening
         heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, remember) for number in heard}
         others, _listening = _listening, self
@@ -52,15 +56,6 @@ class StopRequest:
             _listening = others
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-    @contextmanager
-    def _listening_elsewhere(self) -> Iterator[None]:
-        self.number = _listening.number if _listening else None
-        _elsewhere.append(self)
-        try:
-            yield
-        finally:
-            _elsewhere.remove(self)
 
 
 def asked() -> int | None:

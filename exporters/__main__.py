@@ -24,7 +24,7 @@ import inspect
 import os
 import sys
 from argparse import Action
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from common.config.arguments import Parser, nearest
@@ -155,17 +155,12 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     if hasattr(module, "export_together"):
         lines = [module.export_together(run, models, out)]
     else:
-        lines = [
-            exporter(member, folder, out / member.name, **_of_member(member, extra))
-            for member, folder in models.items()
-        ]
+        lines = []
+        for member, folder in models.items():  # each has a repository of its own on the hub
+            own = {"push": f"{extra['push']}-{member.name}"} if "push" in extra else {}
+            lines.append(exporter(member, folder, out / member.name, **{**extra, **own}))
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
-
-
-def _of_member(member: Path, extra: Mapping[str, object]) -> dict[str, object]:
-    """Return the options for a member, which has a repository of its own on the hub: OWNER/NAME-MEMBER."""
-    return {**extra, **({"push": f"{extra['push']}-{member.name}"} if "push" in extra else {})}
 
 
 def _model_folder(run: Path, which: str) -> Path:

@@ -5,14 +5,16 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from models import hub, io
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
-CARD = "README.md"
+Object: TypeAlias = Mapping[str, Any]  # of JSON
+
+CARD, TEMPLATE = "README.md", Path(__file__).with_name("card.md")
 LONGEST_LIST = 10
 LICENSE = "apache-2.0"  # of this project, and of weights that learnt only from data that come with it
 # Figures by which an evaluation's table is judged, and whether more is better; a table is judged by the first it has.
@@ -82,33 +84,18 @@ def card(
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
     data = metadata(model, run, provenance, measured, license)
-    of_run = "" if source == title(run) else " of the run"
-    text = f"""---
-{data.to_yaml()}
----
-
-# {title(run)}
-
-{inspect.cleandoc(type(model).__doc__ or "")}
-
-`{source}`{of_run}: {sum(p.numel() for p in model.parameters()):,} parameters. To load it:
-
-    from models.io import load
-
-    model = load("FOLDER")  # the folder of this file, or OWNER/NAME on the hub
-
-{about}## Measured
-
-{chr(10).join(sections) or "Nothing: this run has no evaluations yet."}
-
-## Provenance
-
-{_table(("fact", "value"), made.items()) if made else "Not recorded."}
-
-## Configuration
-
-{_fenced(config, "yaml")}
-"""
+    text = TEMPLATE.read_text().format(
+        metadata=data.to_yaml(),
+        title=title(run),
+        summary=inspect.cleandoc(type(model).__doc__ or ""),
+        source=source,
+        of_run="" if source == title(run) else " of the run",
+        count=sum(p.numel() for p in model.parameters()),
+        about=about,
+        measured="\n".join(sections) or "Nothing: this run has no evaluations yet.",
+        made=_table(("fact", "value"), made.items()) if made else "Not recorded.",
+        config=_fenced(config, "yaml"),
+    )
     if ModelCard(text).data.to_dict() != data.to_dict():
         raise ValueError(f"the metadata of {run} do not survive in a card; rename what has unusual characters")
     return text
@@ -128,7 +115,7 @@ def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
 def metadata(
     model: io.Model,
     run: Path,
-    provenance: Mapping[str, Any],
+    provenance: Object,
     measured: Mapping[str, Mapping[str, object]],
     license: str | None,
 ) -> "ModelCardData":
@@ -173,7 +160,7 @@ def metadata(
     )
 
 
-def headline(content: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+def headline(content: Object) -> list[tuple[str, str, float]]:
     """Return (figure, predictor, value) of the model at its best, and of the strongest baseline, for each table.
 
     The first column of a table names predictors. The model's are those whose name begins, up to a comma, as `decode`
@@ -241,7 +228,7 @@ def _fenced(text: str, language: str) -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
+def read_object(path: Path) -> Object | None:
     """The JSON object in a file; None for any other value (tours to draw, say) and for a missing file."""
     if not path.is_file():
         return None

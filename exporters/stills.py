@@ -3,12 +3,15 @@
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
 from exporters.web.packing import Packed
+from models.images.comparator.interface import Comparator
 from models.io import Model
+
+Object: TypeAlias = Mapping[str, Any]  # of JSON
 
 CANDLES, IMAGES = 40, 5
 SVG = Markup('<svg viewBox="-3 -3 {} {}" role="img" aria-label="{}">{}</svg>')
@@ -21,11 +24,10 @@ def still(model: Model, packed: Packed) -> Markup:
         for name, draw in DRAWN.items():
             if isinstance(output, Mapping) and isinstance(given, Sequence) and name in output:
                 return draw(given[0], output)
-    references = getattr(model, "reference_images", ())
-    return _ranked(model) if len(references) else Markup()
+    return _ranked(model) if isinstance(model, Comparator) and len(model.reference_images) else Markup()
 
 
-def _tours(given: Mapping[str, Any], output: Mapping[str, Any]) -> Markup:
+def _tours(given: Object, output: Object) -> Markup:
     places = [(100 * x, 100 - 100 * y) for x, y in (given["depot"], *given["customers"])]
     lines = []
     for number, route in enumerate(output["routes"]):
@@ -37,12 +39,12 @@ def _tours(given: Mapping[str, Any], output: Mapping[str, Any]) -> Markup:
     return _figure(SVG.format(106, 106, said, Markup("".join((*lines, *dots, depot)))), said)
 
 
-def _written(given: Mapping[str, Any], output: Mapping[str, Any]) -> Markup:
+def _written(given: Object, output: Object) -> Markup:
     text = Markup('<p class="written"><strong>{}</strong>{}</p>').format(given["prompt"], output["text"])
     return _figure(text, f"Written by the model{' after the words in bold' if given['prompt'] else ''}")
 
 
-def _candles(given: Mapping[str, Any], output: Mapping[str, Any]) -> Markup:
+def _candles(given: Object, output: Object) -> Markup:
     rows = list(zip(*(given["candles"][name] for name in ("open", "high", "low", "close")), strict=True))[-CANDLES:]
     least, most = min(row[2] for row in rows), max(row[1] for row in rows)
     drawn = []
@@ -60,7 +62,7 @@ def _candles(given: Mapping[str, Any], output: Mapping[str, Any]) -> Markup:
     )
 
 
-def _ranked(model: Any) -> Markup:
+def _ranked(model: Comparator) -> Markup:
     from PIL import Image
 
     order = model.reference_scores.argsort(descending=True).tolist()
@@ -82,9 +84,4 @@ def _figure(picture: Markup, said: str) -> Markup:
     return Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(picture, said)
 
 
-# By what an answer has.
-DRAWN = {
-    "routes": _tours,
-    "text": _written,
-    "probabilities": _candles,
-}
+DRAWN = {"routes": _tours, "text": _written, "probabilities": _candles}  # by what an answer has

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from common.config import plain_yaml
 from common.disk.files import write_whole
@@ -19,7 +18,7 @@ from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
-from exporters.onnx.cnn_lstm import random_candles
+from exporters.onnx.cnn_lstm import classified, random_candles
 from models import io
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, dilations
@@ -46,12 +45,12 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         rules[str(member)] = {name: settings[name] for name in ("horizon", "stop", "timeframe")}
         for number, coin in enumerate(model.config.coins):
             coins[coin] = {**_described(model), "threshold": _threshold(member, coin)}
-            arrays[coin], models[coin] = _arrays(model, coin, number), (model, number)
+            arrays[coin], models[coin] = _arrays(model, coin, number), model
     first, *others = rules.values()
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
-    needed = max(model.candles_needed for model, _ in models.values())
-    timeframe_ms = next(iter(models.values()))[0].config.timeframe_ms
+    needed = max(model.candles_needed for model in models.values())
+    timeframe_ms = next(iter(models.values())).config.timeframe_ms
     files = {
         STRATEGY: (FOLDER / STRATEGY).read_bytes(),
         "signals/__init__.py": b"",
@@ -70,7 +69,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
     (out / "signals").mkdir(exist_ok=True)
     for name, data in files.items():
         write_whole(out / name, data)
-    worst = {coin: _difference(out, coin, *models[coin]) for coin in coins}
+    worst = {coin: _difference(out, coin, models[coin]) for coin in coins}
     size = manifest.finish(
         out,
         tuple(files),
@@ -174,20 +173,16 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
     return packed.getvalue()
 
 
-@torch.no_grad()
-def _difference(out: Path, coin: str, model: PooledExperts, number: int) -> float:
+def _difference(out: Path, coin: str, model: PooledExperts) -> float:
     """Return the largest difference of probabilities on random candles; RuntimeError if that is no rounding."""
     config, worst = model.config, 0.0
     settings = json.loads((out / "signals/settings.json").read_text())["coins"][coin]
     classifier = Classifier(dict(np.load(out / "signals" / f"{coin}.npz")), **settings["classifier"])
-    scaler = config.scalers[coin]
     for series in range(FRESH):
         candles = random_candles(series, model.candles_needed + 3 + series % 5, config.timeframe_ms)
         rows = candle_features.columns(candles, config.features)
-        rows = rows[np.isfinite(rows).all(1)].astype(np.float32)
-        scaled = torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
-        expected = model(scaled[None], torch.tensor([number]))[0].softmax(-1).numpy()
-        worst = max(worst, float(abs(classifier.probabilities(rows) - expected).max()))
+        found = classifier.probabilities(rows[np.isfinite(rows).all(1)].astype(np.float32))
+        worst = max(worst, float(abs(found - classified(model, candles, coin)).max()))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"{coin}: the strategy's probabilities are {worst} from the model's")
     return worst

@@ -6,8 +6,6 @@ on fresh inputs of varying sizes, and the example, which imports nothing of this
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,13 +64,15 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
 
 def converted(program: Program) -> bytes:
     """Convert a program to ONNX, leaving out what would tell where it was made."""
+    # Torch warns of each library whose operators it could have translated.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     example = program.fresh(1)
     sizes: dict[str, torch.export.Dim] = {}
     shapes = [
         {axis: sizes.setdefault(name, torch.export.Dim(name)) for axis, name in axes.items()}
         for axes in program.inputs.values()
     ]
-    with warnings.catch_warnings(), quiet("torch.onnx"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own deprecations
         made = torch.onnx.export(
             program.module.eval(),
@@ -138,15 +138,3 @@ def session_of(path: Path) -> "InferenceSession":
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(path, options)
-
-
-@contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Let a logger say only what is an error: torch warns of each library whose operators it could have translated."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

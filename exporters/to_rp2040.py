@@ -217,8 +217,7 @@ def _step(shifts: Mapping[str, int], name: str) -> float:
 def _units(weights: np.ndarray, matrix: Matrix, step: float) -> np.ndarray:
     """(rows,) factors with which the integers of each row reach its largest weight; 1 for a row of zeros."""
     largest, meant = abs(weights).max(1), abs(matrix.weights).max(1) * matrix.multiplier * step
-    units: np.ndarray = np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest)))
-    return units
+    return np.asarray(np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest))))
 
 
 def _error(weights: np.ndarray, matrix: Matrix, step: float | np.ndarray) -> float:

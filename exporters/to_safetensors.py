@@ -1,11 +1,12 @@
 """Export weights, config and a model card as Hugging Face's hub and `models.io.load` read them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from common.disk.files import write_whole
 from exporters import cards, manifest
@@ -23,8 +24,8 @@ def export(
     With `merged`, for a model with adapters, also write a copy of the base model with the adapters merged in. `license`
     goes into the card. With `push`, owner/name, upload everything to that repository of Hugging Face's hub.
     """
-    if push is not None:
-        _check_repository(push)
+    if push is not None and not hub.NAME.fullmatch(push):
+        raise ValueError(f"--push {push} must be OWNER/NAME, as in my-name/cvrp-20")
     model = io.load(model_folder)
     obstacle = getattr(model, "unmergeable", "it has no adapters")
     if merged and obstacle:
@@ -83,25 +84,8 @@ def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
 def _outputs(model: io.Model) -> dict[str, Tensor]:
     """Numbered tensors of the model's output on its example."""
     # Gradients stay on, so that a policy gives log-probabilities and not only its choices.
-    return {str(number): tensor for number, tensor in enumerate(_tensors(model(**model.example())))}
-
-
-def _tensors(output: object) -> Iterator[Tensor]:
-    """Yield all tensors in nested tuples, lists and dictionaries."""
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, Mapping):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, tuple | list):
-        for value in output:
-            yield from _tensors(value)
-
-
-def _check_repository(name: str) -> None:
-    """Raise ValueError unless `name` can be a repository of the hub."""
-    if not hub.NAME.fullmatch(name):
-        raise ValueError(f"--push {name} must be OWNER/NAME, as in my-name/cvrp-20")
+    found = (leaf for leaf in tree_leaves(model(**model.example())) if isinstance(leaf, Tensor))
+    return {str(number): tensor for number, tensor in enumerate(found)}
 
 
 def _push(out: Path, name: str) -> str:

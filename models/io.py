@@ -32,10 +32,11 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from common import safetensors_bytes
 from common.disk.files import write_whole
 from common.foreign_text import printable
 from common.version import missing
-from models import hub, limits, safetensors_bytes
+from models import hub, limits
 from models.model import Model as Model
 
 if TYPE_CHECKING:
@@ -91,10 +92,8 @@ def save(
     # The weights of a model that trains on meanwhile are not to be touched: asking a sharded one for them splits them.
     for name, tensor in (model.state_dict(keep_vars=True) if state is None else state).items():
         tensors.setdefault(id(tensor), (name, tensor))
-    # Copied, as safetensors refuses tensors that share a storage, such as the weights of a cuDNN LSTM.
-    stored = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}
-    write_whole(folder / WEIGHTS, safetensors_bytes.with_header(safetensors.torch.save(stored), header))
+    write_whole(folder / WEIGHTS, *safetensors_bytes.pieces(dict(tensors.values()), header))
     write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 

@@ -94,8 +94,5 @@ def until(pieces: Iterable[str], stop: str) -> Iterator[str]:
 
 
 def answer(prompt: str, text: str, count: int, length: int) -> dict[str, Plain]:
-    """Return the answer of a model of text: what follows the prompt, and whether it ended by itself or by its length.
-
-    `count` is the size of the text in the unit of the setting `length`.
-    """
+    """Return a text model's answer: what follows the prompt, and whether it ended by itself or at `length`."""
     return {"prompt": prompt, "text": text, "finish": "length" if count >= length else "stop"}

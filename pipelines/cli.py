@@ -191,10 +191,7 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
 
 
 def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config that the first evaluation writes for a run not trained here.
-
-    A shipped model keeps its own. For a method without weights the words make it, except those of `evaluation`.
-    """
+    """Return the config of a run not trained here: a shipped model's own, or a method's words less `evaluation`."""
     if run.started():
         return run.config(workload.config)
     words = [word for word in args.words if re.split("[.=]", word)[0] != "evaluation"]
@@ -248,10 +245,7 @@ def trained_models(
     run: Run,
     accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
-    """Load the run's best models: {run: model}, {member: model} for a run of many, {} for a method without weights.
-
-    Members with unfinished training or changed data are left out, and reported.
-    """
+    """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
     from common import hardware
 
     device, say = accelerator.device, accelerator.print

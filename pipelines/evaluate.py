@@ -14,6 +14,7 @@ comes with the project (models/pretrained) under its own. Words such as
 evaluation.samples=8 hold for this one evaluation.
 """
 
+import argparse
 import os
 import shlex
 import shutil
@@ -22,15 +23,27 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common.errors import Stopped
 from common.machine import cores
+from common.stopping import StopRequest
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
 from pipelines.members import examination, fork_server
 
 
 def main() -> None:
-    """Evaluate the run that the command names."""
-    args = arguments.parse(__doc__, cli.evaluation_config)
+    """Evaluate the run that the command names; a signal ends it at once, as nothing is half written."""
+    args, asked = arguments.parse(__doc__, cli.evaluation_config), StopRequest()
+
+    def leave() -> None:
+        raise Stopped(asked.number or 0, then="evaluate again")
+
+    with asked.listening(leave):
+        evaluate(args)
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Evaluate, and write what was found and the report."""
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))

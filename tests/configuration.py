@@ -32,7 +32,7 @@ else, and read from there by every later command.
 
 Values are YAML: `null` for none, `[a, b]` for lists, quotes around `"no"` or `"1e-4"` where text is meant. Training
 fixes `model`, `training` and `seed`, and `data` for every workload but cvrp: later commands refuse to change them,
-except that `--resume` may raise `training.steps` or `training.epochs`.
+except that `--resume` may raise `training.steps` or `training.epochs` and change `training.micro_batch_size`.
 
 For completion of workloads, runs, keys and values in bash and zsh:
 

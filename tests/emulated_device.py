@@ -5,10 +5,12 @@
 runs a script on the device "emulated". As on a GPU, an operation on tensors of two devices raises RuntimeError.
 Everything that would make the host wait for a GPU is counted: a value that is read (item, tolist, cpu, a condition), a
 shape that depends on values (nonzero, unique, an index by a mask), and a copy from or to the host that is not
-non_blocking. WAITS.json lists [what, the lines of the project that led there, innermost first, how often].
+non_blocking. Native code takes the places of Triton's kernels. WAITS.json lists [what, the lines of the project that
+led there, innermost first, how often].
 """
 
 import collections
+import functools
 import json
 import os
 import runpy
@@ -41,6 +43,9 @@ VARYING = (
     *(aten.grid_sampler_2d_backward, aten.nll_loss2d_forward),
 )
 WAITS: collections.Counter[tuple[str, tuple[str, ...]]] = collections.Counter()
+# What a device computes: every operation on its tensors but views and those that only allocate.
+OPERATIONS: collections.Counter[str] = collections.Counter()
+ALLOCATING = ("empty", "new_empty", "_unsafe_view", "_local_scalar_dense")
 
 
 class EmulatedTensor(torch.Tensor):
@@ -90,6 +95,9 @@ def install() -> None:
     _setup_privateuseone_for_python_backend(NAME)
     getattr(torch, NAME).get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
 
+    # Norms of gradients and the like are then taken over whole lists, as on CUDA.
+    torch.utils._foreach_utils._foreach_supported_types.append(EmulatedTensor)
+
     def lstm(*args: Any) -> Any:
         with enable_python_dispatcher():  # by its parts: the whole is a kernel of CUDA's
             return torch.ops.aten.lstm(*args)
@@ -124,6 +132,8 @@ def execute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         check_places(function, args, kwargs)
     if asked is not None:
         kwargs = {**kwargs, "device": torch.device("cpu"), "pin_memory": False}
+    if launches(function):
+        OPERATIONS[str(function)] += 1
     known = {id(tensor.values): tensor for tensor in mine}
     found = function(*tree_map(values_of, args), **tree_map(values_of, kwargs))
     changed = [tensor for tensor in mine if tensor.shape != tensor.values.shape]
@@ -135,6 +145,13 @@ def execute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return known[id(x)] if id(x) in known else EmulatedTensor(x)
 
     return tree_map(placed, found) if here else found
+
+
+@functools.cache
+def launches(function: Any) -> bool:
+    """Return whether an operation computes anything: views and allocations do not."""
+    is_view = any(found.alias_info and not found.alias_info.is_write for found in function._schema.returns)
+    return not is_view and not str(function).removeprefix("aten.").startswith(ALLOCATING)
 
 
 def values_of(x: Any) -> Any:
@@ -185,11 +202,14 @@ def project_lines() -> Iterator[str]:
 
 
 def main() -> None:
+    from tests.gpu import kernels_on_cpu
+
     report, script = Path(sys.argv[1]).resolve(), sys.argv[2]
     sys.argv = sys.argv[2:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     os.environ["ACCELERATE_TORCH_DEVICE"] = f"{NAME}:0"
     install()
+    kernels_on_cpu.install()
     try:
         with EmulatedDevice():
             runpy.run_path(script, run_name="__main__")

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from common.disk import files
-from pipelines.run.provenance import provenance
+from pipelines.run.folder import provenance
 from tests.evidence_parts import PARTS, Part
 
 

@@ -136,19 +136,15 @@ PARTS = {
     "e-n22-k4": customers_22("", at_most=382.5),
     "e-n22-k4-polished": customers_22("evaluation.polish_seconds=2", at_most=375),
     "cvrp-20": elsewhere("cvrp-20", "evaluation.reference=[]"),
-    "cvrp-20-search": elsewhere(
-        "cvrp-20",
-        "evaluation.local_search=6 evaluation.augment=false evaluation.reference=[sisrs,hgs]"
-        " evaluation.reference_seconds=[0.0005,0.001] evaluation.reference_instances=1000",
-    ),
     "cvrp-20-front": front(
-        *("cvrp-20", 20, 1000, 5),
-        "policy:20/0 policy:20/2 policy:20/3 policy:20/4 policy:20/6 policy:20/8"
-        " random:4 random:5 random:6 random:7 random:8 hgs:0.5",
+        *("cvrp-20", 20, 1000, 3), "policy:0 policy:0.6 mix:0.6 local:0.6 then:0.6 mix:5 then:5 hgs:0.5 hgs:5 sisrs:0.5"
     ),
     "cvrp-50-front": front(
-        *("cvrp-50", 50, 400, 3),
-        "policy:16/4 policy:24/4 policy:50/4 random:4 random:6 random:8 hgs:1.5 hgs:2 sisrs:2",
+        *("cvrp-50", 50, 100, 3),
+        "policy:0 policy:2.5 mix:2.5 local:2.5 then:2.5 mix:12 then:12 hgs:2.3 hgs:12 sisrs:2.3",
+    ),
+    "cvrp-100-front": front(
+        *("cvrp-100", 100, 40, 3), "policy:0 policy:8 mix:8 local:8 then:8 mix:25 then:25 hgs:8 hgs:25 sisrs:8"
     ),
     "cvrp-50": elsewhere("cvrp-50", f"data.test_instances=100 {SOLVERS}"),
     "cvrp-50-polished": elsewhere("cvrp-50", f"data.test_instances=100 {POLISHED}"),
@@ -162,7 +158,7 @@ PARTS = {
     "cvrp-adaptive": elsewhere(
         "cvrp-20",
         "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
-        " evaluation.local_search=0 evaluation.reference=[]",
+        " evaluation.milliseconds=0 evaluation.reference=[]",
     ),
     "crypto": coins("crypto/evidence", at_least=8),
     "crypto-without-signal": coins("crypto/evidence-none", "data.signal=0", at_most=0),

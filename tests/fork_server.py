@@ -2,8 +2,9 @@
 
     python tests/fork_server.py SOCKET
 
-SOCKET is the number of an inherited socket. A request on it is a JSON object with `words`, `cwd` and `env`, and three
-file descriptors: the child's stdout, its stderr, and a socket for its process id and later its status. The server and
+SOCKET is the number of an inherited socket. A request on it is a JSON object with `words`, `cwd`, `env` and
+perhaps `session`, for a session of its own, and three file descriptors: the child's stdout, its stderr, and a socket
+for its process id and later its status. The server and
 all its children end when the other side closes SOCKET.
 """
 
@@ -94,17 +95,22 @@ def serve(clients: socket.socket) -> dict[str, Any]:
 
 def execute(request: dict[str, Any], standard_path: list[str]) -> None:
     """Run the request's command in this process as if it were a new interpreter."""
+    if request.get("session"):
+        os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
     places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     words = request["words"]
-    first = os.getcwd() if words[0] == "-m" else os.path.dirname(os.path.abspath(words[0]))
+    first = os.getcwd() if words[0] in ("-m", "-c") else os.path.dirname(os.path.abspath(words[0]))
     sys.path[:] = [first, *places, *standard_path]
     reseed()
     if words[0] == "-m":
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})
     else:
         sys.argv = words
         runpy.run_path(words[0], run_name="__main__")

@@ -56,7 +56,7 @@ class Process:
         env = dict(os.environ if env is None else env)
         self.streams = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 (output() closes them)
         if _can_fork(env) if fork is None else fork:
-            self._child = _Forked(words, cwd, env, self.streams)
+            self._child = Forked(_server()[0], words, cwd, env, self.streams)
         else:
             out, err = self.streams
             files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
@@ -126,41 +126,59 @@ def _can_fork(env: Mapping[str, str]) -> bool:
     """Whether a child of the server is as good as a new interpreter: it is if nothing differs that imports may read."""
     if sys.platform != "linux" or os.environ.get("TEST_PROCESSES") == "fresh":
         return False
-    base = _server()[1]
+    base = _server()[2]
     return all(env.get(name) == base.get(name) for name in env.keys() | base.keys() if name not in READ_LATE)
 
 
 @cache
-def _server() -> tuple[socket.socket, Mapping[str, str], subprocess.Popen]:
-    """Start the server of this process; returns a socket to it, the environment that its imports read, and itself."""
+def _server() -> tuple[socket.socket, subprocess.Popen, Mapping[str, str]]:
+    """Start the server of this process; returns a socket to it, itself, and the environment that its imports read."""
     base = {**(BASE or os.environ), "OMP_NUM_THREADS": "1"}
+    return *start_server(base | {"PYTHONPATH": str(SERVER.with_name("guard"))}), base
+
+
+def start_server(env: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen]:
+    """Start a server that imports in `env`; returns a socket to it and itself."""
     # Arrow's allocator would start a thread, which forks do not take along.
-    env = base | {"PYTHONPATH": str(SERVER.with_name("guard")), "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    env = {**env, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, str(SERVER), str(its.fileno())]
     null = subprocess.DEVNULL
     server = subprocess.Popen(command, env=env, pass_fds=[its.fileno()], stdin=null, stdout=null)
     its.close()
-    return mine, base, server
+    return mine, server
+
+
+def start() -> tuple[socket.socket, subprocess.Popen]:
+    """Start the server of this process, unless it runs."""
+    return _server()[:2]
 
 
 def stop() -> None:
     """End the server of this process, if there is one, and what it still runs."""
     if _server.cache_info().currsize:
-        requests, _, server = _server()
+        requests, server, _ = _server()
         requests.close()
         server.wait()
         _server.cache_clear()
 
 
-class _Forked:
-    """A child of the server, with the part of subprocess.Popen that does not concern streams."""
+class Forked:
+    """A child of a server, with the part of subprocess.Popen that does not concern streams."""
 
-    def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[TextIO]):
+    def __init__(
+        self,
+        server: socket.socket,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: Sequence[TextIO],
+        session: bool = False,
+    ):
         self.args, self.returncode = words, None
         self.status, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = json.dumps({"words": list(map(str, words)), "cwd": str(cwd), "env": env})
-        socket.send_fds(_server()[0], [request.encode()], [*(stream.fileno() for stream in streams), its.fileno()])
+        request = json.dumps({"words": list(map(str, words)), "cwd": str(cwd), "env": env, "session": session})
+        socket.send_fds(server, [request.encode()], [*(stream.fileno() for stream in streams), its.fileno()])
         its.close()
         self.pid = self._receive()
 

@@ -107,13 +107,16 @@ for program, expected in (
 """
 TOURS = """
 import torch
-from models.routing import policy
+from models.routing import stepwise
 from models.routing.environment import Instances
-from tests.emulated_device import WAITS
+from models.routing.policy import RoutingConfig, RoutingPolicy
+from models.routing import kernels
+from tests.emulated_device import OPERATIONS, WAITS
 
-model = policy.RoutingPolicy(policy.RoutingConfig(width=16, heads=2, layers=1)).to("emulated")
-step, steps = policy.step, []
-policy.step = lambda *args: steps.append(args) or step(*args)
+usable, kernels.usable = kernels.usable, lambda *_: False
+model = RoutingPolicy(RoutingConfig(width=16, heads=2, layers=1)).to("emulated")
+step, steps = stepwise.step, []
+stepwise.step = lambda *args: steps.append(args) or step(*args)
 for customers in (6, 20, 50):
     locs, demand = torch.rand(4, customers + 1, 2), torch.randint(1, 10, (4, customers + 1)).float()
     instances = Instances(*(tensor.to("emulated") for tensor in (locs, demand, torch.full((4,), 30.0))))
@@ -122,6 +125,16 @@ for customers in (6, 20, 50):
     with torch.no_grad():
         model(instances, num_starts=customers)
     assert WAITS.total() <= len(steps) / 8, (customers, len(steps), WAITS)
+
+kernels.usable = usable
+uniform = torch.rand(4, customers, 2 * customers).to("emulated")
+for _ in range(2):  # the first time they are compared with torch
+    OPERATIONS.clear()
+    WAITS.clear()
+    steps.clear()
+    model(instances, num_starts=customers, uniform=uniform).log_prob.sum().backward()
+assert not steps and not WAITS, WAITS
+assert OPERATIONS.total() < 150, OPERATIONS
 """
 
 
@@ -166,17 +179,17 @@ def test_the_loop_trains_on_it_and_hardly_a_step_waits(tmp_path):
     assert records[0]["step"] == STEPS
 
 
-def test_building_tours_waits_at_most_once_in_eight_steps(tmp_path):
+def test_building_tours_waits_at_most_once_in_eight_steps_and_by_kernels_never(tmp_path):
     (tmp_path / "script.py").write_text(TOURS)
     emulated(tmp_path, tmp_path / "script.py")
 
 
-def check_waits(waits, elsewhere=""):
-    """Hold the training steps to one wait in ten, but for those `elsewhere`, which have bounds of their own."""
+def check_waits(waits, elsewhere="", most=0):
+    """Hold the training steps to one wait in ten, but for those `elsewhere`, of which there may be `most`."""
     found = waits_within(waits, "engine/update.py update")
     counted = {place: number for place, number in found.items() if not elsewhere or elsewhere not in place}
     assert sum(counted.values()) <= STEPS / 10, counted
-    assert found.total() - sum(counted.values()) <= 2 * STEPS, found
+    assert found.total() - sum(counted.values()) <= most, found
     assert waits_within(waits, "engine/loop.py _log").total() <= 3  # to read the figures of all these steps
 
 
@@ -186,8 +199,9 @@ def test_each_workload_is_trained_evaluated_and_measured_on_it(tmp_path, case):
     workload, words = ["--workload", case.partition("/")[0]], CASES[case]
     written(tmp_path / "documents", {str(seed): prose(seed) for seed in range(5)})  # for bep
     _, waits = run(tmp_path, "train.py", *workload, *words, *EVERY, "hardware.deterministic=true")
-    # transformers asks once in a forward pass whether sequences are packed; building tours has a test above.
-    check_waits(waits, elsewhere={"lmol": "vlm_comparator/model.py", "cvrp": "policy.py"}.get(workload[1], ""))
+    # transformers asks once in a forward pass whether sequences are packed; torch builds tours of kernels' first use.
+    elsewhere = {"lmol": "vlm_comparator/model.py", "cvrp": "stepwise.py"}.get(workload[1], "")
+    check_waits(waits, elsewhere, 12 if case in ("cvrp", "cvrp/rollout") else 2 * STEPS)
     run(tmp_path, "evaluate.py", *workload, *(["evaluation.reference_seconds=0"] if "cvrp" in case else []))
     done, _ = run(tmp_path, "benchmark.py", *workload, *words, "training.steps=3", "--steps", "3")
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 3

@@ -195,7 +195,7 @@ class Case:
 
 def routes(source: str) -> tuple[str, ...]:
     capacity = () if source.endswith(".jsonl") else ("capacity=12",)
-    return ("predict.py", "--workload", "cvrp", source, *capacity, "starts=1", "augment=false", "local_search=0")
+    return ("predict.py", "--workload", "cvrp", source, *capacity, "starts=1", "augment=false", "milliseconds=0")
 
 
 def signals(source: str) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
         (["train.py", "--workload", "cvpr"], "did you mean cvrp?"),
         (["train.py", "--workload", "cvrp", "--nmae", "x"], "did you mean --name?"),
         (["train.py", "--workload", "cvrp", "--steps", "5"], "did you mean training.steps=5, without dashes?"),
-        (["evaluate.py", "--workload", "cvrp", "--local-search=8"], "did you mean evaluation.local_search=8,"),
+        (["evaluate.py", "--workload", "cvrp", "--milliseconds=8"], "did you mean evaluation.milliseconds=8,"),
         (["train.py"], "--workload is missing; give one of bep, crypto"),
         (["evaluate.py", "--workload", "bep", "evaluation.start=2"], "did you mean 'evaluation.starts'?"),
         (["prepare.py", "--workload", "lmol", "data.thetta=4"], "did you mean 'data.theta'?"),

@@ -5,9 +5,12 @@ const EXAMPLE = [  // x, y, demand
   [12, 22, 7], [20, 14, 3], [33, 9, 5], [27, 31, 8], [41, 26, 2], [58, 12, 6], [71, 8, 4], [83, 19, 9], [90, 33, 3], [76, 36, 5],
   [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
 ];
+const ALWAYS = [0, 1e9];  // minutes
 const COLUMNS = {
   lon: ["lon", "lng", "long", "longitude"], lat: ["lat", "latitude"], x: ["x", "xcoord"], y: ["y", "ycoord"],
   demand: ["demand", "quantity", "qty", "weight", "load", "amount", "volume", "units", "parcels", "packages"],
+  open: ["open", "opens", "opening", "earliest", "readytime", "from"], close: ["close", "closes", "closing", "latest", "duedate", "until"],
+  service: ["service", "servicetime", "unloading"],
   name: ["name", "customer", "stop", "address", "place"], capacity: ["capacity"], depot: ["depot", "isdepot"],
 };
 
@@ -19,8 +22,9 @@ function routesPanel(place, backend, about) {
     "aria-label": "Map of customers. Arrow keys move the cross, Enter adds a customer, Backspace removes the last one.",
     click: clicked, keydown: pressed,
   }, tours, dots);
-  const results = element("div", { class: "wide" });
+  const results = element("div", { class: "wide" }), times = element("div", { class: "wide" });
   const capacity = numberField(about.capacity ?? 30, { min: 1, max: 1e6, step: "any", change: solve });
+  const speed = numberField(60, { min: 1, max: 1e6, step: "any", change: solve });
   const count = numberField(20, { min: 1, max: MOST_SHOWN });
   const milliseconds = numberField("", { min: 1, max: 2000, change: solve, placeholder: "as the model" });
   const file = element("input", { type: "file", accept: ".csv,text/csv", change: () => file.files[0] && opened(file.files[0]) });
@@ -36,7 +40,9 @@ function routesPanel(place, backend, about) {
     const decimals = Math.max(...[most, ...customers.map(each => each.demand)].map(each => (String(each).split(".")[1] ?? "").length));
     const whole = amount => Math.round(amount * 10 ** Math.min(decimals, MOST_DECIMALS));
     const at = place => place.map(each => each / 100);
-    return { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands: customers.map(each => whole(each.demand)), capacity: whole(most) };
+    const plain = { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands: customers.map(each => whole(each.demand)), capacity: whole(most) };
+    if (!where.hours) return plain;
+    return { ...plain, hours: where.hours, windows: customers.map(each => each.hours ?? ALWAYS), service_times: customers.map(each => each.service ?? 0), speed: Number(speed.value) / (100 * where.scale) };
   }
 
   function draw() {
@@ -118,6 +124,9 @@ function routesPanel(place, backend, about) {
   function show() {
     const order = [...ways].sort(([a], [b]) => (a == chosen) - (b == chosen));
     tours.replaceChildren(...order.map(([name, way]) => tour(name, way, where.depot, customers, name == chosen)));
+    const { routes, arrivals } = ways.find(([name]) => name == chosen)?.[1] ?? {};
+    times.replaceChildren(...(arrivals ? [table("Times: leave the depot, serve customers, come back", ["route", "leaves", "customers", "is back"], routes.map((route, i) =>
+      [i + 1, clock(arrivals[i][0]), route.map((each, k) => `${customers[each - 1].name || each} ${clock(arrivals[i][k + 1])}`).join(", "), clock(arrivals[i].at(-1))]))] : []));
   }
 
   const dropped = event => { event.preventDefault(); if (event.dataTransfer.files[0]) opened(event.dataTransfer.files[0]); };
@@ -125,14 +134,15 @@ function routesPanel(place, backend, about) {
     element("p", {}, "Vehicles serve all customers from the square and carry no more than their capacity: the trained policy's tours are in colour, those of the other solvers faint beneath."),
     element("div", { class: "row" },
       labelled("vehicle's capacity", capacity),
+      labelled("km/h, for opening hours", speed),
       ...(about.milliseconds ? [labelled("milliseconds for each solver", milliseconds)] : []),
       labelled("customers", count),
       button("Place at random", () => replaced({ customers: Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random) }, `${count.value} customers`), { class: "main" }),
       button("Clear", () => replaced({ customers: [] }, "no customers")),
       labelled("your customers (CSV)", file)),
-    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot."),
+    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot. Columns open and close (8:30) and service (minutes) are kept to."),
     ...report.parts,
-    element("div", { class: "tours", dragover: event => event.preventDefault(), drop: dropped }, map, results));
+    element("div", { class: "tours", dragover: event => event.preventDefault(), drop: dropped }, map, results), times);
   draw();
   solve();
 }
@@ -153,8 +163,14 @@ function readCustomers(text) {
       if (!cell || !Number.isFinite(found)) throw new Error(`row ${number}: ${what} is ${cell ? `"${cell}"` : "empty"}; type a number`);
       return found;
     };
+    const minutes = (what, missing) => {
+      const clock = /^(\d{1,2}):(\d\d)$/.exec(row[at[what]] ?? "");
+      return clock ? 60 * clock[1] + Number(clock[2]) : row[at[what]] ? value(what) : missing;
+    };
+    const hours = [minutes("open", ALWAYS[0]), minutes("close", ALWAYS[1])];
+    if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
     const marked = ["1", "true", "yes", "depot"].includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
-    return { number, place: axes.map(value), marked, demand: () => value("demand"), capacity: row[at.capacity] };
+    return { number, place: axes.map(value), marked, hours, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
   });
   if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
   const depot = rows.find(each => each.marked) ?? rows[0], others = rows.filter(each => each != depot);
@@ -166,10 +182,15 @@ function readCustomers(text) {
   const extent = Math.max(across * (east - west), up * (north - south)) || 1;
   const onMap = ([x, y]) => [4 + 92 * across * (x - west) / extent, 4 + 92 * up * (north - y) / extent];
   return {
-    where: { depot: onMap(depot.place), scale: extent / 92, unit: degrees ? "\u00a0km" : "" },
-    customers: others.map(each => ({ at: onMap(each.place), demand: each.demand() })),
+    where: { depot: onMap(depot.place), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: at.open >= 0 || at.close >= 0 ? depot.hours : null },
+    customers: others.map(each => ({ at: onMap(each.place), demand: each.demand(), hours: each.hours, service: each.service, name: each.name })),
     capacity: Number(rows.find(each => each.capacity)?.capacity) || null,
   };
+}
+
+function clock(minutes) {
+  const whole = Math.round(minutes);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
 function places(depot, customers) {

@@ -12,10 +12,7 @@ from common.version import version
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that shows its description unwrapped and raises `UserError`.
-
-    `keys` returns the dotted keys of the command's words key=value, which users mistake for options.
-    """
+    """An ArgumentParser that raises `UserError`; users mistake the dotted keys that `keys` returns for options."""
 
     def __init__(self, keys: Callable[[], Iterable[str]] = tuple, **settings: Any):
         self.keys = keys

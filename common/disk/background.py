@@ -7,23 +7,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 BACKLOG = 2  # pieces of work that wait or run: each may hold a copy of a model
 
 
-class Background:
+class Background(ThreadPoolExecutor):
     """A thread that works in order; leaving its `with` block waits for it. After a failure it does nothing more."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, "background")
+        super().__init__(1, "background")
         self._pending: deque[Future[None]] = deque()
         self._failed = False
 
-    def __enter__(self) -> "Background":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._executor.shutdown()
-
     def start(self, work: Callable[[], None]) -> None:
         """Do `work` after what was started before."""
-        self._pending.append(self._executor.submit(self._do, work))
+        self._pending.append(self.submit(self._do, work))
 
     def _do(self, work: Callable[[], None]) -> None:
         if self._failed:

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -9,10 +10,11 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from common.errors import UserError
 
+AT_ONCE = 2**20  # bytes that are worth a write of their own
 DENIED = "no permission to write there: change it, or run from a folder of your own"
 ABSENT = {  # what passes, or is not the file's fault: a file that cannot be read now may be sound
     errno.ESTALE: "the network disk has lost it: mount that again, then continue with --resume",
@@ -41,14 +43,20 @@ def explained(path: Path) -> Iterator[None]:
         raise UserError(f"cannot write {path}: {REMEDIES[error.errno]}") from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
+@contextmanager
+def gathered(path: Path) -> Iterator[IO[bytes]]:
+    """Open `path` for writing; small pieces wait for each other, and large ones release Python's lock."""
+    with path.open("wb", buffering=0) as raw, io.BufferedWriter(raw, AT_ONCE) as file:
+        yield file
+
+
+def write_whole(path: Path, *data: bytes | memoryview) -> None:
     """Replace `path` with `data`; whenever the process dies, the old or the new file is there, complete."""
     temporary = _aside(path, "tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with gathered(temporary) as file:
+            file.writelines(data)
+        sync(temporary)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):  # on a full disk above all

@@ -32,16 +32,15 @@ class Holder(TypedDict):
 
 @contextmanager
 def held(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the lock file `path` within the block; remove folders made for it that stay empty.
-
-    With `wait`, wait for another process that holds it; without, UserError names that process.
-    """
+    """Hold the lock file `path` within the block; if another process holds it, `wait` for that or raise UserError."""
     made = [folder for folder in path.parents if not folder.exists()]
     descriptor, announced = _attempt(path), False
     while descriptor is None:
         holder = _holder(path)
         if not wait:
-            raise UserError(f"{path.parent} is being written by {_named(holder)}: wait for it or end it{_gone(path)}")
+            elsewhere = holder is not None and holder["host"] != socket.gethostname()
+            hint = f"; if that machine was lost, delete {path}" if elsewhere else ""
+            raise UserError(f"{path.parent} is being written by {_named(holder)}: wait for it or end it{hint}")
         if holder and not announced:
             print(f"waiting for {_named(holder)}, which writes in {path.parent}", file=sys.stderr, flush=True)
             announced = True
@@ -152,10 +151,3 @@ def _named(holder: Holder | None) -> str:
     if holder is None:
         return "another process"
     return f"process {holder['process']} on {holder['host']} (since {holder['since']})"
-
-
-def _gone(path: Path) -> str:
-    """Return a hint for a lock left by a lost machine."""
-    holder = _holder(path)
-    elsewhere = holder is not None and holder["host"] != socket.gethostname()
-    return f"; if that machine was lost, delete {path}" if elsewhere else ""

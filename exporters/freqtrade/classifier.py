@@ -75,8 +75,7 @@ class Classifier:
         """Return a convolution over time of x (T, C), its taps `dilation` candles apart."""
         weight, bias = (self.arrays[f"network.{name}.{part}"] for part in ("weight", "bias"))  # (C', C, taps), (C',)
         left = len(x) - dilation * (weight.shape[2] - 1)
-        found: Array = sum(x[k * dilation :][:left] @ weight[:, :, k].T for k in range(weight.shape[2])) + bias
-        return found
+        return np.asarray(sum(x[k * dilation :][:left] @ weight[:, :, k].T for k in range(weight.shape[2])) + bias)
 
     def _trees(self, rows: Array, returns: Array, volatility: Array) -> Array:
         feature, threshold, left, right, value = (
@@ -91,8 +90,7 @@ class Classifier:
             goes_left = inputs[row, feature[trees, node]] <= threshold[trees, node]
             node = np.where(goes_left, left[trees, node], right[trees, node])
         values = value[trees, node].reshape(len(inputs), -1, 3).sum(1) + self.arrays["trees.start"]
-        found: Array = np.log(_softmax(values))
-        return found
+        return np.asarray(np.log(_softmax(values)))
 
     def _class_log_probabilities(self, mean: Array, log_scale: Array, now: Array) -> Array:
         """Return (S, 3): how likely a logistic variable is below, between and above the thresholds."""
@@ -101,8 +99,7 @@ class Classifier:
         long, short = _sigmoid((mean - above) * precision), _sigmoid((-mean - below) * precision)
         rest = np.maximum(1 - long - short, LEAST_REST)
         sides = np.stack([np.maximum(short, LEAST_SIDE), rest, np.maximum(long, LEAST_SIDE)], 1)
-        found: Array = np.log(sides / sides.sum(1, keepdims=True))
-        return found
+        return np.asarray(np.log(sides / sides.sum(1, keepdims=True)))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -112,8 +109,7 @@ def _sigmoid(x: Array) -> Array:
 
 def _softmax(logits: Array) -> Array:
     shares = np.exp(logits - logits.max(1, keepdims=True))
-    found: Array = shares / shares.sum(1, keepdims=True)
-    return found
+    return np.asarray(shares / shares.sum(1, keepdims=True))
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float32])

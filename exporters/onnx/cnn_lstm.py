@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from exporters import portable
 from exporters.onnx import FRESH, Artifact, Program, examples
-from models.market import candle_features
-from models.market.candles import Candles
+from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalModel
 
@@ -77,25 +76,28 @@ def describe(model: SignalModel) -> Artifact:
     )
 
 
-@torch.no_grad()
 def compare(model: SignalModel, example: ModuleType) -> Mapping[str, object]:
     """Classify random candles by the example and by the model; RuntimeError unless all probabilities agree."""
     config, worst = model.config, 0.0
     for number in range(FRESH):
         candles = random_candles(number, model.candles_needed + number % 3, config.timeframe_ms)
         coin = config.coins[number % len(config.coins)]
-        table = candle_features.columns(candles, config.features)[-config.lookback - number % 3 :].astype(np.float32)
-        scaler = config.scalers[coin]
-        scaled = torch.from_numpy(((table - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
-        windows = scaled.unfold(0, config.lookback, 1).transpose(1, 2)
-        numbers = torch.full((len(windows),), config.coins.index(coin))
-        expected = model(windows, numbers)[:, -1].softmax(-1).numpy()
-        columns = {name: getattr(candles, name) for name in ("time", "open", "high", "low", "close", "volume")}
-        found = example.probabilities(columns, coin)
+        found, expected = example.probabilities(columns_of(candles), coin), classified(model, candles, coin)
         worst = max(worst, float(abs(found - expected).max()))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"the example's probabilities are {worst} from the model's")
     return {"candle_series": FRESH, "largest_difference_of_probabilities": worst}
+
+
+def columns_of(candles: Candles) -> dict[str, np.ndarray]:
+    """Return candles as `SignalModel.probabilities` takes them."""
+    return {name: getattr(candles, name) for name in COLUMNS}
+
+
+def classified(model: SignalModel, candles: Candles, coin: str) -> np.ndarray:
+    """Return the model's probabilities (n, 3) after the last candles, as if the newest had just closed."""
+    closed = int(candles.time[-1]) + model.config.timeframe_ms
+    return model.probabilities(columns_of(candles), coin, closed).numpy()
 
 
 def random_candles(number: int, rows: int, timeframe_ms: int) -> Candles:

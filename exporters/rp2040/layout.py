@@ -3,7 +3,7 @@
 import io
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -16,6 +16,7 @@ from models.stories.integer_arithmetic import EXP, GELU
 from models.stories.integer_counts import Entries
 from models.stories.integer_transformer import IntegerTransformer, Table
 
+Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers` writes it
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
     "type": "Sequence",
@@ -86,7 +87,7 @@ def _records(table: Table) -> bytes:
     return records.tobytes()
 
 
-def pack_vocabulary(tokenizer: dict[str, Any]) -> bytes:
+def pack_vocabulary(tokenizer: Described) -> bytes:
     """The bytes of the vocabulary file of a byte-level BPE tokenizer, given as the library `tokenizers` writes it.
 
     Raises ValueError for a tokenizer that the format cannot express, as a device would read text differently.
@@ -140,7 +141,7 @@ def read_vocabulary(data: bytes) -> Vocabulary:
     return Vocabulary(io.BytesIO(data))
 
 
-def _check_tokenizer(tokenizer: dict[str, Any]) -> None:
+def _check_tokenizer(tokenizer: Described) -> None:
     """Refuse settings that would change the tokens of a text and have no place in the file."""
     if not tokenizer:
         raise ValueError("this model was saved without its tokenizer; train it again")

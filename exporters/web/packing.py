@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import safetensors.torch
@@ -12,7 +12,7 @@ import torch
 from common.errors import UserError
 from common.packages import neighbour
 from exporters import to_rp2040
-from exporters.onnx.cnn_lstm import random_candles
+from exporters.onnx.cnn_lstm import columns_of, random_candles
 from exporters.rp2040 import layout, settings
 from models.images.comparator import familiarity
 from models.images.comparator.siamese import Siamese
@@ -142,14 +142,14 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
     if config.kind != "gt":
         raise _refused(f"a routing policy of kind {config.kind!r}", "train one with model.kind=gt")
     generator, expected = np.random.default_rng(0), []
-    for customers, search in ((20, {"decode": "greedy", "augment": False}), (12, {"decode": "multistart"})):
+    for customers, decode, augment in ((20, "greedy", False), (12, "multistart", True)):
         places = generator.random((customers + 1, 2)).round(3).tolist()
         demands = generator.integers(1, 10, customers).tolist()
         asked = {"depot": places[0], "customers": places[1:], "demands": demands, "capacity": 30}
-        answer = next(model.predict([asked], local_search=0, **search))
-        if search["decode"] == "multistart":
+        answer = next(model.predict([asked], milliseconds=0, decode=decode, augment=augment))
+        if decode == "multistart":
             del answer["routes"]  # several starts and symmetries find the same tour, in other orders
-        expected.append(_asked("predict", asked, search, output=answer))
+        expected.append(_asked("predict", asked, {"decode": decode, "augment": augment}, output=answer))
     return Packed(
         heading="Plan routes",
         said="The policy builds tours that begin with up to 20 customers, of up to 40 customers under the 8 symmetries "
@@ -227,24 +227,20 @@ def _constants() -> dict[str, object]:
     return {
         "base": str(chains.BASE),  # as text, since it has more than 53 bits
         "tag": str(chains.TAGS[0]),
-        "orders": chains.ORDERS,
         "num_words": chains.WORDS,
-        "section_orders": chains.SECTION_ORDERS,
-        "own_orders": chains.OWN_ORDERS,
-        "longest_heading": chains.LONGEST_HEADING,
         "kinds": kinds,
         "chains": [[levels.start, levels.stop] for levels in chains.CHAINS],
-        "bases": chains.BASES,
         "discounts": discounts,
-        "totals": chains.TOTALS,
         "kinds_borders": chains.KINDS,
-        "least": chains.LEAST,
-        "reach": chains.REACH,
         "at_once": mixture_reader.AT_ONCE,
-        "entropies": mixture_weights.ENTROPIES,
-        "fine_entropies": mixture_weights.FINE_ENTROPIES,
-        "lengths": mixture_weights.LENGTHS,
+        **_named(chains, "orders section_orders own_orders longest_heading bases totals least reach"),
+        **_named(mixture_weights, "entropies fine_entropies lengths"),
     }
+
+
+def _named(module: ModuleType, names: str) -> dict[str, object]:
+    """Return a module's constants by their names in small letters."""
+    return {name: getattr(module, name.upper()) for name in names.split()}
 
 
 def _signals(model: PooledExperts, run: Path) -> Packed:
@@ -253,8 +249,8 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     if not set(config.features) <= set(known):
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
-    columns = ("time", "open", "high", "low", "close", "volume")
-    asked = {"coin": config.coins[0], "candles": {name: getattr(candles, name).tolist() for name in columns}}
+    columns = {name: column.tolist() for name, column in columns_of(candles).items()}
+    asked = {"coin": config.coins[0], "candles": columns}
     answer = next(model.predict([asked], now="newest"))
     about = facts([model])
     return Packed(
@@ -273,13 +269,8 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
             "dilations": pooled_experts.dilations(config.lookback),
             "return_place": model.return_place,
             "volatility_place": model.volatility_place,
-            "least_volatility": pooled_experts.LEAST_VOLATILITY,
-            "largest_return": pooled_experts.LARGEST_RETURN,
-            "largest": pooled_experts.LARGEST,
-            "tree_lags": pooled_experts.TREE_LAGS,
             "tree_depth": pooled_experts.DEPTH,
-            "least_side": pooled_experts.LEAST_SIDE,
-            "least_rest": pooled_experts.LEAST_REST,
+            **_named(pooled_experts, "least_volatility largest_return largest tree_lags least_side least_rest"),
         },
         about=about,
         files={WEIGHTS: _weights(model)},
@@ -333,7 +324,7 @@ def _images(model: Siamese, run: Path) -> Packed:
 
 
 # By the family of a model.
-PACKERS: dict[str, Callable[[Any, Path], Packed]] = {
+PACKERS: dict[str, Callable[..., Packed]] = {
     "tiny_transformer": _stories,
     "routing": _routes,
     "char_lstm": _text,

@@ -96,7 +96,10 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
     (`Scale.relying`) before you rely on it.
     """
     numbers, known = references.numbers, references.scores
-    first, second = _some_pairs(len(numbers), len(numbers) * references.budget, seed)
+    first, second = torch.triu_indices(len(numbers), len(numbers), 1)
+    if len(first) > (most := len(numbers) * references.budget):
+        drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
+        first, second = first[drawn], second[drawn]
     davidson = fit(references.answer(numbers[first], numbers[second]), known[first] - known[second])
     left_out = _Placing(davidson, references, references.tolerance)(numbers)
     own = reliability.quantiles(known)
@@ -151,11 +154,7 @@ class Davidson:
 
 
 def fit(answers: Tensor, differences: Tensor) -> Davidson:
-    """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,).
-
-    The log-likelihood is concave, so Newton's method finds its maximum. A flat prior keeps both finite where the
-    answers leave no doubt.
-    """
+    """Return the likeliest discrimination and tie, by Newton's method, for answers (P, 3) to known differences."""
     spread = differences.square().mean().sqrt()
     half, zero = differences / spread / 2, torch.zeros_like(differences)
     # (P, 2, 3): the effect of a unit of each parameter on the three logits.
@@ -270,12 +269,3 @@ class _Placing:
         best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
         place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
         return free & (place < left[:, None])
-
-
-def _some_pairs(num: int, most: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return unordered pairs of the numbers below `num`: all of them, or `most` drawn at random."""
-    first, second = torch.triu_indices(num, num, 1)
-    if len(first) > most:
-        drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
-        first, second = first[drawn], second[drawn]
-    return first, second

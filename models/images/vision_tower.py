@@ -71,10 +71,7 @@ class Base:
 
 
 def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of the weight files of base `name`.
-
-    Raises ValueError if it differs from a `revision` that is not empty, or if there are no weights.
-    """
+    """Return the SHA-256 of the weights of base `name`; ValueError if they are missing or not those of `revision`."""
     if not paths or not all(path.is_file() for path in paths):
         raise ValueError(f"base {name} has no weights (*.safetensors); copy them there")
     digest = hashlib.sha256()

@@ -11,20 +11,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from common.errors import UserError
 from models.market.candles import Candles
 
 TAIL = 1e-3  # total weight of the past that an exponential average leaves out
-HOUR, DAY = 3_600_000, 86_400_000
+DAY = 86_400_000
 Columns = dict[str, np.ndarray]
 
 
 def compute(candles: Candles, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return features (N, F) float64 of the set `name` and their names in order; NaN in rows without full warm-up.
-
-    Raises UserError for an unknown set.
-    """
-    names, function = _set(name)
+    """Return features (N, F) float64 of the set `name` and their names in order; NaN in rows without full warm-up."""
+    names, function = SETS[name], {"default": _default, "legacy": _legacy}[name]
     table = np.full((len(candles), len(names)), np.nan)
     for segment in candles.segments():
         columns = function(candles.rows(segment))
@@ -54,15 +50,8 @@ def _set_of(names: Sequence[str]) -> str:
 
 def memory(name: str) -> int:
     """Return the number of candles that a row's features depend on, including its own; NaN with fewer since a gap."""
-    _set(name)
     # A mean of returns takes one more candle than one of prices.
     return {"default": _cut(2 / 51) + 1, "legacy": _cut(2 / 51)}[name]
-
-
-def _set(name: str) -> tuple[tuple[str, ...], Callable[[Candles], Columns]]:
-    if name not in SETS:
-        raise UserError(f"data.features={name} is not known; give one of {', '.join(SETS)}")
-    return SETS[name], {"default": _default, "legacy": _legacy}[name]
 
 
 def _default(candles: Candles) -> Columns:
@@ -186,8 +175,7 @@ def _true_range(candles: Candles) -> np.ndarray:
     before = np.concatenate([[np.nan], candles.close[:-1]])
     spread = candles.high - candles.low
     ranges = np.stack([spread, np.abs(candles.high - before), np.abs(candles.low - before)])
-    found: np.ndarray = ranges.max(0)
-    return found
+    return np.asarray(ranges.max(0))
 
 
 def _rsi(close: np.ndarray, average: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -75,11 +75,15 @@ class PooledExperts(SignalModel):
         super().__init__()
         self.config = config
         inputs, lookback = len(config.features), config.lookback
-        places = [next(config.features.index(name) for name in names if name in config.features) for names in _SOURCES]
+        places = [
+            next(config.features.index(name) for name in names if name in config.features)
+            for names in (RETURNS, VOLATILITIES)
+        ]
         self.return_place, self.volatility_place = places
         self.network = Network(inputs + 3, config.width, config.dropout, lookback)
         self.trees = Trees(inputs + min(TREE_LAGS, lookback), config.rounds, config.nodes)
-        scalers = [config.scalers.get(coin) or _plain_scaler(inputs) for coin in config.coins]
+        plain = {"mean": [0.0] * inputs, "std": [1.0] * inputs}
+        scalers = [config.scalers.get(coin, plain) for coin in config.coins]
         buffers = {
             # Of the return: the mean, and of the volatility: the deviation; in units of its deviation, and of its mean.
             "drift": torch.tensor([each["mean"][places[0]] / each["std"][places[0]] for each in scalers]),
@@ -172,13 +176,6 @@ class PooledExperts(SignalModel):
         now = volatility[:, self.config.lookback - 1 :]
         log_scale = self.level + found[..., 1].clamp(-2, 2)
         return class_log_probabilities(found[..., 0] * now, log_scale, self.thresholds + self.slopes * now[..., None])
-
-
-_SOURCES = (RETURNS, VOLATILITIES)
-
-
-def _plain_scaler(inputs: int) -> dict[str, list[float]]:
-    return {"mean": [0.0] * inputs, "std": [1.0] * inputs}
 
 
 def bounded_scale(log_scale: Tensor) -> Tensor:

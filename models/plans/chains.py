@@ -76,8 +76,7 @@ class Windows:
 
     def __call__(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Return the hashes of the pieces from `begins` to `ends`."""
-        hashes: np.ndarray = (self.sums[ends] - self.sums[begins]) * self.shifts[begins]
-        return hashes
+        return np.asarray((self.sums[ends] - self.sums[begins]) * self.shifts[begins])
 
 
 def classes_of(texts: Sequence[str]) -> np.ndarray:
@@ -296,8 +295,10 @@ def layers(
         counts.add_to(found, wanted)
     found = found.reshape(num, depth, num_tokens)
     if chosen is not None:
-        for level in range(depth):
-            found[:, level] += _counted_before(keys[:, level], tokens, chosen[:, level], num_tokens)[rows]
+        for level in range(depth):  # how often each token counted after the same context in earlier rows
+            steps = np.zeros((len(keys), num_tokens), np.int32)
+            steps[np.flatnonzero(chosen[:, level]), tokens[chosen[:, level]]] = 1
+            found[:, level] += sums_before(keys[:, level], steps)[rows]
     once, twice, more = _LOWERED[:, :depth, None]
     seen = found > 0
     lowered = seen * once + (found > 1) * twice + (found > 2) * more
@@ -336,10 +337,3 @@ def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
     changes = np.zeros((num, depth, num_tokens), np.float32)
     changes[:, seen] = (logs[2:] - logs[begins]).transpose(1, 0, 2)
     return changes
-
-
-def _counted_before(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Return (N, V) how often each token counted after the same context in earlier rows."""
-    steps = np.zeros((len(keys), num_tokens), np.int32)
-    steps[np.flatnonzero(chosen), tokens[chosen]] = 1
-    return sums_before(keys, steps)

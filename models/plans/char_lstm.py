@@ -28,24 +28,15 @@ class CharLSTM(CharNetwork):
     input_type, settings_type = TextInput, TextSettings
 
     def complete(
-        self,
-        prompt: str,
-        max_characters: int = 200,
-        temperature: float = 0.5,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        stop: str | None = None,
-        document: str = "",
+        self, prompt: str, max_characters: int = 200, temperature: float = 0.5, document: str = "", **settings: Plain
     ) -> str:
         """Continue `prompt` for up to `max_characters`, until the document ends or up to `stop`, which is left out.
 
         `document` is the text before the prompt. Temperature 0 is greedy. The text depends only on the weights and the
         arguments. Raises ValueError for an empty prompt, and for texts and settings out of range (see inputs.py).
         """
-        settings: dict[str, Plain] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        given = {"prompt": prompt, "document": document}
-        return "".join(self.stream(given, length=max_characters, stop=stop, **settings))
+        given, chosen = {"prompt": prompt, "document": document}, {"temperature": temperature, **settings}
+        return "".join(self.stream(given, length=max_characters, **chosen))
 
     def prepared(self, given: TextInput, settings: TextSettings) -> TextInput:
         """Return the input. Raises ValueError for one without a prompt."""

@@ -79,7 +79,9 @@ class CharMixture(CharLSTM):
         half = {name: tensor.float() for name, tensor in tensors.items() if tensor.dtype == torch.float16}
         whole = {name: each.dtype for name, each in self.named_buffers() if not each.is_floating_point()}
         narrow = {
-            name: tensor.to(whole[name]) for name, tensor in tensors.items() if name in whole and _is_whole(tensor)
+            name: tensor.to(whole[name])
+            for name, tensor in tensors.items()
+            if name in whole and not (tensor.is_floating_point() or tensor.is_complex())
         }
         return {**tensors, **half, **narrow}
 
@@ -187,10 +189,6 @@ class CharMixture(CharLSTM):
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
-
-
-def _is_whole(tensor: Tensor) -> bool:
-    return tensor.dtype in (torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
 def build(config: Mapping[str, object]) -> CharMixture:

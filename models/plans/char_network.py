@@ -58,14 +58,9 @@ class CharNetwork(io.Model):
         self.output = nn.Linear(config.width, len(config.vocabulary) if scalar else len(self.characters))
         # The original has dropout only between its layers.
         self.dropout = nn.Dropout(0.0 if scalar else config.dropout)
-        if not scalar:
-            self._open_forget_gates()
-
-    @torch.no_grad()
-    def _open_forget_gates(self) -> None:
-        """Start with open forget gates (Jozefowicz et al. 2015)."""
-        for layer in range(self.config.layers):
-            getattr(self.lstm, f"bias_ih_l{layer}").view(4, -1)[1].fill_(1.0)
+        if not scalar:  # training starts with open forget gates (Jozefowicz et al. 2015)
+            for layer in range(config.layers):
+                getattr(self.lstm, f"bias_ih_l{layer}").data.view(4, -1)[1].fill_(1.0)
 
     def forward(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Return logits (B, S, V) of the token after each of `tokens` (B, S) int64, and the state after the last one.

@@ -47,7 +47,6 @@ class Passage:
     document: str
     heading: str  # above it
     line: int  # from 1
-    words: int  # that agree before it
 
 
 class Passages:
@@ -68,7 +67,8 @@ class Passages:
         self.words = list(self._words(self.text, grow=True))
         self.word_ids = np.array([word.id for word in self.words] or [UNKNOWN])
         self.ends = [word.end for word in self.words]
-        self.headings = [(at, line) for at, line in _lines(self.text) if _is_heading(line)]
+        lines = re.finditer(r"^.+", self.text, re.MULTILINE)
+        self.headings = [(found.start(), found[0]) for found in lines if _is_heading(found[0])]
         self.heading_begins = [at for at, _ in self.headings]
         self.written = [letters(line) for _, line in self.headings]
         places = np.searchsorted(self.heading_begins, [word.begin for word in self.words], "right") - 1
@@ -105,8 +105,8 @@ class Passages:
             begun = text[words.pop().begin :]
         gap = text[words[-1].end if words else 0 : len(text) - len(begun)]
         found, seen = [], set()
-        for agreeing, place in self._places(words, letters(heading)):
-            passage = self._passage(place, begun, gap, own, agreeing)
+        for place in self._places(words, letters(heading)):
+            passage = self._passage(place, begun, gap, own)
             if passage and passage.sure.strip() and passage.sure not in seen:
                 seen.add(passage.sure)
                 found.append(passage)
@@ -142,8 +142,8 @@ class Passages:
             return None if (before, word) in self.common_pairs else NUMBER
         return NAME if written[0].isupper() and word not in self.common else None
 
-    def _places(self, words: list[Word], section: str) -> Iterator[tuple[int, int]]:
-        """Yield the number of agreeing words and the index of the word after them; those below `section` first."""
+    def _places(self, words: list[Word], section: str) -> Iterator[int]:
+        """Yield the index of the word after agreeing ones, the most of these first; those below `section` first."""
         levels = [np.arange(1, len(self.words))]
         for number, word in enumerate(reversed(words[-MOST_WORDS:]), 1):
             before = levels[-1][levels[-1] >= number]
@@ -153,10 +153,9 @@ class Passages:
                 levels[agreeing], levels[agreeing + 1] if agreeing + 1 < len(levels) else levels[0][:0]
             )
             same = self.below[fresh] == section if section else np.zeros(len(fresh), bool)
-            for place in (*fresh[same], *fresh[~same]):
-                yield agreeing, int(place)
+            yield from map(int, (*fresh[same], *fresh[~same]))
 
-    def _passage(self, place: int, begun: str, gap: str, own: Slots, agreeing: int) -> Passage | None:
+    def _passage(self, place: int, begun: str, gap: str, own: Slots) -> Passage | None:
         """Return the text at a word, if it begins with `begun` after a `gap`, up to the end of the sentence."""
         word, previous = self.words[place], self.words[place - 1]
         between = self.text[previous.end : word.begin]
@@ -186,18 +185,11 @@ class Passages:
         below = (
             self.headings[heading][1] if heading >= 0 and self.heading_begins[heading] >= self.begins[document] else ""
         )
-        return Passage(whole if sure is None else sure, whole, self.names[document], below, line, agreeing)
+        return Passage(whole if sure is None else sure, whole, self.names[document], below, line)
 
 
 def _lowered(text: str) -> list[str]:
     return TOKEN.findall(text.lower())
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    at = 0
-    for line in text.split("\n"):
-        yield at, line
-        at += len(line) + 1
 
 
 def _is_heading(line: str) -> bool:

@@ -54,9 +54,13 @@ class Suggester:
         for token in tokens:
             self.branches.step(token)
 
-    def choices(self, num: int, grown: int = GROWN) -> list[Choice]:
+    def choose(self, num: int) -> list[list[int]]:
+        """Return up to `num` continuations as tokens."""
+        return [choice.tokens for choice in self.choices(num)]
+
+    def choices(self, num: int) -> list[Choice]:
         """Return up to `num` continuations: first the one that saves most keystrokes, then those that add most."""
-        self.branches.grow(grown)
+        self.branches.grow(GROWN)
         found = self.passages.after(self.text, self.heading, MOST_PASSAGES, self.own) if self.passages else []
         ways = [self.characters.encode(passage.sure) for passage in found]
         self.branches.follow(ways, LEAST)

@@ -1,70 +1,36 @@
-"""Problems beyond the CVRP, solved by native ruin and recreate; one-way roads, time windows, fleets, open routes, prizes."""
+"""Problems beyond the plain CVRP, solved by native ruin and recreate: windows, one-way roads, fleets, prizes."""
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from models.routing import native
 from models.routing.environment import Routes
-from models.routing.problems import Problem, distances, travel_between
+from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, measured, travel_between
+
+MILLISECONDS = 1  # of CPU time for each customer, by default
 
 
-class Plan(NamedTuple):
-    """A solution: routes, and the kinds of their vehicles."""
-
-    routes: Routes
-    kinds: list[int]
-
-
-def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
-    nodes = np.arange(len(problem.locs))
-    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
-    if problem.open_routes:
-        for matrix in pair:
-            matrix[:, problem.depot_nodes] = 0
-    return pair
-
-
-def unreachable(problem: Problem) -> str | None:
-    """Say which customer no vehicle can serve even alone; None where all can be served."""
-    distance, duration = measured(problem)
-    opening, service, slack = problem.opening, problem.service_times, problem.tolerance
-    served = np.zeros(len(problem.locs), bool) if problem.prizes is None else np.isfinite(problem.prizes)
-    for kind in problem.vehicles:
-        depot = problem.depot_nodes[kind.depot]
-        begin = np.maximum(opening[depot, 0] + duration[depot], opening[:, 0])
-        latest = np.minimum(opening[:, 1] - duration[depot], opening[depot, 1])  # departure
-        home = begin + service + duration[:, depot]
-        span = np.maximum(duration[depot] + service + duration[:, depot], home - latest)
-        served |= (
-            (problem.demand <= kind.capacity)
-            & (begin <= opening[:, 1] + slack)
-            & (home <= opening[depot, 1] + slack)
-            & (span <= kind.limit + slack)
-            & (distance[depot] + distance[:, depot] <= kind.longest + slack)
-        )
-    at = int(served[1 : problem.customers + 1].argmin()) + 1
-    if served[at]:
-        return None
-    return f"customer {at} cannot be served, even on a route of its own, within the capacity, the windows and the limits"
-
-
-def plan(
-    problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None
-) -> Plan:
+def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
     """Return the cheapest plan that `rounds` or `seconds` of CPU time of one thread find, never costlier than `start`.
 
     Raises ValueError where no plan is found that serves all who must be served.
     """
+    if (rounds > 0) == (seconds > 0):
+        raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
+    if reason := native.unavailable():
+        raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
+    if problem.customers > MOST_CUSTOMERS:
+        raise ValueError(
+            f"there are {problem.customers:,} customers; {MOST_CUSTOMERS:,} are the most beyond a plain CVRP"
+        )
     distance, duration = measured(problem)
     customers, slack = problem.customers, problem.tolerance / 2
     opening, prizes = problem.opening, problem.prizes
     kinds = [
         (
-            *(customers if kind.count is None else kind.count, kind.capacity, problem.depot_nodes[kind.depot]),
+            *(customers if kind.available is None else kind.available, kind.capacity, problem.depot_nodes[kind.depot]),
             *(kind.fixed, kind.rate, kind.longest + slack, kind.limit + slack),
         )
         for kind in problem.vehicles
@@ -82,14 +48,17 @@ def plan(
         *(ctypes.c_int64(rounds), ctypes.c_double(seconds), ctypes.c_int64(seed)),
         *(None if each is None else ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *given, visits, chosen)),
     )
+    if missing < 0:
+        raise ValueError(
+            f"customer {-missing} cannot be served, even on a route of its own, within capacities, windows and limits"
+        )
     routes = [part.tolist() for part in np.split(visits, np.flatnonzero(visits == 0))]
     routes = [[node for node in route if node] for route in routes if any(route)]
     if missing:
         served = {node for route in routes for node in route}
         waiting = [c for c in range(1, customers + 1) if c not in served and np.isinf(prize[c])]
         raise ValueError(
-            unreachable(problem)
-            or f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}; allow more "
+            f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}; allow more "
             "vehicles or a longer search"
         )
     return Plan(routes, chosen[: len(routes)].tolist())
@@ -119,3 +88,25 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
     for at, (u, v, on_the_way) in enumerate(zip(path[:-1], path[1:], travel, strict=True)):
         begun[at + 1] = max(begun[at] + float(service[u]) + float(on_the_way), float(opening[v, 0]))
     return begun
+
+
+def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Routes | None = None) -> dict[str, object]:
+    """Return a plan found in as much CPU time, by default a millisecond for each customer, with its cost.
+
+    It begins with what can be kept of the routes `initial`, of vehicles of the first kind.
+    `arrivals` are as in `schedule`, `vehicles` the number of each route's kind where there are several, `left_out` the
+    customers whose prizes are lost.
+    """
+    spent = problem.customers * MILLISECONDS if milliseconds is None else milliseconds
+    start = None if initial is None else Plan(initial, [0] * len(initial))
+    routes, kinds = plan(problem, seconds=spent / 1000, seed=seed, start=start)
+    found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
+    if problem.windows is not None:
+        found["arrivals"] = [
+            [round(at, 6) for at in schedule(problem, *each)] for each in zip(routes, kinds, strict=True)
+        ]
+    if len(problem.vehicles) > 1:
+        found["vehicles"] = kinds
+    if problem.prizes is not None:
+        found["left_out"] = sorted(set(range(1, problem.customers + 1)).difference(*routes))
+    return found

@@ -2,20 +2,40 @@
 
 from typing import Annotated
 
+import numpy as np
 from pydantic import FailFast, Field, model_validator
 
 from common.config import Choice, Section
 from models.inputs import Input, Seed
 from models.routing.decodes import DECODES, MOST_SAMPLES
+from models.routing.distance_metrics import in_a_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
+MOST_ASKED = 10_000  # customers of an input
+# What start tours are made from, beside "mix", which is what serves best for a size.
+STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
 Point = tuple[Coordinate, Coordinate]
+Window = tuple[Amount, Amount]
+Matrix = tuple[tuple[Amount, ...], ...]
+
+
+class VehiclesInput(Section):
+    """Vehicles of one kind."""
+
+    capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
+    count: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
+    depot: int = Field(0, ge=0, description="where they begin and end: 0 is depot, 1 the first of depots")
+    fixed_cost: Amount = Field(0, description="cost of using one")
+    cost_per_distance: Amount = Field(1, description="cost of a unit of distance")
+    max_length: Amount | None = Field(None, description="length that a route may have")
+    max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
 
 
 class RoutingInput(Input):
-    """A capacitated vehicle routing problem."""
+    """A vehicle routing problem; all fields but the first six are for more than capacities."""
 
     name: str | None = Field(None, max_length=200, description="name of the problem, repeated in the answer")
     depot: Point = Field(description="coordinates of the depot, in any unit")
@@ -23,17 +43,60 @@ class RoutingInput(Input):
         False, description="coordinates are longitude and latitude in degrees; the cost is in kilometres on the sphere"
     )
     customers: Annotated[tuple[Point, ...], FailFast()] = Field(
-        min_length=1, max_length=MOST_CUSTOMERS, description="coordinates of the customers, in the same unit"
+        min_length=1, max_length=MOST_ASKED, description="coordinates of the customers, in the same unit"
     )
     demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="what each customer asks for, whole numbers")
     capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] = Field(
-        "exact", description="of each distance: exact, round or trunc (cut)"
+        "exact", description="of each distance: exact, round, trunc (cut) or dimacs (cut to one decimal)"
     )
+    distances: Matrix | None = Field(
+        None,
+        description="from row to column, in place of those of coordinates: the depot, customers, depots",
+    )
+    durations: Matrix | None = Field(None, description="times of travel, laid out alike; null: by speed")
+    speed: float | None = Field(
+        None, gt=0, le=MAX_COORDINATE, description="units of distance in 60 of time, as km/h with minutes; null: 60"
+    )
+    windows: tuple[Window, ...] | None = Field(None, description="when service may begin at each customer")
+    hours: Window | None = Field(None, description="when routes may begin and must have ended, in the unit of windows")
+    service_times: tuple[Amount, ...] | None = Field(None, description="time that service takes at each customer")
+    num_vehicles: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
+    max_length: Amount | None = Field(None, description="length that a route may have")
+    max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
+    vehicles: tuple[VehiclesInput, ...] = Field(
+        (), description="several kinds, in place of capacity, num_vehicles, max_length and max_duration"
+    )
+    depots: tuple[Point, ...] = Field((), description="coordinates of further depots")
+    open_routes: bool = Field(False, description="routes end at their last customer")
+    prizes: tuple[Amount | None, ...] | None = Field(
+        None, description="cost of leaving each customer out; null: it must be served"
+    )
+    initial: tuple[tuple[int, ...], ...] | None = Field(
+        None,
+        description="routes to begin with, customers numbered from 1; those who are missing or too many for a vehicle "
+        "get routes of their own",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _completed(cls, given: object) -> object:
+        """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common."""
+        if not isinstance(given, dict):
+            return given
+        if isinstance(given.get("vehicles"), list | tuple) and given["vehicles"]:
+            given = {"capacity": max(each.get("capacity", 1) for each in given["vehicles"]), **given}
+        matrix = given.get("distances")
+        if matrix is not None and "customers" not in given and (square := np.array(matrix, float)).ndim == 2:
+            depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+            given = {**given, "depot": depot, "customers": customers}
+        return given
 
     @model_validator(mode="after")
     def _fits(self) -> "RoutingInput":
         if self.degrees:
+            if len(self.customers) > MOST_CUSTOMERS:
+                raise ValueError(f"distances on the sphere are held for at most {MOST_CUSTOMERS} customers")
             for who, (longitude, latitude) in enumerate((self.depot, *self.customers)):
                 if not (abs(longitude) <= 180 and abs(latitude) <= 90):
                     raise ValueError(
@@ -45,6 +108,17 @@ class RoutingInput(Input):
             raise ValueError(
                 f"there are {len(self.customers)} customers but {len(self.demands)} demands; give one for each customer"
             )
+        nodes = 1 + len(self.customers) + len(self.depots)
+        for name, rows, count in (
+            *((name, getattr(self, name), len(self.customers)) for name in ("windows", "service_times", "prizes")),
+            *((name, getattr(self, name), nodes) for name in ("distances", "durations")),
+        ):
+            if rows is not None and (len(rows) != count or (count == nodes and any(len(row) != nodes for row in rows))):
+                raise ValueError(f"{name} must have {count} rows{f' of {nodes} numbers' * (count == nodes)}")
+        if far := [each.depot for each in self.vehicles if each.depot > len(self.depots)]:
+            raise ValueError(f"vehicles are at depot {far[0]}, but there are {len(self.depots)} further ones")
+        if wrong := [node for route in self.initial or () for node in route if not 0 < node <= len(self.customers)]:
+            raise ValueError(f"initial names customer {wrong[0]}; there are 1 to {len(self.customers)}")
         large = max(self.demands)
         if large > self.capacity:
             raise ValueError(
@@ -55,25 +129,29 @@ class RoutingInput(Input):
 
 
 class RoutingSettings(Section):
-    """The search for tours."""
+    """The search for tours: the policy's, and what goes on from them."""
 
-    decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
+    decode: Annotated[str, Choice(DECODES)] = Field(
+        "multistart", description="strategy by which the policy builds tours"
+    )
     samples: int = Field(128, ge=1, le=MOST_SAMPLES, description="tours per problem with decode=sampling")
     starts: int | None = Field(
-        None, ge=1, description="tours per problem with decode=multistart; null: one per customer, at most 200"
+        None,
+        ge=1,
+        description="tours of the policy with decode=multistart; null: as serves best for the size, without time "
+        "one per customer, at most 200",
     )
-    augment: bool = Field(True, description="solve each problem in the 8 symmetries of the square")
-    local_search: int | None = Field(
+    augment: bool = Field(False, description="build the policy's tours in the 8 symmetries of the square")
+    milliseconds: float | None = Field(
         None,
         ge=0,
-        le=1000,
-        description="best tours from which a local search goes on, in native code; null: 4, or none without such code",
+        le=3_600_000,
+        description="CPU time of one thread for each problem, in native code; null: as many as it has customers; 0: "
+        "the policy's tours alone",
     )
-    ruin_rounds: int = Field(
-        0,
-        ge=0,
-        le=10**7,
-        description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none",
+    starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
+        "mix",
+        description="start tours: policy, savings, sweep, nearest, random, or mix: those that serve best for the size",
     )
     seed: Seed = Field(0, description="random seed of samples and of the searches")
 

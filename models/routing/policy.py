@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from common.random import derive_key, random_bits
 from models import io, shipped
-from models.routing import kernels, native, stepwise
+from models.routing import fleet, kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.encoder import EncoderLayer, NodeEmbedding
@@ -17,8 +18,7 @@ from models.routing.environment import Instances, Routes, route_ends, tour_lengt
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
 from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.search import Settings
-from models.routing.solve import Asked, given_problem, problem_of, solve_all
+from models.routing.solve import Asked, Choices, check_work, given_problem, problem_of, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -176,39 +176,54 @@ class RoutingPolicy(io.Model):
         return stepwise.build(*given)
 
     def solve(
-        self, locs: object, demand: object, capacity: int, *, seed: int = 0, **settings: Unpack[Settings]
+        self,
+        locs: object,
+        demand: object,
+        capacity: int,
+        *,
+        milliseconds: float | None = 0,
+        seed: int = 0,
+        **settings: Unpack[Choices],
     ) -> tuple[Routes, float]:
         """Return routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
 
         locs (N, 2) are coordinates in any unit, the depot first; demand (N,) are whole numbers, 0 at the depot;
-        capacity is a whole number. Lists, arrays and tensors are accepted. The other settings are those of `shortlist`;
-        for a thousand customers, `starts=20` or so bounds the time. Raises ValueError if this is not an instance.
+        capacity is a whole number. Lists, arrays and tensors are accepted. The settings are those of `best_tours`;
+        without `milliseconds` the policy's own tours count, the same at every call. Raises ValueError if this is not an
+        instance.
         """
         problem = given_problem(locs, demand, capacity)
         if not problem.customers:
             return [], 0.0
-        return solve_all(self, [Asked(problem)], local_search=0, seed=seed, **settings)[0]
+        return solve_all(self, [Asked(problem)], milliseconds=milliseconds, seed=seed, **settings)[0]
 
     def prepared(self, given: RoutingInput, settings: RoutingSettings) -> tuple[RoutingInput, Asked]:
         """Return the input and its problem."""
         if settings.starts is not None and settings.starts > len(given.customers):
             raise ValueError(f"starts is {settings.starts}, but there are only {len(given.customers)} customers")
-        return given, Asked(problem_of(given), given.item)
+        check_work(len(given.customers), settings)
+        initial = None if given.initial is None else [list(route) for route in given.initial]
+        return given, Asked(problem_of(given), given.item, initial)
 
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
     ) -> list[dict[str, object]]:
-        """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km."""
-        found = solve_all(self, [asked for _, asked in prepared], **settings.model_dump())
-        return [
-            {
-                **({"name": given.name} if given.name is not None else {}),
-                "routes": routes,
-                "cost": cost,
-                **({"unit": "km"} if given.degrees else {}),
-            }
-            for (given, _), (routes, cost) in zip(prepared, found, strict=True)
-        ]
+        """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km.
+
+        What is more than a plain CVRP is solved without the policy, by native ruin and recreate.
+        """
+        plain = [asked for _, asked in prepared if asked.problem.plain and not asked.problem.limited]
+        drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
+        solved = iter(solve_all(self, plain, **settings.model_dump()))
+        found: list[dict[str, object]] = []
+        for (given, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True):
+            if any(asked is each for each in plain):
+                own = dict(zip(("routes", "cost"), next(solved), strict=True))
+            else:
+                own = fleet.answer(asked.problem, settings.milliseconds or None, seed, asked.initial)
+            name = {} if given.name is None else {"name": given.name}
+            found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
+        return found
 
     def compile(self, *args: object, **kwargs: object) -> None:
         """Compile the decoder, called at every step; the loop around it depends on the data."""
@@ -223,4 +238,3 @@ class RoutingPolicy(io.Model):
         device = next(self.parameters()).device
         instances = Instances(*(tensor.to(device) for tensor in (locs, demand, torch.full((2,), 20.0))))
         return {"instances": instances, "num_starts": 10}
-

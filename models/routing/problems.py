@@ -33,25 +33,25 @@ MAX_COORDINATE = 1e9
 MOST_CUSTOMERS = 5000  # of a problem whose distances are held as a matrix, 200 MB
 
 
-# Rounding of each distance: VRPLIB rounds, most results on CMT, Golden and tai are exact, and those on problems with time
-# windows are cut to one decimal, as in DIMACS's challenge.
+# Rounding of each distance: VRPLIB rounds, most results on CMT, Golden and tai are exact, and those on problems with
+# time windows are cut to one decimal, as in DIMACS's challenge.
 ROUNDINGS: dict[str, Callable[[Metric, np.ndarray], np.ndarray]] = {
     "round": lambda metric, lengths: metric.whole(lengths),
     "exact": lambda metric, lengths: lengths,
     "trunc": lambda metric, lengths: np.floor(lengths),
     "dimacs": lambda metric, lengths: np.floor(10 * lengths) / 10,
 }
-EXACT_SETS = re.compile("(CMT|Golden|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
+EXACT_SETS = re.compile("(CMT|Golden|Li|tai)[_-]?[0-9]", re.IGNORECASE)  # their best known costs are of exact distances
 
 
-def usual_rounding(name: str, matrix: np.ndarray | None = None) -> str:
-    """Return the rounding of published results on the CVRPLIB file `name`: CMT1, Golden_3, X-n101-k25.
+def usual_rounding(names: Sequence[str], matrix: np.ndarray | None = None) -> str:
+    """Return the rounding of published results on the CVRPLIB instance of these names: CMT1, Golden_3, X-n101-k25.
 
     An explicit matrix is taken as it is.
     """
     if matrix is not None:
         return "round" if (matrix == np.rint(matrix)).all() else "exact"
-    return "exact" if EXACT_SETS.match(name) else "round"
+    return "exact" if any(EXACT_SETS.match(name) for name in names) else "round"
 
 
 ERRORS = 1e-11  # of sums of times and lengths, relative to their limits
@@ -61,7 +61,7 @@ class Vehicles(NamedTuple):
     """Vehicles of one kind."""
 
     capacity: int
-    count: int | None = None  # None: as many as are needed
+    available: int | None = None  # None: as many as are needed
     depot: int = 0  # 0 is node 0, the others are those behind the customers
     fixed: float = 0.0  # cost of using one
     rate: float = 1.0  # cost of a unit of distance
@@ -80,7 +80,7 @@ class Problem:
     rounding: str  # of each distance, a key of ROUNDINGS
     best_known: float | None = None  # in the problem's own metric
     metric: str = "EUC_2D"  # a key of METRICS
-    matrix: np.ndarray | None = None  # (N, N) float64 distances from row to column before rounding, where locs lack them
+    matrix: np.ndarray | None = None  # (N, N) float64 from row to column, before rounding, where locs lack them
     limit: float = np.inf  # on a route's duration
     service: float = 0.0  # time at each customer
     services: np.ndarray | None = None  # (N,) float64 times in place of `service`
@@ -172,8 +172,8 @@ def travel_between(problem: Problem, first: np.ndarray, second: np.ndarray) -> n
 def cost_of(problem: Problem, routes: Routes, kinds: Sequence[int] = ()) -> float:
     """Return the cost of all routes, each from its depot and back to it, in the problem's own metric.
 
-    `kinds` are those of the vehicles, by default the first. The cost is the length of routes, unless vehicles have costs
-    or customers prizes. Whether the routes are a solution is not checked here but by the validator.
+    `kinds` are those of the vehicles, by default the first. The cost is the length of routes, unless vehicles
+    have costs or customers prizes. Whether the routes are a solution is not checked here but by the validator.
     """
     vehicles = [problem.vehicles[kind] for kind in (kinds or [0] * len(routes))]
     ends = [problem.depot_nodes[each.depot] for each in vehicles] if problem.depots > 1 else [0] * len(routes)
@@ -235,3 +235,20 @@ def exact_problems(
         Problem(f"{name}-{index:0{digits}d}", locs[index], demand[index], int(capacity[index]), rounding="exact")
         for index in range(len(locs))
     ]
+
+
+class Plan(NamedTuple):
+    """A solution: routes, and the kinds of their vehicles."""
+
+    routes: list[list[int]]
+    kinds: list[int]
+
+
+def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
+    nodes = np.arange(len(problem.locs))
+    pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
+    if problem.open_routes:
+        for matrix in pair:
+            matrix[:, problem.depot_nodes] = 0
+    return pair

@@ -1,7 +1,13 @@
-"""Solving users' problems: plain lists in any unit in, routes and their length in that unit out."""
+"""Solving users' problems: plain lists in any unit in, routes and their length in that unit out.
 
+A solver in layers: start tours, of the policy and of classical heuristics; a local search of the best; ruin and
+recreate for the rest of the time.
+"""
+
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
@@ -10,16 +16,38 @@ from torch import Tensor, nn
 
 from common.random import derive_key, random_bits
 from models.routing import native
+from models.routing.decodes import DECODES, Request
 from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.inputs import RoutingInput
-from models.routing.problems import MOST_CAPACITY, Problem, cost_of, distances, to_instances
-from models.routing.search import Settings, TourBuilder, shortlist
+from models.routing.inputs import RoutingInput, RoutingSettings, VehiclesInput
+from models.routing.problems import MOST_CAPACITY, Problem, Vehicles, cost_of, distances, to_instances
+from models.routing.search import SYMMETRIES, Settings, TourBuilder, shortlist
 
-LOCAL_SEARCH = 4  # best tours improved by the local search, by default
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
+MOST_SCORES = 2e8  # (tour, node, node) triples of an answer; a network takes some seconds for them on a core
 MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
+
+
+class Division(NamedTuple):
+    """How the time for a problem is divided; fitted by tests/peers/division.py."""
+
+    customers: int  # up to which it holds
+    kinds: tuple[str, ...]  # of start tours in the mix, beside the policy's
+    group: int  # start tours of which the best is improved
+    share: float  # of the time until ruin and recreate begins
+    starts: int  # tours of the policy in the mix
+    keep: int = 1  # best of them that are improved
+
+
+PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy
+DIVISIONS = (
+    Division(35, tuple(native.KINDS), 1, 1.0, 20, 4),
+    Division(75, ("savings",), 4, 0.6, 12, 1),
+    Division(150, ("savings",), 4, 0.3, 8, 1),
+    Division(400, ("savings",), 4, 0.2, 1, 1),
+    Division(10**9, ("savings",), 4, 0.1, 0),
+)
 
 
 class Solver(TourBuilder, Protocol):
@@ -34,52 +62,126 @@ class Asked(NamedTuple):
 
     problem: Problem
     item: int = 0
+    initial: Routes | None = None  # routes to begin with
+
+
+class Choices(Settings, total=False):
+    """Settings of the solver, described at `best_tours`."""
+
+    starts_from: str
 
 
 def problem_of(given: RoutingInput) -> Problem:
     """Return the problem of an input."""
-    locs, matrix = np.array([given.depot, *given.customers], float), None
+    locs, matrix = np.array([given.depot, *given.customers, *given.depots], float), None
     if given.degrees:
         locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-    demand = np.array([0, *given.demands], np.int64)
-    return Problem(given.name or "", locs, demand, given.capacity, given.rounding, matrix=matrix)
+    if given.distances is not None:
+        matrix = np.array(given.distances, float)
+    further = [0.0] * len(given.depots)
+    windows = [*(given.windows or [(0, np.inf)] * len(given.customers)), *[given.hours or (0, np.inf)] * len(further)]
+    problem = Problem(
+        given.name or "",
+        locs,
+        np.array([0, *given.demands, *further], np.int64),
+        given.capacity,
+        given.rounding,
+        matrix=matrix,
+        services=None if given.service_times is None else np.array([0, *given.service_times, *further]),
+        durations=None if given.durations is None else np.array(given.durations, float),
+        windows=np.array([given.hours or (0, np.inf), *windows], float) if given.windows or given.hours else None,
+        fleet=_fleet_of(given),
+        depots=1 + len(further),
+        open_routes=given.open_routes,
+        prizes=None if given.prizes is None else np.array([np.inf, *given.prizes, *further], float),  # nan: None
+    )
+    if problem.prizes is not None:
+        problem.prizes[np.isnan(problem.prizes)] = np.inf
+    if given.speed is not None and given.durations is None:
+        return replace(problem, durations=distances(problem) * 60 / given.speed)
+    return problem
+
+
+def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
+    """Return the kinds of vehicles; none where only the capacity is limited."""
+
+    def bounds(of: RoutingInput | VehiclesInput) -> list[float]:
+        return [np.inf if most is None else most for most in (of.max_length, of.max_duration)]
+
+    if given.vehicles:
+        return tuple(
+            Vehicles(each.capacity, each.count, each.depot, each.fixed_cost, each.cost_per_distance, *bounds(each))
+            for each in given.vehicles
+        )
+    if not given.depots and given.num_vehicles is None and bounds(given) == [np.inf, np.inf]:
+        return ()
+    depots = range(1 + len(given.depots))
+    return tuple(Vehicles(given.capacity, given.num_vehicles, at, 0, 1, *bounds(given)) for at in depots)
+
+
+def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
+    """Return routes made a solution: customers who are missing or too many for a vehicle get routes of their own."""
+    found: Routes = []
+    waiting = set(range(1, problem.customers + 1))
+    for route in routes:
+        left, kept = problem.capacity, []
+        for node in route:
+            if node in waiting and problem.demand[node] <= left:
+                left -= int(problem.demand[node])
+                waiting.remove(node)
+                kept.append(node)
+        found += [kept] * bool(kept)
+    return found + [[node] for node in sorted(waiting)]
 
 
 def solve_all(
     policy: Solver,
     asked: Sequence[Asked],
     *,
-    local_search: int | None = None,
-    ruin_rounds: int = 0,
+    milliseconds: float | None = None,
     seed: int = 0,
-    **settings: Unpack[Settings],
+    **settings: Unpack[Choices],
 ) -> list[tuple[Routes, float]]:
-    """Return routes and their cost for each problem; `settings` are those of `shortlist`.
+    """Return routes and their cost for each problem; `settings` are the others of `best_tours`.
 
-    Raises ValueError for settings that do not fit, for a local search or ruins without native code, and for a policy
-    whose weights are not finite.
+    Raises ValueError for settings that do not fit, for time without native code, and for a policy whose weights are not
+    finite.
     """
-    for name, given in (("local_search", local_search), ("ruin_rounds", ruin_rounds)):
-        if given and (reason := native.unavailable()):
-            raise ValueError(f"{name} is {given}, but this machine has no native code: {reason}; set it to 0")
-    count = (0 if native.unavailable() else LOCAL_SEARCH) if local_search is None else local_search
+    if reason := native.unavailable():
+        if milliseconds:
+            raise ValueError(
+                f"milliseconds is {milliseconds:g}, but this machine has no native code: {reason}; set it to 0"
+            )
+        milliseconds = 0
     device = next(policy.parameters()).device
-    by_size: dict[int, list[int]] = defaultdict(list)
+    alike: dict[tuple[int, bool], list[int]] = defaultdict(list)
     for place, each in enumerate(asked):
-        by_size[each.problem.customers].append(place)
+        alike[each.problem.customers, each.initial is None].append(place)
     found: dict[int, tuple[Routes, float]] = {}
-    for places in by_size.values():
+    for places in alike.values():
         size = at_once(asked[places[0]].problem)
         for rows in (places[first : first + size] for first in range(0, len(places), size)):
-            problems = [asked[place].problem for place in rows]
-            items = torch.tensor([asked[place].item for place in rows])
-            tours = best_tours(
-                policy, problems, to_instances(problems, device), items, count, ruin_rounds, seed, **settings
-            )
+            chosen = [asked[place] for place in rows]
+            problems = [each.problem for each in chosen]
+            instances, items = to_instances(problems, device), torch.tensor([each.item for each in chosen])
+            plans = [mended(each.problem, each.initial) for each in chosen if each.initial is not None]
+            tours = best_tours(policy, problems, instances, items, seed, milliseconds, plans=plans, **settings)
             for place, problem, tour in zip(rows, problems, tours, strict=True):
                 routes = routes_of(tour)
                 found[place] = routes, cost_of(problem, routes)
     return [found[place] for place in range(len(asked))]
+
+
+def check_work(customers: int, settings: RoutingSettings) -> None:
+    """Raise ValueError for tours that a policy would build for minutes."""
+    plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
+    tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
+    alone = settings.milliseconds == 0 or settings.starts_from == "policy" or settings.starts or native.unavailable()
+    if alone and tours * customers**2 > MOST_SCORES:
+        raise ValueError(
+            f"{tours:,} tours of a policy for {customers:,} customers would take long; give starts=1, or milliseconds "
+            "and no starts"
+        )
 
 
 def at_once(problem: Problem) -> int:
@@ -92,61 +194,107 @@ def best_tours(
     problems: Sequence[Problem],
     instances: Instances,
     items: Tensor,
-    local_search: int,
-    ruin_rounds: int,
     seed: int,
+    milliseconds: float | None = None,
+    starts_from: str = "mix",
+    plans: Sequence[Routes] = (),
     **settings: Unpack[Settings],
 ) -> Tensor:
-    """Return the best tours (B, T) of a search, improved by a local search of its best `local_search` tours.
+    """Return tours (B, T) found in `milliseconds` of CPU time for each problem, by default as many as customers.
 
-    `ruin_rounds` of ruin and recreate follow. `instances` are the B problems as the policy takes them, `items` (B,) the
-    numbers of their random streams.
+    `starts_from` is one of STARTS_FROM; `plans` are tours of the problems to begin with, in place of the policy's.
+    Without time the tours are the policy's, or the plans. `instances` are the B problems as the policy takes them,
+    `items` (B,) the numbers of their random streams, `settings` those of `shortlist`.
     """
-    actions, _ = shortlist(policy, instances, keep=max(1, local_search), seed=seed, items=items, **settings)
-    customers = problems[0].customers
-    actions = padded(actions, 2 * customers)
-    each_once = torch.arange(1 - customers, 1 + customers, device=actions.device).clamp_min(DEPOT)
-    if (actions.sort(-1).values != each_once).any():
-        raise ValueError(OMITTED)
-    best = actions[:, 0]
-    if local_search:
-        best = improved(problems, items, local_search, seed, actions)
-    return ruined(problems, items, seed, best, rounds=ruin_rounds) if ruin_rounds else best
+    began, customers = time.process_time(), problems[0].customers
+    milliseconds = customers if milliseconds is None else milliseconds
+    division = division_of(customers)
+    tours = None
+    if plans:
+        tours = torch.stack([actions_of(plan, 2 * customers)[None] for plan in plans])
+    elif takes_policy(customers, milliseconds, starts_from, settings.get("starts")):
+        if milliseconds and settings.get("starts") is None and settings.get("decode", "multistart") == "multistart":
+            settings["starts"] = min(max(1, division.starts), customers)
+        keep = division.keep if milliseconds else 1
+        tours, _ = shortlist(policy, instances, keep=keep, seed=seed, items=items, **settings)
+        tours = padded(tours, 2 * customers)
+        each_once = torch.arange(1 - customers, 1 + customers, device=tours.device).clamp_min(DEPOT)
+        if (tours.sort(-1).values != each_once).any():
+            raise ValueError(OMITTED)
+    if not milliseconds:
+        assert tours is not None
+        return tours[:, 0]
+    return searched(problems, items, seed, milliseconds / 1000, starts_from, tours, began=began)
 
 
-def improved(
-    problems: Sequence[Problem], items: Tensor, num_tours: int, seed: int, tours: Tensor | None = None
-) -> Tensor:
-    """Return tours (B, T) after a local search in the problems' own metric, from `tours` (B, S, T) or random ones."""
-    seeds = random_bits(derive_key(seed, "cvrp", "local search"), items.cpu(), 1)[:, 0]
-    return native.improve(*_measured(problems), seeds, num_tours, None if tours is None else tours.cpu())
+def takes_policy(customers: int, milliseconds: float, starts_from: str, starts: int | None) -> bool:
+    """Return whether the policy builds start tours: if asked to, or in a mix if there is time enough."""
+    worth = bool(starts) or (division_of(customers).starts > 0 and milliseconds >= PATIENCE * customers)
+    return not milliseconds or starts_from == "policy" or (starts_from == "mix" and worth)
 
 
-def ruined(
+def searched(
     problems: Sequence[Problem],
     items: Tensor,
     seed: int,
+    seconds: float,
+    starts_from: str = "mix",
     tours: Tensor | None = None,
-    *,
-    rounds: int = 0,
-    seconds: float = 0,
+    share: float | None = None,
+    began: float | None = None,
 ) -> Tensor:
-    """Return tours (B, T) after ruin and recreate in the problems' own metric, from `tours` (B, T) or random ones.
+    """Return tours (B, T) of native searches in the problems' own metric, in `seconds` of CPU time for each.
+
+    They begin with `tours` (B, S, T) and what `starts_from` says; `share` overrides the division of the time, of which
+    some has passed since `began`, by the process's clock.
+    """
+    began = time.process_time() if began is None else began
+    division, measured = division_of(problems[0].customers), _measured(problems)
+    kinds = division.kinds if starts_from == "mix" else () if starts_from == "policy" else (starts_from,)
+    if measured.places is None and "sweep" in kinds and len(kinds) == 1:
+        raise ValueError("starts_from is sweep, but the problem has distances and no places")
+    seeds = random_bits(derive_key(seed, "cvrp", "searches"), items.cpu(), 1)[:, 0]
+    return native.solve(
+        measured,
+        seeds,
+        max(0.0, seconds - (time.process_time() - began) / len(problems)),
+        kinds,
+        group=division.group,
+        share=division.share if share is None else share,
+        tours=None if tours is None else tours.cpu(),
+    )
+
+
+def division_of(customers: int) -> Division:
+    """Return the division of the time for problems of a size."""
+    return next(each for each in DIVISIONS if customers <= each.customers)
+
+
+def ruined(problems: Sequence[Problem], items: Tensor, seed: int, *, rounds: int = 0, seconds: float = 0) -> Tensor:
+    """Return tours (B, T) after ruin and recreate in the problems' own metric, from random ones.
 
     The budget is `rounds`, or `seconds` of CPU time for each problem.
     """
     seeds = random_bits(derive_key(seed, "cvrp", "ruin"), items.cpu(), 1)[:, 0]
-    given = None if tours is None else padded(tours.cpu(), 2 * problems[0].customers)
-    return native.ruin_and_recreate(*_measured(problems), seeds, given, rounds=rounds, seconds=seconds)
+    return native.ruin_and_recreate(_measured(problems), seeds, rounds=rounds, seconds=seconds)
 
 
-def _measured(problems: Sequence[Problem]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return distances (B, N, N), demands (B, N) and capacities (B,) in float64."""
-    return (
-        torch.from_numpy(np.stack([distances(problem) for problem in problems])),
-        torch.from_numpy(np.stack([problem.demand for problem in problems])).double(),
-        torch.tensor([problem.capacity for problem in problems], dtype=torch.float64),
-    )
+def _measured(problems: Sequence[Problem]) -> native.Measured:
+    """Return the problems with their places where these define all distances alike, else with matrices."""
+    demand = torch.from_numpy(np.stack([problem.demand for problem in problems])).double()
+    capacity = torch.tensor([problem.capacity for problem in problems], dtype=torch.float64)
+    rounding = problems[0].rounding
+    plane = all((each.metric, each.rounding) == ("EUC_2D", rounding) for each in problems)
+    if plane and all(each.matrix is None for each in problems):
+        places = torch.from_numpy(np.stack([problem.locs for problem in problems]))
+        return native.Measured(demand, capacity, None, places, rounding)
+    distance = torch.from_numpy(np.stack([distances(problem) for problem in problems]))
+    return native.Measured(demand, capacity, distance)
+
+
+def actions_of(routes: Routes, length: int) -> Tensor:
+    """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
+    return padded(torch.tensor([node for route in routes for node in (*route, DEPOT)][:length]), length)
 
 
 def padded(actions: Tensor, length: int) -> Tensor:

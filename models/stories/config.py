@@ -62,9 +62,3 @@ PRESETS = {
         vocabulary=512, width=64, layers=3, heads=4, hidden=160, context=64, memory=(8192, 16384)
     ),
 }
-# Parameters (least, most) stated along with these sizes: an estimate, not a count.
-CLAIMED_PARAMETERS = {
-    "rp2040-speed": (8_000, 12_000),
-    "rp2040-optimized": (15_000, 20_000),
-    "rp2040-quality": (25_000, 35_000),
-}

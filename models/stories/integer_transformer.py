@@ -95,7 +95,7 @@ class IntegerTransformer:
         the last C positions are kept.
         """
         cache: list[tuple[Array, Array]] = [(np.zeros((0, self.config.width), np.int64),) * 2 for _ in self.layers]
-        choose = choose or _greedy
+        choose = choose or (lambda logits: int(logits.argmax()))
         pending = [END, *prompt]
         recent: list[int] = []
         for _ in range(max_tokens):
@@ -123,8 +123,7 @@ class IntegerTransformer:
             seen = np.ones((1, 1, 1, len(keys)), bool)
             attended = attend(_split(q, self), _split(keys[None], self), _split(values[None], self), bias, seen)
             x = _after_attention(layer, x, attended)
-        last: Array = self._output(x, np.array([recent]))[0, 0]
-        return last
+        return np.asarray(self._output(x, np.array([recent]))[0, 0])
 
     def _embed(self, tokens: Array, stories: Array | None) -> Array:
         """The embedding (B, S, D) of tokens (B, S), with what the memory holds about them."""
@@ -178,13 +177,10 @@ class Sampler:
         return int((weights.cumsum() > ((state >> 8) * int(weights.sum()) >> 24)).argmax())
 
 
-def _greedy(logits: Array) -> int:
-    return int(logits.argmax())
-
-
 def _after_attention(layer: Layer, x: Array, attended: Array) -> Array:
     """The residual stream x (B, S, D) with what attention (B, H, S, d) and then the feed-forward part add."""
-    x = add(x, layer.out, _joined(attended), layer.shifts["pre_out"], layer.shifts["post_out"])
+    joined = attended.swapaxes(1, 2).reshape(x.shape)
+    x = add(x, layer.out, joined, layer.shifts["pre_out"], layer.shifts["post_out"])
     gate = rescale(layer.up(norm(x)) >> layer.shifts["pre_up"], layer.up.multiplier, layer.shifts["post_up"])
     between = GELU[np.minimum(np.maximum(gate + 512, 0), 1023)]
     hidden = np.where(gate < -512, 0, np.where(gate < 512, between, np.minimum(gate, 2047) * 8))
@@ -194,8 +190,3 @@ def _after_attention(layer: Layer, x: Array, attended: Array) -> Array:
 def _split(x: Array, model: IntegerTransformer) -> Array:
     """(B, S, D) -> (B, H, S, d)."""
     return x.reshape(*x.shape[:2], model.config.heads, -1).swapaxes(1, 2)
-
-
-def _joined(x: Array) -> Array:
-    """(B, H, S, d) -> (B, S, D)."""
-    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)

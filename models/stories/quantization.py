@@ -157,5 +157,4 @@ def _pre_of_normed(width: int, bias: Array) -> int:
 
 def floats(tensor: torch.Tensor) -> Floats:
     """A tensor as an array."""
-    array: Floats = tensor.detach().cpu().double().numpy()
-    return array
+    return np.asarray(tensor.detach().cpu().double().numpy())

@@ -108,13 +108,9 @@ def cycles_per_token(config: TinyTransformerConfig) -> float:
     head = width // heads
     key = 12 + (14 if head <= 2 else 16 * head)  # heads of 1 and 2 channels have kernels of their own
     one_core = 5.4 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
-    return one_core / TWO_CORES + memory_cycles(config)
-
-
-def memory_cycles(config: TinyTransformerConfig) -> float:
-    """Estimated cycles per token for the memory, with every word of a row missing from the cache of the flash."""
-    words = len(config.memory) * (1 + config.width / 4)
-    return words * FLASH_WORD_CYCLES + (len(config.memory) + 1) * 15 * config.width
+    # For the memory, every word of a row is missing from the cache of the flash.
+    words = len(config.memory) * (1 + width / 4)
+    return one_core / TWO_CORES + words * FLASH_WORD_CYCLES + (len(config.memory) + 1) * 15 * width
 
 
 def tokens_per_second(config: TinyTransformerConfig) -> float:

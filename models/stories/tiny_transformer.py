@@ -54,20 +54,14 @@ class TinyTransformer(Network):
         return ids
 
     def complete(
-        self,
-        prompts: Sequence[str],
-        max_tokens: int = 256,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
+        self, prompts: Sequence[str], max_tokens: int = 256, temperature: float = 1.0, top_k: int = 0, seed: int = 0
     ) -> list[str]:
         """Return each prompt with its continuation, up to the story's end or `max_tokens` new tokens.
 
         Temperature 0 is greedy. A text is a pure function of (prompt, its place in the list, settings).
         """
         known = [self.encoded(prompt) for prompt in prompts]
-        choose = partial(sampling.choose, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        choose = partial(sampling.choose, temperature=temperature, top_k=top_k, seed=seed)
         continued = _gathered(known, self._steps(known, max_tokens, choose))
         return [self.tokenizer.decode([*ids, *more]) for ids, more in zip(known, continued, strict=True)]
 

@@ -42,10 +42,7 @@ class Trained:
     def answers(
         self, given: Iterable[Given], settings: Mapping[str, object], at_once: int
     ) -> Iterator[tuple[Given, dict[str, Any]]]:
-        """Yield each input with its answer or {"error": what is wrong}, in order.
-
-        Up to `at_once` are answered together.
-        """
+        """Yield each input with its answer or {"error": what is wrong}, in order, `at_once` answered together."""
         for part in batched(given, at_once):
             found: list[dict[str, Plain]] = []
             usable = []
@@ -76,10 +73,7 @@ class Trained:
         return [found[place] for place in range(len(asked))]
 
     def pieces(self, asked: object, settings: Mapping[str, object]) -> Iterator[str]:
-        """Yield the answer to an input from `asked` or `read` piece by piece.
-
-        Raises UserError, when called, for misfit settings and for models that write no text.
-        """
+        """Yield an answer piece by piece; UserError, when called, for misfit settings and models that write no text."""
         model = self.models[self.member_for(asked)]
         if not isinstance(model, Streaming):
             raise UserError(f"{self.name} writes no text, so there is nothing to stream")
@@ -95,18 +89,12 @@ class Trained:
         return self.read(given.input)
 
     def read(self, given: object, files: bool = True) -> Section:
-        """Return plain values as an input, completed with defaults; without `files` it may not name any.
-
-        Raises UserError for misfits.
-        """
+        """Return plain values, completed, as an input that names files only if it may; UserError for misfits."""
         whole = self.inputs.completed(given) if isinstance(given, Mapping) else given
         return checked(self.inputs.input, whole, "an input", {"files": files})
 
     def member_for(self, asked: object) -> str:
-        """Return the name of the model that takes an input: the last of several, such as the latest fold.
-
-        Of all that ship, the workload chooses.
-        """
+        """Return the model for an input: the workload's choice of those that ship, else the last that takes it."""
         if self.name == ALL and self.inputs.shipped and isinstance(asked, Section):
             fitting = self.inputs.shipped(dict(asked))
             if fitting in self.models:
@@ -118,10 +106,7 @@ class Trained:
 
 
 def find(word: str, name: str | None, folder: Path | None, device: str | None = None) -> Trained:
-    """Load the models of a workload's run or of a folder onto `device`, by default a GPU if there is one.
-
-    With neither, `usual` chooses the run, and a line on stderr names it.
-    """
+    """Load a run's or a folder's models onto `device` (by default a GPU if any); without either, the `usual` run's."""
     if not folder and not name:
         name = usual(word)
         run = Run(workloads.name_of(word), name)
@@ -135,10 +120,7 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
 
 
 def usual(word: str) -> str:
-    """Return the name of the workload's newest run by its best model, else of the model that ships, or ALL of them.
-
-    Raises UserError where there is neither.
-    """
+    """Return the name of the newest run with a model, else the shipped model or ALL of them; UserError without any."""
     workload = workloads.name_of(word)
     root = Run(workload, ALL).root
     models = [path for form in ("*", "*/members/*") for path in root.glob(f"{form}/model/best/config.json")]

@@ -24,10 +24,7 @@ WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[str, object], dict[str, object]]:
-    """Return the paths among the words, the settings, and the fields of one input.
-
-    A word is a path if that file exists or if it is not of the form key=value. Raises UserError for misfit settings.
-    """
+    """Return paths (what exists, or is not key=value), settings and an input's fields; UserError for misfits."""
     paths: list[Path] = []
     settings: dict[str, object] = {}
     fields: dict[str, object] = {}

@@ -15,6 +15,7 @@ def check_accelerate() -> Iterator[Finding]:
     """Start Accelerate under the command that started this program, and check what it chose."""
     try:
         import accelerate
+        import torch
 
         accelerator = accelerate.Accelerator()
     except ImportError as error:
@@ -28,8 +29,15 @@ def check_accelerate() -> Iterator[Finding]:
         f"Accelerate {accelerate.__version__}: device {accelerator.device}, "
         f"{processes} {'process' if processes == 1 else 'processes'}, mixed precision {precision}"
     )
-    yield _judge_choice(chosen, accelerator.device.type, precision)
-    if accelerator.device.type == "cpu":
+    on_cpu = accelerator.device.type == "cpu"
+    if on_cpu and torch.cuda.is_available():
+        use_cpu = os.environ.get("ACCELERATE_USE_CPU")
+        yield warning(f"{chosen}: the GPU is not used (ACCELERATE_USE_CPU={use_cpu})", "unset ACCELERATE_USE_CPU")
+    elif on_cpu and precision == "fp16":
+        yield warning(f"{chosen}: Accelerate ignores fp16 on a CPU and computes in fp32", "accelerate config")
+    else:
+        yield ok(chosen)
+    if on_cpu:
         yield from check_threads(processes)
     try:
         check_world(processes)
@@ -38,17 +46,6 @@ def check_accelerate() -> Iterator[Finding]:
         yield problem(message, commands)
     accelerator.end_training()
     yield from check_accelerate_config()
-
-
-def _judge_choice(chosen: str, device_type: str, precision: str) -> Finding:
-    import torch
-
-    if device_type == "cpu" and torch.cuda.is_available():
-        use_cpu = os.environ.get("ACCELERATE_USE_CPU")
-        return warning(f"{chosen}: the GPU is not used (ACCELERATE_USE_CPU={use_cpu})", "unset ACCELERATE_USE_CPU")
-    if device_type == "cpu" and precision == "fp16":
-        return warning(f"{chosen}: Accelerate ignores fp16 on a CPU and computes in fp32", "accelerate config")
-    return ok(chosen)
 
 
 def check_threads(processes: int) -> Iterator[Finding]:
@@ -86,19 +83,17 @@ def check_accelerate_config() -> Iterator[Finding]:
         f"mixed_precision {config.mixed_precision}"
     )
     gpus = torch.cuda.device_count()
+    nvidia = range(gpus if torch.version.cuda else 0)
     machines = getattr(config, "num_machines", 1)
     if kind in ("MULTI_GPU", "FSDP") and config.num_processes > gpus * machines:
         yield problem(f"{message}: more processes than GPUs ({gpus} per machine)", rewrite)
     elif kind in ("NO", "MULTI_CPU") and config.num_processes > 1 and not config.mpirun_config:
         yield problem(f"{message}: accelerate launch would start only one process", rewrite)
-    elif config.mixed_precision == "bf16" and not config.use_cpu and _has_gpu_before(AMPERE):
+    elif (
+        config.mixed_precision == "bf16"
+        and not config.use_cpu
+        and any(torch.cuda.get_device_capability(index) < AMPERE for index in nvidia)
+    ):
         yield warning(f"{message}: GPUs below compute capability {dotted(AMPERE)} emulate bf16; choose fp16", rewrite)
     else:
         yield ok(message)
-
-
-def _has_gpu_before(capability: tuple[int, int]) -> bool:
-    import torch
-
-    gpus = range(torch.cuda.device_count() if torch.version.cuda else 0)
-    return any(torch.cuda.get_device_capability(index) < capability for index in gpus)

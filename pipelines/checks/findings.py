@@ -1,30 +1,21 @@
 """Findings, the one thing that every check yields, and the small pieces of text that they share."""
 
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check: `level` is "ok", "warning" or "problem"; a problem always has a command as its remedy."""
+    """The result of a check: "ok", "warning", which training survives, or "problem", whose remedy is a command."""
 
     level: str
     message: str
     remedy: str | None = None
 
 
-def ok(message: str) -> Finding:
-    """Return a finding about something that works."""
-    return Finding("ok", message)
-
-
-def warning(message: str, remedy: str | None = None) -> Finding:
-    """Return a finding that training survives."""
-    return Finding("warning", message, remedy)
-
-
-def problem(message: str, remedy: str) -> Finding:
-    """Return a finding that training does not survive."""
-    return Finding("problem", message, remedy)
+ok = partial(Finding, "ok")
+warning = partial(Finding, "warning")  # training survives it
+problem = partial(Finding, "problem")  # training does not; a remedy is a must
 
 
 def dotted(version: tuple[int, int]) -> str:

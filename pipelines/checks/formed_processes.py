@@ -15,10 +15,7 @@ from common.errors import UserError
 
 
 def check_world(accelerator_num_processes: int) -> None:
-    """Raise `UserError` if fewer processes formed (`accelerator.num_processes`) than were asked for.
-
-    Call it right after `Accelerator()`. The message gives the command that works, with this script's own arguments.
-    """
+    """Raise `UserError`, with the command that works, if fewer processes formed than were asked for."""
     formed = accelerator_num_processes
     asked = int(os.environ.get("WORLD_SIZE", 1))
     if formed < asked:

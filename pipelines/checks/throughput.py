@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import nn
 from common.flops import counted
 from common.gpu import GIB, read_gpu
 from common.machine import peak_memory_bytes, processor
+from common.plain import Plain
 from pipelines.engine.batches import stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.update import Updater
@@ -41,7 +42,7 @@ class Timings:
     gpu_percent: list[float] = field(default_factory=list)  # empty without a GPU that tells its utilisation
 
 
-def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Any]:
+def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Plain]:
     """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing of the training is kept."""
     training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None})
     config = config.model_copy(update={"training": training})
@@ -107,10 +108,7 @@ def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
 
 
 def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
-    """Count the floating-point operations of one example's loss and gradient (Chowdhery et al. 2022).
-
-    Repeats by gradient checkpointing do not count. Return None for recurrent networks, whose kernels are opaque.
-    """
+    """Count operations of an example's loss and gradient, without repeats; None for recurrent nets."""
     model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None

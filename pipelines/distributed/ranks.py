@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -60,16 +60,23 @@ def agree(function: Callable[[], T]) -> T:
     """Call `function` on all ranks and return its result; an error on any is raised on all."""
     if world() == 1:
         return function()
-    answers: list[T] = []
-    error: Exception | None = None
-    shared: UserError | Stopped | str | None = None
+    answer, shared, error = _attempt(function)
+    _raise(error, gather(shared))
+    return answer  # type: ignore[return-value]
+
+
+def _attempt(function: Callable[[], T]) -> tuple[T | None, UserError | Stopped | str | None, Exception | None]:
+    """Return what a function returns, and the error it raises: as others are told, and as it is."""
     try:
-        answers.append(function())
+        return function(), None, None
     except (UserError, Stopped) as caught:
-        error = shared = caught
+        return None, caught, caught
     except Exception as caught:
-        error, shared = caught, str(caught) or type(caught).__name__
-    others = gather(shared)
+        return None, str(caught) or type(caught).__name__, caught
+
+
+def _raise(error: Exception | None, others: Sequence[UserError | Stopped | str | None]) -> None:
+    """Raise this rank's own error, or the first of the others'."""
     if error is not None:
         raise error
     for rank, other in enumerate(others):
@@ -77,7 +84,6 @@ def agree(function: Callable[[], T]) -> T:
             raise other
         if other is not None:
             raise RuntimeError(f"process {rank} failed: {other}")
-    return answers[0]
 
 
 def stop_if_asked() -> None:
@@ -104,11 +110,28 @@ def gather(value: T) -> list[T]:
     return values
 
 
+def gather_on_main(value: T) -> list[T]:
+    """Return the `value` of every rank on the main process, and on another its own alone."""
+    if world() == 1:
+        return [value]
+    from torch import distributed
+
+    values = [value] * world() if is_main() else None
+    distributed.gather_object(value, values, 0, group())
+    return values or [value]
+
+
 def on_main(function: Callable[[], T]) -> T:
     """Call `function` on the main process alone; return its result or raise its error on all ranks."""
     if world() == 1:
         return function()
-    return gather(agree(lambda: function() if is_main() else None))[0]  # type: ignore[return-value]
+    from torch import distributed
+
+    value, shared, error = _attempt(function) if is_main() else (None, None, None)
+    outcome = [value, shared]
+    distributed.broadcast_object_list(outcome, 0, group=group())
+    _raise(error, outcome[1:])  # type: ignore[arg-type]
+    return outcome[0]  # type: ignore[return-value]
 
 
 def read(path: Path) -> bytes:

@@ -7,7 +7,6 @@ a question forever.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import socket
@@ -15,18 +14,18 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from signal import Signals
 
 import torch
-from torch.distributed import distributed_c10d
+from torch.distributed import DistNetworkError, distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from common.errors import LostProcessError, Stopped, UserError
-from common.plain import Plain
 from common.stopping import StopRequest
 from pipelines.distributed import ranks
 
@@ -34,9 +33,23 @@ BEAT = 1.0  # seconds between signs of life
 SILENT = 60.0  # seconds without one after which a process is named
 LATE = 20.0  # seconds after a signal in which everything should be saved
 SOON = 8.0  # seconds in which the death of another process shows, where a connection to it has broken
-SLOW = 1.5  # times the median of the others, above which a process is said to be slow
 GRACE = 30.0  # seconds for this process to end by itself once another has died
+SLOW = 1.5  # times the median of the others, above which a process is said to be slow
 BROKEN = ("gloo", "NCCL", "peer", "TCPStore", "Broken pipe", "remote process")  # in errors of lost connections
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A sign of life."""
+
+    beat: int
+    host: str
+    place: str  # what numbers the host's processes, as containers of one name may differ
+    pid: int
+    at: str
+    signal: int | None  # heard by this rank itself
+    ended: bool  # its training, without an error
+    dead: list[int]  # ranks it knows to be
 
 
 class Watch:
@@ -48,14 +61,16 @@ class Watch:
     def __init__(self, stop: StopRequest, at: Callable[[], str], patience: float):
         self.stop, self.at, self.patience = stop, at, patience
         self.rank, self.world = ranks.rank(), ranks.world()
-        self.seen: dict[int, tuple[Mapping[str, Plain], float]] = {}  # the last sign of each other rank, and when
+        self.seen: dict[int, tuple[Sign, float]] = {}  # the last sign of each other rank, and when
         self.answered = self.now = time.monotonic()  # when the store last did, and this rank last looked
+        self.asked: float | None = None  # when a signal was first seen
         self.lost: dict[int, str] = {}  # ranks that were named, and how
         self.dead: set[int] = set()
         self.ended, self.failed = threading.Event(), False
-        self.slowest: int | None = None  # in the last record
-        self.named: int | None = None  # as slow
-        self.asked: float | None = None  # when a signal was first seen
+        self.slow = (0, 0)  # the slowest rank, and in how many records in a row
+        self.place = ""
+        with suppress(OSError):
+            self.place = f"{Path('/proc/self/ns/pid').readlink()} {Path('/proc/sys/kernel/random/boot_id').read_text()}"
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -66,6 +81,7 @@ class Watch:
             store.set_timeout(timedelta(seconds=SILENT))
             store.set(str(self.rank), self._sign(0))
             ranks.gather(None)  # from here on the store has a sign of each
+            self._trade(store, 0)
             threads.append(threading.Thread(target=self._exchange, args=(store,), daemon=True))
         for thread in threads:
             thread.start()
@@ -96,30 +112,32 @@ class Watch:
         return self.now - self.answered > 3 * BEAT
 
     def _sign(self, beat: int) -> str:
-        """Return a sign of life."""
-        own = {"beat": beat, "host": socket.gethostname(), "space": _space(), "pid": os.getpid(), "at": self.at()}
-        ended = self.ended.is_set() and not self.failed
-        signal = self.stop.number if self.stop.own else None
-        return json.dumps({**own, "signal": signal, "ended": ended, "dead": sorted(self.dead)})
+        signal, ended = self.stop.number if self.stop.own else None, self.ended.is_set() and not self.failed
+        place = socket.gethostname(), self.place, os.getpid()
+        return json.dumps(vars(Sign(beat, *place, self.at(), signal, ended, sorted(self.dead))))
 
     def _exchange(self, store: Store) -> None:
         """Give a sign of life now and then, and read those of the others."""
-        names = [str(rank) for rank in range(self.world)]
         beat, over = 0, False
         while not over:
             over = self.ended.wait(BEAT)
             beat += 1
             try:
-                store.set(str(self.rank), self._sign(beat))
-                signs = [json.loads(sign) for sign in store.multi_get(names)]
-            except RuntimeError:  # it is gone, or stopped
-                continue
-            self.answered = time.monotonic()
-            for rank, sign in enumerate(signs):
-                if rank != self.rank and (rank not in self.seen or self.seen[rank][0]["beat"] != sign["beat"]):
-                    self.seen[rank] = (sign, self.answered)
-                if self.stop.number is None:
-                    self.stop.number = sign["signal"]
+                self._trade(store, beat)
+            except DistNetworkError:
+                return  # who kept the store is gone
+            except RuntimeError:
+                continue  # and here stopped
+
+    def _trade(self, store: Store, beat: int) -> None:
+        store.set(str(self.rank), self._sign(beat))
+        signs = [Sign(**json.loads(sign)) for sign in store.multi_get([str(rank) for rank in range(self.world)])]
+        self.answered = time.monotonic()
+        for rank, sign in enumerate(signs):
+            if rank != self.rank and (rank not in self.seen or self.seen[rank][0] != sign):
+                self.seen[rank] = (sign, self.answered)
+            if self.stop.number is None:
+                self.stop.number = sign.signal
 
     def _look_around(self) -> None:
         """Name ranks that are gone or silent, and what a signal waits for."""
@@ -130,26 +148,25 @@ class Watch:
                 self.seen = {rank: (sign, self.now) for rank, (sign, _) in self.seen.items()}
             self._remind()
             for rank, (sign, when) in list(self.seen.items()):
-                self._judge(rank, sign, self.now - when)
+                if not sign.ended:
+                    self._judge(rank, sign, self.now - when)
 
     def _remind(self) -> None:
         """Say once why nothing is saved long after a signal."""
         if self.stop.number is not None and self.asked is None:
             self.asked = self.now
-        if self.asked is not None and 0 < LATE <= self.now - self.asked and self.rank == 0:
-            others = sorted({str(sign["at"]) for sign, _ in self.seen.values()} - {self.at()})
+        if self.asked is not None and self.now - self.asked >= LATE and self.rank == 0:
+            others = sorted({sign.at for sign, _ in self.seen.values()} - {self.at()})
             where = "; other processes are ".join([self.at(), *others[:1]])
             _say(f"{Signals(self.stop.number or 0).name} came {LATE:.0f} s ago; nothing is saved yet: still {where}")
             self.asked = float("inf")
 
-    def _judge(self, rank: int, sign: Mapping[str, Plain], age: float) -> None:
-        if sign["ended"]:
-            return
-        told = {dead for other, _ in self.seen.values() for dead in _numbers(other["dead"])}
+    def _judge(self, rank: int, sign: Sign, age: float) -> None:
+        known = {dead for other, _ in self.seen.values() for dead in other.dead}
         if rank in self.lost and rank not in self.dead and age < SILENT:
             del self.lost[rank]
             _say(f"process {rank} is back")
-        if rank not in self.dead and (rank in told or _is_gone(sign)):
+        if rank not in self.dead and (rank in known or self._is_gone(sign)):
             self.dead.add(rank)
             self._name(rank, sign, "has died", age)
         elif rank not in self.lost and age > SILENT and (rank == 0 or not self._store_is_silent()):
@@ -158,8 +175,20 @@ class Watch:
             _say(f"error: {self.lost[rank]}; ending (hardware.patience={self.patience:g})")
             os._exit(1)
 
-    def _name(self, rank: int, sign: Mapping[str, Plain], how: str, age: float) -> None:
-        self.lost[rank] = f"process {rank} on {sign['host']} {how}; last seen {age:.0f} s ago, {sign['at']}"
+    def _is_gone(self, sign: Sign) -> bool:
+        """Return whether a process of this machine has ended."""
+        if (sign.host, sign.place) != (socket.gethostname(), self.place):
+            return False
+        try:
+            os.kill(sign.pid, 0)
+            return Path(f"/proc/{sign.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        except ProcessLookupError:
+            return True
+        except (OSError, IndexError):
+            return False
+
+    def _name(self, rank: int, sign: Sign, how: str, age: float) -> None:
+        self.lost[rank] = f"process {rank} on {sign.host} {how}; last seen {age:.0f} s ago, {sign.at}"
         _say(f"{self.lost[rank]}; --resume goes on from the last checkpoint")
 
     def straggler(self, seconds: Sequence[float]) -> str | None:
@@ -169,11 +198,11 @@ class Watch:
         """
         slowest = max(range(self.world), key=lambda rank: seconds[rank])
         others = statistics.median(value for rank, value in enumerate(seconds) if rank != slowest)
-        again, self.slowest = self.slowest == slowest, slowest if seconds[slowest] > SLOW * others else None
-        if not again or self.slowest is None or self.named == slowest:
+        slow = int(seconds[slowest] > SLOW * others)
+        self.slow = slowest, slow * (1 + self.slow[1] * (self.slow[0] == slowest))
+        if self.slow[1] != 2:
             return None
-        self.named = slowest
-        host = self.seen[slowest][0]["host"] if slowest in self.seen else socket.gethostname()
+        host = self.seen[slowest][0].host if slowest in self.seen else socket.gethostname()
         return f"all wait for process {slowest} on {host}: {seconds[slowest]:.3g} s an update, others {others:.3g} s"
 
 
@@ -204,34 +233,6 @@ class OwnTime:
         own = [*self.seconds, *(first.elapsed_time(last) / 1000 for first, last in self.events)]
         self.seconds, self.events = [], []
         return statistics.fmean(own) if own else 0.0
-
-
-def _numbers(value: Plain) -> list[int]:
-    return [number for number in value if isinstance(number, int)] if isinstance(value, list) else []
-
-
-@functools.cache
-def _space() -> str:
-    """Return what numbers this machine's processes: within containers of one name they may differ."""
-    with suppress(OSError):
-        return str(Path("/proc/self/ns/pid").readlink()) + Path("/proc/sys/kernel/random/boot_id").read_text()
-    return ""
-
-
-def _is_gone(sign: Mapping[str, Plain]) -> bool:
-    """Return whether a process of this machine has ended."""
-    pid = sign["pid"]
-    if (sign["host"], sign["space"]) != (socket.gethostname(), _space()) or not isinstance(pid, int):
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    return False
 
 
 def _say(line: str) -> None:

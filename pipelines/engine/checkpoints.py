@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as states
 from torch.utils._pytree import tree_map_only
 
+from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
@@ -51,11 +52,11 @@ class Snapshot:
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
         with files.folder_at_once(folder_of(folder, self.step)) as temporary:
-            (temporary / "model.safetensors").write_bytes(_tensor_bytes(self.weights))
+            _write_tensors(temporary / "model.safetensors", self.weights)
             if self.averaged is not None:
-                (temporary / AVERAGE).write_bytes(_tensor_bytes(self.averaged))
-            (temporary / "optimizer.pt").write_bytes(_torch_bytes(self.moments))
-            (temporary / "task.pt").write_bytes(_torch_bytes(self.task))
+                _write_tensors(temporary / AVERAGE, self.averaged)
+            _write_values(temporary / "optimizer.pt", self.moments)
+            _write_values(temporary / "task.pt", self.task)
             if self.progress["best"] is not None and best.is_dir():
                 (temporary / BEST).mkdir()
                 for file in sorted(best.iterdir()):
@@ -118,16 +119,17 @@ def prune(folder: Path, keep: int, step: int) -> None:
             files.remove_folder(path)
 
 
-def _tensor_bytes(weights: Mapping[str, Tensor]) -> bytes:
-    # Tied weights share memory, which safetensors refuses: each name is written as a tensor of its own.
-    return safetensors.torch.save({key: value.clone() for key, value in weights.items()})
+def _write_tensors(path: Path, weights: Mapping[str, Tensor]) -> None:
+    with files.gathered(path) as file:
+        file.writelines(safetensors_bytes.pieces(weights))
 
 
-def _torch_bytes(value: object) -> bytes:
-    """Serialise with torch.save. The caller writes the bytes: the library reports a full disk in errors of its own."""
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
+def _write_values(path: Path, values: object) -> None:
+    with files.gathered(path) as file:
+        try:
+            torch.save(values, file)
+        except RuntimeError as error:  # the library's own about an error of the disk
+            raise error.__context__ or error from None
 
 
 def found(folder: Path) -> list[Path]:

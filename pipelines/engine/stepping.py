@@ -1,7 +1,7 @@
 """The step of all optimizers at the end of an update, under fp16's scaler and where memory runs out."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 
 import torch
 from accelerate import Accelerator
@@ -45,7 +45,7 @@ class Stepper:
                     group["lr"] = 0.0
                     torch._foreach_zero_([p.grad for p in group["params"] if p.grad is not None])
                 optimizer.step()
-                torch._foreach_zero_([*_tensors_of(optimizer)])
+                torch._foreach_zero_(_tensors_of(optimizer))
             except BaseException:
                 optimizer.state.clear()
                 raise
@@ -73,35 +73,28 @@ class Stepper:
             if not finite:
                 return False
         for optimizer in self.optimizers:
-            known = set(optimizer.state)
-            tensors = [*_tensors_of(optimizer)] + [p for group in optimizer.param_groups for p in group["params"]]
-            if not self._done(optimizer.step, tensors):
-                for parameter in set(optimizer.state) - known:  # whose state may be there in part
-                    del optimizer.state[parameter]
-                self.again(optimizer.step, tensors)
+            tensors = [p for group in optimizer.param_groups for p in group["params"]] + _tensors_of(optimizer)
+            self.again(optimizer.step, tensors, optimizer.state)
         return True
 
-    def again(self, change: Callable[[], object], tensors: Sequence[Tensor]) -> None:
+    def again(
+        self, change: Callable[[], object], tensors: Sequence[Tensor], state: MutableMapping[Tensor, object]
+    ) -> None:
         """Call `change` of `tensors`, twice if memory runs out before it changes any. Raises HalfMadeError."""
-        for _ in range(2):
-            if self._done(change, tensors):
+        before, known = [tensor._version for tensor in tensors], set(state)
+        for last in (False, True):
+            try:
+                change()
                 return
-        raise HalfMadeError
-
-    def _done(self, change: Callable[[], object], tensors: Sequence[Tensor]) -> bool:
-        """Call `change`; return False if memory ran out before it changed any of `tensors`."""
-        before = [tensor._version for tensor in tensors]
-        try:
-            change()
-            return True
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if before != [tensor._version for tensor in tensors]:
-                raise HalfMadeError from error
-        self.short = True
-        self.free()  # out of the handler, which keeps what did not fit
-        return False
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if last or before != [tensor._version for tensor in tensors]:
+                    raise HalfMadeError from error
+            for parameter in set(state) - known:  # whose state may be there in part
+                del state[parameter]
+            self.short = True
+            self.free()  # out of the handler, which keeps what did not fit
 
     def free(self) -> None:
         """Return unused memory to the device."""
@@ -109,6 +102,5 @@ class Stepper:
             torch.cuda.empty_cache()
 
 
-def _tensors_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
-    for state in optimizer.state.values():
-        yield from (value for value in state.values() if isinstance(value, Tensor))
+def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]

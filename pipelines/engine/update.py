@@ -1,7 +1,6 @@
 """One optimizer update after another: micro-batches, gradients, agreement between processes, lack of memory."""
 
 import contextlib
-import functools
 import itertools
 import math
 import time
@@ -72,15 +71,15 @@ class Updater:
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
-        noise.by_item(task.model)
+        # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
+        noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
         self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
         self.plain = accelerator.distributed_type in PLAIN
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
-        self.own = OwnTime(accelerator.device, world > 1)
-        self.stop = StopRequest()
+        self.own, self.stop = OwnTime(accelerator.device, world > 1), StopRequest()
 
     def choose_micro_batch_size(self) -> None:
         """Take the configured size, or halve the batch until a forward and backward pass fits on all ranks."""
@@ -157,9 +156,9 @@ class Updater:
             then()
         self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
-        figures = {"grad_norm": norm if stepped else torch.zeros_like(norm), "updates": int(stepped)}
+        norm = norm if stepped else torch.zeros_like(norm)
         skipped = {} if self.accelerator.scaler is None else {"skipped": int(not stepped)}
-        self.figures.append({**figures, **skipped, "count": part.count, **part.sums})
+        self.figures.append({"grad_norm": norm, "updates": int(stepped), **skipped, "count": part.count, **part.sums})
         self.monitor.count(progress.step, self.training.batch_size, part.waited)
         return stop
 
@@ -221,8 +220,8 @@ class Updater:
         step = self.progress.step + 1
         try:
             if stepped := self.stepper.step(norm):
-                if self.average is not None:
-                    self.stepper.again(functools.partial(self.average.update, step), self.average.values)
+                if (average := self.average) is not None:
+                    self.stepper.again(lambda: average.update(step), average.values, {})
             else:
                 scale = f"the loss scale is {self.accelerator.scaler.get_scale():g}"
                 self.monitor.say(f"step {step}: a gradient overflows in fp16; this update is skipped, and {scale}")
@@ -276,7 +275,7 @@ class Updater:
         )
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
-        noise.begin(self.config.seed, self.progress.step, items)
+        noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
         if self.accelerator.mixed_precision == "no":
@@ -287,8 +286,7 @@ class Updater:
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
         """Send the other ranks whether memory ran out here, and a signal; return a function that receives theirs.
 
-        It returns any rank's signal, and raises LackOfMemoryError on all ranks if memory ran out on one. Hosts exchange
-        this beside the backward pass, so no device waits for it.
+        It returns any rank's signal; LackOfMemoryError is raised on all ranks. Hosts exchange this: no device waits.
         """
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
@@ -314,7 +312,8 @@ class Updater:
         if (size := self._smaller()) is None:
             raise UserError(
                 f"out of memory at step {self.progress.step + 1} with one example at a time; choose a smaller model, "
-                "or --resume with hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
+                "split it over GPUs by accelerate launch --config_file accelerate_configs/fsdp.yaml, or --resume with "
+                "hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
             ) from error
         self.monitor.say(
             f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
@@ -331,13 +330,13 @@ class Updater:
 
             def column(name: str) -> Tensor:
                 tensors = [value for entry in figures if isinstance(value := entry[name], Tensor)]
-                # Numbers of the host go to the device together: each copy waits for it.
-                return torch.stack(tensors) if tensors else torch.tensor([x[name] for x in figures], device=device)
+                if tensors:
+                    return torch.stack(tensors)
+                return torch.tensor([x[name] for x in figures]).to(device, non_blocking=True)
 
             rows = self.accelerator.reduce(torch.stack([column(name).double() for name in names])).tolist()
             table = dict(zip(names, rows, strict=True))
-            world = self.accelerator.num_processes
-            first = progress.step - len(figures) + 1
+            first, world = progress.step - len(figures) + 1, self.accelerator.num_processes
             for step, norm, loss in zip(itertools.count(first), table["grad_norm"], table["loss"]):
                 self._check_finite(step, norm / world, loss)
             for name, row in table.items():  # one after the other: the sum does not depend on how often this is done
@@ -348,6 +347,5 @@ class Updater:
 
     def _check_finite(self, step: int, norm: float, loss: float) -> None:
         # With fp16 an infinite gradient is the scaler's to handle; the loss itself must be finite all the same.
-        if math.isfinite(norm if self.accelerator.scaler is None else loss):
-            return
-        raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, gradient norm {norm:g})")
+        if not math.isfinite(norm if self.accelerator.scaler is None else loss):
+            raise NotFiniteError(f"loss or gradient is not finite at step {step} (loss {loss:g}, norm {norm:g})")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from common.disk import prepared
@@ -16,12 +15,7 @@ from pipelines.inventory.found import ROOT, Found, human, size
 DATA = Path("data")
 
 
-@dataclass(frozen=True)
-class Waste:
-    """A file or folder that may go, and why."""
-
-    path: Path
-    reason: str
+Waste = tuple[Path, str]  # a file or folder that may go, and why
 
 
 def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -> str:
@@ -33,34 +27,34 @@ def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -
     if whole and busy:
         raise UserError(f"{busy[0].name} is in training; stop it first")
     if whole:
-        waste = [Waste(found.run.folder, "asked for") for found in runs]
+        waste = [(found.run.folder, "asked for") for found in runs]
     else:
         waste = [*_unneeded([found for found in runs if found not in busy], checkpoints), *_unused_data(runs)]
     if not waste:
         return "there is nothing to remove"
-    lines = [f"  {human(size(each.path)):>7}  {each.path}  ({each.reason})" for each in waste]
-    total = human(sum(size(each.path) for each in waste))
+    lines = [f"  {human(size(path)):>7}  {path}  ({reason})" for path, reason in waste]
+    total = human(sum(size(path) for path, _ in waste))
     if not really:
         return "\n".join(["would be removed:", *lines, f"{total} in all; add --yes to remove it"])
-    for each in waste:
-        remove(each.path)
+    for path, _ in waste:
+        remove(path)
     return "\n".join(["removed:", *lines, f"{total} in all"])
 
 
 def _unneeded(runs: Sequence[Found], checkpoints: bool) -> Iterator[Waste]:
     for found in runs:
         if found.run.is_blank() and not found.members:
-            yield Waste(found.run.folder, "nothing came of it")
+            yield (found.run.folder, "nothing came of it")
             continue
         for run in (found.run, *found.members):
             if is_held(run.lock_file):
                 continue
             for pattern in (".*.tmp", ".*.old"):
-                yield from (Waste(path, "half-written") for path in sorted(run.folder.glob(pattern)))
-                yield from (Waste(path, "half-written") for path in sorted(run.folder.glob(f"[cm]*/{pattern}")))
+                yield from ((path, "half-written") for path in sorted(run.folder.glob(pattern)))
+                yield from ((path, "half-written") for path in sorted(run.folder.glob(f"[cm]*/{pattern}")))
             over = (run.outcome() or {}).get("state") == "done" or (run is found.run and found.state == "done")
             if checkpoints and over and run.checkpoints.is_dir():
-                yield Waste(run.checkpoints, "its training is done")
+                yield (run.checkpoints, "its training is done")
 
 
 def _unused_data(runs: Sequence[Found]) -> Iterator[Waste]:
@@ -80,4 +74,4 @@ def _unused_data(runs: Sequence[Found]) -> Iterator[Waste]:
             continue
         for path in sorted(folder.glob("*/")):
             if path not in used:
-                yield Waste(path, f"prepared data of no run below {ROOT}/")
+                yield (path, f"prepared data of no run below {ROOT}/")

@@ -18,6 +18,11 @@ def fragment(template: str, **values: object) -> Markup:
     return Markup(COMPILED(template).render(values))
 
 
+def beside(module: str, name: str, **values: object) -> Markup:
+    """Return HTML from a template beside a module, given by its `__file__`, as `fragment` does."""
+    return fragment(Path(module).with_name(name).read_text(), **values)
+
+
 def document(name: str, **values: object) -> Markup:
     """Return HTML from one of this folder's templates, as `fragment` does."""
     return Markup(ENVIRONMENT.get_template(name).render(values))

@@ -61,8 +61,7 @@ def kept(folder: Path) -> list[Evaluation]:
         if not isinstance(summary, dict) or not isinstance(summary.get("table"), list):
             continue
         rows = summary.pop("table")
-        # Evaluations written before their files were listed have them beside themselves, by the name of the split.
-        names = summary.pop("files", None) or [p.name for p in folder.glob(f"{path.stem}.*") if p.suffix != ".json"]
+        names = summary.pop("files", [])
         # Decoded here, as reading text would turn a carriage return in a cell into a new line.
         files = {name: (folder / name).read_bytes().decode() for name in names if (folder / name).is_file()}
         found.append(Evaluation(path.stem, summary, rows, files=files))

@@ -5,9 +5,9 @@ The page shows the values of every labelled line under the pointer (page.js), wh
 
 import functools
 import io
-import itertools
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from pipelines.members import examination
-from pipelines.report.markup import fragment, printable_lines, shown
+from pipelines.report.markup import document, fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
 
 T = TypeVar("T")
@@ -41,17 +41,9 @@ NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 PANEL = (3.6, 2.5)  # inches: as wide as a telephone's screen, with text that can be read there
 MOST_POINTS = 400  # of a curve of training
 UNITS = {"examples_per_s": "examples/s", "bits_per_character": "bits/character"}
-FIGURES = """
-<div class="panels">{% for picture, caption in pictures %}
-<figure>{{ picture }}{% if caption %}<figcaption>{{ caption }}</figcaption>{% endif %}</figure>
-{% endfor %}</div>
-"""
 
 # Pictures of the page as arrays, where `collected` asks for them.
 _collected: ContextVar[dict[str, np.ndarray] | None] = ContextVar("_collected", default=None)
-_numbers = itertools.count()  # ids of all figures of a page must differ
-# Names of the figures of what `drawn` draws.
-_part: ContextVar[Iterator[str] | None] = ContextVar("_part", default=None)
 
 
 @contextmanager
@@ -68,26 +60,17 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
     """Return {name: draw(job)}, parts of a page drawn in parallel by `examination.map_parts`."""
     part = functools.partial(_drawn, draw, _collected.get() is not None)
-    found = examination.map_parts(part, {name: (_name(), job) for name, job in jobs.items()})
+    found = examination.map_parts(part, jobs)
     for _, pictures in found.values():
         for label, picture in pictures.items():
             _collect(label.partition(" ")[2], picture)
     return {name: html for name, (html, _) in found.items()}
 
 
-def _drawn(draw: Callable[[T], Markup], wanted: bool, job: tuple[str, T]) -> tuple[Markup, dict[str, np.ndarray]]:
-    """Draw a named part of a page; return it with its collected figures."""
-    token = _part.set(f"{job[0]}-{number}" for number in itertools.count())
-    try:
-        with collected(wanted) as pictures:
-            return draw(job[1]), pictures
-    finally:
-        _part.reset(token)
-
-
-def _name() -> str:
-    """Return a name that no other figure or part of the page has."""
-    return next(_part.get() or map(str, _numbers))
+def _drawn(draw: Callable[[T], Markup], wanted: bool, job: T) -> tuple[Markup, dict[str, np.ndarray]]:
+    """Draw a part of a page; return it with its collected figures."""
+    with collected(wanted) as pictures:
+        return draw(job), pictures
 
 
 def _collect(label: str, picture: np.ndarray) -> None:
@@ -99,7 +82,7 @@ def _collect(label: str, picture: np.ndarray) -> None:
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
     """Return pictures, each alone or with a caption, side by side as far as the page is wide."""
     pairs = [(each, "") if isinstance(each, Markup) else each for each in pictures]
-    return fragment(FIGURES, pictures=pairs)
+    return document("figures.html", pictures=pairs)
 
 
 def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:
@@ -246,7 +229,7 @@ def _with_values(line: Line2D) -> Markup:
 
 def _tidied(text: str, kept: Collection[str]) -> str:
     """Return matplotlib's SVG with the page's colours and font and unique ids; unused ones go, except the `kept`."""
-    prefix = f"plot{_name()}-"
+    prefix = f"plot{zlib.crc32(text.encode())}-"  # ids of all figures of a page must differ
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 
     def hundredths(number: re.Match[str]) -> str:

@@ -7,25 +7,7 @@ from markupsafe import Markup
 
 from common.foreign_text import printable
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import fragment, shown
-
-# A wide table scrolls inside its box, which the keyboard can reach.
-TABLE = """
-<div class="wide" role="group" aria-label="{{ label }}" tabindex="0"><table>
-<thead><tr>{% for column in columns %}<th scope="col">{{ column }}</th>{% endfor %}</tr></thead>
-<tbody>{% for row in cells %}
-<tr><th scope="row">{{ row[0] }}</th>{% for cell in row[1:] %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}
-</tbody></table></div>
-"""
-MATRIX = """
-<figure><table class="matrix"><caption>{{ caption }}</caption>
-<thead><tr><th scope="col">{{ rows }} \\ {{ columns }}</th>{% for name in names %}<th scope="col">{{ name }}</th>
-{% endfor %}</tr></thead>
-<tbody>{% for name, counts in lines %}<tr><th scope="row">{{ name }}</th>{% for count in counts %}
-{% set share = count / [counts | sum, 1] | max %}
-<td style="--share: {{ '%.3f' % share }}">{{ count }}<br>{{ '%.1f' % (100 * share) }} %</td>{% endfor %}</tr>
-{% endfor %}</tbody></table></figure>
-"""
+from pipelines.report.markup import document, shown
 
 
 def as_text(evaluation: Evaluation, width: int | None = None) -> str:
@@ -55,14 +37,14 @@ def table(rows: Sequence[Mapping[str, object]], label: str = "table") -> Markup:
     columns, cells = _cells(rows)
     space = "\N{NO-BREAK SPACE}"  # in intervals
     cells = [[cell.replace(", ", f",{space}") if cell.startswith("[") else cell for cell in row] for row in cells]
-    return fragment(TABLE, label=label, columns=columns, cells=cells)
+    return document("table.html", label=label, columns=columns, cells=cells)
 
 
 def matrix(counts: Sequence[Sequence[int]], names: Sequence[str], rows: str, columns: str) -> Markup:
     """Return counts of `rows` (a label, say) by `columns` (an answer), each with its share of the row as a shade."""
     caption = f"confusion matrix: {rows} by {columns}, shares of each row"
     lines = list(zip(names, counts, strict=True))
-    return fragment(MATRIX, caption=caption, names=names, rows=rows, columns=columns, lines=lines)
+    return document("matrix.html", caption=caption, names=names, rows=rows, columns=columns, lines=lines)
 
 
 def _cells(rows: Sequence[Mapping[str, object]]) -> tuple[list[str], list[list[str]]]:

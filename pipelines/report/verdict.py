@@ -7,16 +7,13 @@ from typing import Any
 from markupsafe import Markup
 
 from common.statistics import difference_interval, interval_around
-from pipelines.report.markup import fragment
+from pipelines.report.markup import document
 
 Row = Mapping[str, Any]
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
 DIGITS = 9  # of differences, so that those of rounding alone are none
 EQUAL_COST = 1.25  # times the model's own cost, up to which an alternative counts as no dearer
-ANSWER = """
-<div class="answer {{ outcome }}">{% for sentence in sentences %}<p>{{ sentence }}</p>{% endfor %}</div>
-"""
 HEADINGS = {
     BETTER: "Better than the strongest alternative",
     WORSE: "Worse than the strongest alternative",
@@ -150,4 +147,4 @@ def interval_of(row: Row, figure: str, spread: str) -> Sequence[float] | None:
 
 def answer(outcome: str, *sentences: str) -> Markup:
     """Return the words of a verdict, the first sentence larger than the others."""
-    return fragment(ANSWER, outcome=outcome, sentences=sentences)
+    return document("answer.html", outcome=outcome, sentences=sentences)

@@ -2,10 +2,15 @@
 
 import json
 import math
+import platform
 import re
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +20,12 @@ from common.config.arguments import nearest
 from common.disk.files import append_json_line, explained, read_json_lines, remove, sync, tidy, write_json, write_text
 from common.disk.lock import held
 from common.errors import UserError
+from common.machine import processor
 from common.packages import RECORD
 from common.plain import Plain
-from pipelines.run.provenance import provenance
 
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")  # whose versions are recorded
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 Config = TypeVar("Config", bound=Section)
@@ -176,3 +183,32 @@ class Run:
 
         kept = [entry for entry in read_json_lines(self.metrics_file) if entry.get("step", math.inf) <= last(entry)]
         write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
+
+
+def provenance(world_size: int, data: Mapping[str, object], precision: str = "no") -> dict[str, object]:
+    """Return what produced a run: command, code, versions, devices, data."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain")),
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "devices": gpus or [processor()],
+        "threads": torch.get_num_threads(),
+        "world_size": world_size,
+        "mixed_precision": precision,
+        "data": dict(data),
+    }
+
+
+def _git(*words: str) -> str | None:
+    """Return the output of a git command in the project's checkout; None without one, or without git."""
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

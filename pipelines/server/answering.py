@@ -1,7 +1,7 @@
 """A run that answers requests: those that arrive while it computes are batched afterwards.
 
-A batch takes about as long as `TURN_SECONDS`, by what such inputs took before. The time is shared equally between the
-request with the least work and the one that waits the longest, so neither keeps the other from being answered.
+A batch takes about as long as `TURN_SECONDS`, by what such inputs took before. A request with little work goes before
+those that wait, which get at least half of the time.
 Models that write texts side by side start new ones at once instead (`scheduling.py`).
 """
 
@@ -28,6 +28,7 @@ from pipelines.server.continuous_batching import PLACES, Request, Scheduler, Wri
 from pipelines.server.limits import Limits, Refused, too_large
 
 TURN_SECONDS = 0.5  # that a batch should take at most, if it has several inputs
+MUCH = 4  # times the work of a request that may go before another
 MOST_KINDS = 10_000  # of inputs whose times are remembered
 
 Result = TypeVar("Result")
@@ -55,11 +56,11 @@ Kind = tuple[str, int]  # of inputs that take about as long as each other
 
 
 class Pace:
-    """Seconds that kinds of inputs have taken, and which work the two halves of the time went to."""
+    """Seconds that kinds of inputs have taken, and whose turns the time went to."""
 
     def __init__(self) -> None:
         self.seconds: dict[Kind, float] = {}
-        self.used = {True: 0.0, False: 0.0}  # by the shortest requests, and by the oldest
+        self.used = {True: 0.0, False: 0.0}  # by requests that went before others, and by those whose turn it was
 
     def left(self, request: Waiting) -> float:
         """Estimate the time for what is left of a request; what was never tried counts nothing."""
@@ -70,9 +71,15 @@ class Pace:
         total = itertools.accumulate(self.seconds.get(kind, TURN_SECONDS) for kind in kinds)
         return sum(1 for taken in total if taken <= seconds)
 
-    def learn(self, kinds: Sequence[Kind], seconds: float, shortest: bool) -> None:
+    def queue(self, waiting: Sequence[Waiting]) -> tuple[list[Waiting], bool]:
+        """Return the requests in the order to answer them, and whether the first goes before its turn."""
+        shortest = sorted(waiting, key=self.left)
+        before = self.left(shortest[0]) < self.left(waiting[0]) / MUCH and self.used[True] <= self.used[False]
+        return (shortest if before else list(waiting)), before
+
+    def learn(self, kinds: Sequence[Kind], seconds: float, before: bool) -> None:
         """Remember what a batch took, shared by its inputs as the estimates were."""
-        self.used[shortest] += seconds
+        self.used[before] += seconds
         weights = [self.seconds.get(kind, TURN_SECONDS) for kind in kinds]
         for kind, weight in zip(kinds, weights, strict=True):
             self.seconds.pop(kind, None)  # so that the kinds met last stay the longest
@@ -249,12 +256,11 @@ class Answering:
             self.wake.clear()
             self.pace.used = {True: 0.0, False: 0.0}
             while self.waiting:
-                shortest = self.pace.used[True] <= self.pace.used[False]
-                await self._answer(self._together(shortest), shortest)
+                queue, before = self.pace.queue(list(self.waiting))
+                await self._answer(self._together(queue), before)
 
-    def _together(self, shortest: bool) -> list[tuple[Waiting, int]]:
-        """Take the shortest or the first waiting request, and others; return them with the numbers of their inputs."""
-        queue = sorted(self.waiting, key=self.pace.left) if shortest else list(self.waiting)
+    def _together(self, queue: Sequence[Waiting]) -> list[tuple[Waiting, int]]:
+        """Take the first request and others that can be answered with it; return them and how many of their inputs."""
         first, chosen, taken = queue[0], [], list[Kind]()
         for each in queue:
             if each.key == first.key:
@@ -271,7 +277,7 @@ class Answering:
     def _count(self, together: int) -> None:
         self.batches, self.batched = self.batches + 1, self.batched + together
 
-    async def _answer(self, chosen: Sequence[tuple[Waiting, int]], shortest: bool) -> None:
+    async def _answer(self, chosen: Sequence[tuple[Waiting, int]], before: bool) -> None:
         """Answer the next inputs of requests; those with more left go to the end of the queue."""
         parts = [(each, slice(len(each.found), len(each.found) + number)) for each, number in chosen]
         whole = [asked for each, part in parts for asked in each.asked[part]]
@@ -285,7 +291,7 @@ class Answering:
                     request.answers.set_exception(error)
             return
         kinds = [kind for each, part in parts for kind in each.kinds[part]]
-        self.pace.learn(kinds, time.perf_counter() - began, shortest)
+        self.pace.learn(kinds, time.perf_counter() - began, before)
         for request, number in chosen:
             request.found += itertools.islice(found, number)
             if request.answers.done():  # given up

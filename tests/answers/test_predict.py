@@ -17,7 +17,7 @@ from pipelines.answers.table import Table
 from tests.stages import ROOT, command, refused, stage
 from tests.workloads.cvrp.files import SMALL
 
-PRETRAINED = ["--name", "cvrp-20", "augment=false", "starts=1", "local_search=0"]
+PRETRAINED = ["--name", "cvrp-20", "augment=false", "starts=1", "milliseconds=0"]
 
 
 def problem(number):

@@ -59,14 +59,12 @@ def test_hardware_threads_of_a_core_count_once_among_the_physical_ones(monkeypat
 
 
 @pytest.mark.parametrize(
-    ("load", "given", "policy"), [(2.2, {}, None), (3, {}, "passive"), (3, {"OMP_WAIT_POLICY": "active"}, "active")]
+    ("given", "count"), [({}, "1000"), ({"OMP_WAIT_POLICY": "active"}, None), ({"GOMP_SPINCOUNT": "20"}, "20")]
 )
-def test_threads_that_wait_sleep_on_a_busy_machine_unless_the_user_says_otherwise(monkeypatch, load, given, policy):
-    allow(monkeypatch, 2)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
+def test_threads_that_wait_soon_sleep_unless_the_user_says_otherwise(monkeypatch, given, count):
     monkeypatch.setattr(os, "environ", dict(given))
     machine.yield_while_waiting()
-    assert os.environ.get("OMP_WAIT_POLICY") == policy
+    assert os.environ == {**given, **({"GOMP_SPINCOUNT": count} if count else {})}
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what is set is glibc's")

@@ -27,7 +27,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from pipelines import arguments, cli, workloads
 from pipelines import train as stage
-from pipelines.distributed import ranks
+from pipelines.distributed import ranks, sharding
 from tests import forked
 from tests.stages import ROOT
 
@@ -126,12 +126,19 @@ def train(spread: str, settings: Mapping[str, Sequence[str]], words: Sequence[st
         shard()
     gradients: dict[torch.optim.Optimizer, torch.Tensor] = {}  # the first of each optimizer
 
+    trained, prepare = set(), sharding.prepare  # the first: optimizers of the loop, not those of a fit
+
+    def prepared(accelerator, model, optimizers):
+        trained.update(optimizers)
+        return prepare(accelerator, model, optimizers)
+
     def keep(optimizer, args, kwargs):
-        if optimizer not in gradients:
+        if optimizer in trained and optimizer not in gradients:
             parts = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
             parts = [part.full_tensor() if isinstance(part, DTensor) else part for part in parts]
             gradients[optimizer] = torch.cat([part.flatten() for part in parts])
 
+    sharding.prepare = prepared
     register_optimizer_step_pre_hook(keep)
     Accelerator.end_training = lambda self: None  # another training may follow
     for name, more in settings.items():

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("accelerate", "cp", "freqtrade", "make", "python", "sbatch", "source", "torchrun", ".ci/run")
+COMMANDS = ("printf", "accelerate", "cp", "freqtrade", "make", "python", "sbatch", "source", "torchrun", ".ci/run")
 FEW = "training.batch_size=8 training.log_steps=1 training.validation_steps=4 training.checkpoint_steps=4"
 STEPS = f"training.steps=4 training.epochs=null {FEW}"
 # Words by workload: of all that trains or prepares, and of evaluation.

@@ -100,7 +100,7 @@ def run(command, project):
         assert done.returncode == 0, done.stderr
         for line in re.findall(r"^\S*/(accelerate launch .*)$", done.stdout, re.MULTILINE):
             run(line, project)
-    elif command.startswith(("cp ", "source ")):
+    elif command.startswith(("cp ", "printf ", "source ")):
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=project, env=environment)
         assert done.returncode == 0, done.stderr
     else:

@@ -109,7 +109,7 @@ def test_what_is_refused_at_once_is_no_run(one, tmp_path):
 def test_a_run_of_which_nothing_came_may_be_begun_again_with_other_words(one, tmp_path):
     number = 1 + one.changes.index("open runs/waves/default/metrics.jsonl")
     assert one.train(tmp_path, *WORDS, "training.micro_batch_size=8", fault=("kill", number)).returncode < 0
-    refused(one.train(tmp_path, "--resume", "training.ema=0.5"), "training.ema: null -> 0.5")
+    refused(one.train(tmp_path, "--resume", "training.ema=0.5"), "training.ema: None -> 0.5")
     assert one.train(tmp_path, *WORDS).returncode == 0
     assert left(tmp_path) == one.left
     refused(one.train(tmp_path, *WORDS), "the run runs/waves/default exists")
@@ -137,9 +137,9 @@ def test_torchrun_starts_a_killed_training_again_which_then_resumes(two, tmp_pat
     assert left(tmp_path) == two.left
 
 
-@pytest.mark.slow
-def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_and_resumed(one, tmp_path):
-    """Slurm's part is played: its commands, and the signal that it sends."""
+@pytest.fixture
+def slurm(tmp_path):
+    """Plays Slurm: starts a job of slurm.sbatch in `tmp_path`, sends SIGUSR1 when it is time, returns the whole log."""
     commands = {"srun": 'exec "$@"', "scontrol": '[ "$1" = show ] && echo localhost || echo "$@" >> queue'}
     for name, line in commands.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
@@ -148,27 +148,97 @@ def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_an
     path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "SLURM_NNODES": "1", "MASTER_PORT": "0"}
     base = {**os.environ, **job, "PATH": path, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    script = ["bash", ROOT / "accelerate_configs/slurm.sbatch", "--workload", one.workload, *WORDS]
-    metrics = tmp_path / RUN / "metrics.jsonl"
-    for start, environment in enumerate(({}, {"SLURM_RESTART_COUNT": "1"}), 1):
-        begun = metrics.stat().st_size if metrics.exists() else 0
+
+    def submit(when, *words, **environment):
+        command = ["bash", ROOT / "accelerate_configs/slurm.sbatch", *words]
         with open(tmp_path / "log", "w") as log:
-            command = [*script, "training.steps=100000"]
             streams = {"stdout": log, "stderr": log, "start_new_session": True}
             process = subprocess.Popen(command, cwd=tmp_path, env=base | environment, **streams)
         try:
-
-            def more(size=begun):
-                return metrics.exists() and metrics.stat().st_size > size + 5000
-
-            assert forked.until(more, forked.LONG), (tmp_path / "log").read_text()
+            assert forked.until(when, forked.LONG), (tmp_path / "log").read_text()
             process.send_signal(signal.SIGUSR1)
             process.wait(forked.LONG)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        said = (tmp_path / "log").read_text()
+        return (tmp_path / "log").read_text()
+
+    return submit
+
+
+@pytest.mark.slow
+def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_and_resumed(one, tmp_path, slurm):
+    """Slurm's part is played: its commands, and the signal that it sends."""
+    words = ["--workload", one.workload, *WORDS, "training.steps=100000"]
+    metrics = tmp_path / RUN / "metrics.jsonl"
+    for start, environment in enumerate(({}, {"SLURM_RESTART_COUNT": "1"}), 1):
+        begun = metrics.stat().st_size if metrics.exists() else 0
+
+        def more(size=begun):
+            return metrics.exists() and metrics.stat().st_size > size + 5000
+
+        said = slurm(more, *words, **environment)
         assert "stopped by SIGUSR1 after step" in said
         assert ("resumed from" in said) == (start == 2)
         assert (tmp_path / "queue").read_text() == "requeue 7\n" * start
+
+
+def waves(folder, more):
+    """Return the path of the example workload in `folder`, with `more` at the end of its code."""
+    package = folder / "waves"
+    shutil.copytree(ROOT / "tests/example_workload", package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (package / "__init__.py").open("a") as file:
+        file.write(more)
+    return str(package)
+
+
+ENDLESS = """
+import time
+from pathlib import Path
+from . import evaluation
+
+def evaluate(*_):
+    Path("evaluating").touch()
+    time.sleep(600)
+
+evaluation.evaluate = evaluate
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_ends_an_evaluation_at_once(trained, tmp_path):
+    command = [str(ROOT / "pipelines/evaluate.py"), "--workload", waves(tmp_path, ENDLESS)]
+    process = forked.Process(command, trained, {**os.environ, "OMP_NUM_THREADS": "1"})
+    assert forked.until((trained / "evaluating").exists, forked.LONG), process.output()
+    process.send_signal(signal.SIGTERM)
+    assert process.finish(60) == 128 + signal.SIGTERM
+    assert process.output()[1].endswith("stopped by SIGTERM; evaluate again\n")
+
+
+SLOW = """
+import time
+from pathlib import Path
+from .task import WavesTask
+
+def score(self, model, batch, own=WavesTask.score):
+    Path("validating").touch()
+    time.sleep({pause})
+    return own(self, model, batch)
+
+WavesTask.score = score
+"""
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(10, marks=pytest.mark.slow), pytest.param(75, marks=pytest.mark.exhaustive)]
+)
+def test_under_slurm_a_signal_in_a_validation_of_two_processes_loses_nothing(tmp_path, slurm, seconds):
+    """Ten items are held out, of which each round takes two. torchrun alone would give 30 seconds."""
+    package = waves(tmp_path, SLOW.format(pause=seconds / 5))
+    words = ["--workload", package, *WORDS, "training.steps=6", "training.validation_steps=3"]
+    words += ["training.checkpoint_steps=100", "training.micro_batch_size=1"]
+    said = slurm((tmp_path / "validating").exists, *words, SLURM_GPUS_ON_NODE="2")
+    assert "stopped by SIGUSR1 after step 3; go on with --resume" in said
+    assert (tmp_path / RUN / "checkpoints/step-000003").is_dir()
+    assert (tmp_path / "queue").read_text() == "requeue 7\n"

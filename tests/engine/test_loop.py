@@ -88,6 +88,10 @@ def test_accumulation_and_two_processes_follow_the_curve_of_one_batch(tmp_path):
             assert records(tmp_path, name, key) == pytest.approx(expected, rel=tolerance), (name, key)
         first = records(tmp_path, name, "train/grad_norm")[1]
         assert first == pytest.approx(records(tmp_path, "whole", "train/grad_norm")[1], rel=1e-5)
+    each = records(tmp_path, "two", "seconds_by_rank")
+    assert list(each) == list(range(1, 13))
+    assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in each.values())
+    assert not records(tmp_path, "whole", "seconds_by_rank")
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from accelerate.state import AcceleratorState
 
 from common.errors import UserError
 from pipelines import cli
@@ -105,13 +106,14 @@ def test_resume_may_change_what_changes_results_by_rounding_alone_and_says_so(ca
         resumed("training.micro_batch_size=4", "seed=1")
 
 
-def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path):
+def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypatch):
     workload, run = members.find(), Run("toy", "rounded")
 
     def train(steps, precision, **hardware):
         config = members.Config(training={**TRAINING, "steps": steps}, hardware=hardware)
         accelerator = training.make_accelerator(config, run)
-        accelerator.state._mixed_precision = precision  # a launcher's word, which holds for the process
+        # A launcher's word, which would hold for all that this process trains.
+        monkeypatch.setitem(AcceleratorState._shared_state, "_mixed_precision", precision)
         return training.train(workload, config, tmp_path, {}, run, accelerator, resume=steps > 2)
 
     train(2, "no")

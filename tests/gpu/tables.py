@@ -70,6 +70,21 @@ def routing(figures: Figures) -> list[list[str]]:
     return rows
 
 
+def kernels(figures: Figures) -> list[list[str]]:
+    """Routing kernels beside torch: whether they agree, and milliseconds of tours with their gradients."""
+    rows = [
+        ["customers, as many starts", "agrees with torch", "kernels, ms", "torch, ms", "kernels, GiB", "torch, GiB"]
+    ]
+    for customers in CUSTOMERS:
+        found = figures.get("kernels", {}).get(str(customers))
+        if found is None:
+            rows.append([str(customers), *[EMPTY] * 5])
+            continue
+        cells = [f"{found[name][key]:.3g}" for key in ("ms", "gib") for name in ("kernels", "torch")]
+        rows.append([str(customers), found["differs"] or "yes", *cells])
+    return rows
+
+
 def llava(figures: Figures) -> list[list[str]]:
     """LLaVA-1.5-7B's sizes with adapters."""
     keys = ("examples_per_s", "peak_memory_gib", "model_flops_utilisation")
@@ -99,4 +114,4 @@ def others(figures: Figures) -> list[list[str]]:
     ]
 
 
-TABLES = {"throughput": throughput, "routing": routing, "llava": llava, "others": others}
+TABLES = {"throughput": throughput, "routing": routing, "kernels": kernels, "llava": llava, "others": others}

@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 
+from tests import forked
 from tests.forked import LONG, until
 from tests.gpu import figures, tables
 from tests.gpu.machine import Machine
@@ -25,14 +26,22 @@ RECORDS = [
     {"part": "routing 20 bf16", "figures": {"examples_per_s": 900.0}},
     {"part": "routing 20 RL4CO", "figures": {"examples_per_s": 300.0}},
     {"part": "llava-1.5-7b", "failed": "out of memory"},
+    {
+        "part": "kernels",
+        "figures": {"50": {"differs": "", "kernels": {"ms": 9.5, "gib": 0.25}, "torch": {"ms": 62, "gib": 3.0}}},
+    },
     {"part": "kills", "figures": {"kills": 20, "same_bits": True}},
     {"part": "coins in many", "figures": {"coins": 32, "epochs": 2, "seconds": 70.2}},
 ]
 
 
 @pytest.fixture
-def machine(tmp_path):
+def machine(tmp_path, monkeypatch):
+    shared = forked.start()
+    monkeypatch.setattr(forked, "start_server", lambda _: shared)
     machine = Machine(str(tmp_path), str(tmp_path / "site"), tmp_path / "log", dry=True)
+    machine.ends = time.monotonic() + LONG
+    machine.run("-c", "")  # the server has imported
     machine.ends = time.monotonic() + 60
     return machine
 
@@ -48,6 +57,7 @@ def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
         assert text.endswith("<!-- end -->\n\nafter\n")
         assert "| `cvrp` | not measured | 1,500 | 2,000 | 4,321 | 1.25 | 0.3 |" in text
         assert "| 20 | 900 | 300 (3.0x) | not measured | not measured |" in text
+        assert "| 50 | yes | 9.5 | 62 | 0.25 | 3 |" in text
         assert "<!-- gpu: llava -->\nNo GPU has been measured yet.\n<!-- end -->" in text
         assert "| 20: yes |" in text
         assert "| `crypto`, all coins in one process | not measured |" in text
@@ -75,6 +85,13 @@ def test_a_part_that_fails_is_recorded_and_the_next_one_measured(machine, tmp_pa
     assert known["part"] == "known"
 
 
+def test_commands_are_forks_of_one_interpreter_with_variables_of_their_own(machine):
+    program = "import os; print(os.getppid(), os.getsid(0) == os.getpid(), os.environ.get('GREETING'))"
+    one, other = machine.run("-c", program).split(), machine.run("-c", program, GREETING="hello").split()
+    assert one == [other[0], "True", "None"]
+    assert other[1:] == ["True", "hello"]
+
+
 def test_coins_are_timed_in_one_process_and_in_a_process_each(machine, monkeypatch):
     ran = []
     monkeypatch.setattr(machine, "run", lambda *words: ran.append(words))
@@ -98,20 +115,39 @@ def test_what_a_command_started_ends_with_it(machine):
         "-c",
         f"import subprocess, sys; print(subprocess.Popen({sleeping}).pid, flush=True); import time; time.sleep(99)",
     )
-    child = int(process.stdout.readline())
+    assert until(lambda: process.out.seek(0) or process.out.read().endswith("\n"), LONG)
+    process.out.seek(0)
+    child = int(process.out.read())
     machine.kill(process)
     assert until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", LONG)
 
 
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """RL4CO and what it needs, from PyPI."""
+    folder = tmp_path_factory.mktemp("wheels")
+    words = ["--python", ".".join(map(str, sys.version_info[:2])), "--folder", str(folder)]
+    subprocess.run([sys.executable, str(ROOT / "tests/gpu/wheels.py"), *words], check=True)
+    return folder
+
+
 @pytest.mark.slow
-def test_a_dry_run_measures_every_part_on_the_cpu(tmp_path):
+def test_a_dry_run_measures_every_part_on_the_cpu(tmp_path, wheels):
     out = tmp_path / "dry.jsonl"
-    command = [sys.executable, str(ROOT / "tests/gpu/figures.py"), "--dry-run", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    words = [str(ROOT / "tests/gpu/figures.py"), "--dry-run", "--out", str(out), "--wheels", str(wheels)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {entry["part"]: entry for entry in map(json.loads, out.read_text().splitlines())}
     assert found.keys() == figures.parts(dry=True).keys()
-    failed = {part for part, entry in found.items() if "failed" in entry}
-    assert failed <= {"two GPUs", "routing 20 RL4CO", "routing 20 RL4CO fp32"}, found
+    assert {part for part, entry in found.items() if "failed" in entry} == {"two GPUs"}, found
+    for part in ("routing 20 RL4CO", "routing 20 RL4CO fp32", "routing 20 bf16"):
+        assert found[part]["figures"]["examples_per_s"] > 0
+    assert found["kernels"]["figures"]["6"]["differs"] == ""
     assert found["same bits"]["figures"] == {"cvrp": True}
     assert found["kills"]["figures"]["same_bits"]
+
+
+def test_the_first_parts_show_exactness_kernels_and_all_workloads_in_the_first_half():
+    found = figures.parts(dry=False)
+    first = list(found)[:7]
+    assert first == ["same bits", "kernels", *(f"{name} bf16" for name in figures.WORKLOADS)]

@@ -4,8 +4,8 @@
     python tests/gpu/wheels.py --python 3.11 --folder /media/stick/wheels
 
 The machine is expected to bring what is large: torch, transformers, peft, accelerate, torch-geometric, pyarrow,
-pandas, scikit-learn, scikit-image, matplotlib, tokenizers, and for the comparison with RL4CO lightning. Versions are
-those of requirements.txt. The folder is ignored by git and holds at most 64 MiB.
+pandas, scikit-learn, scikit-image, matplotlib and tokenizers. Versions are those of requirements.txt. The folder is
+ignored by git and holds at most 64 MiB.
 """
 
 import argparse
@@ -22,7 +22,7 @@ THEIRS = ("annotated-types", "typing-inspection", "dill", "multiprocess")  # wha
 RL4CO = (
     *("rl4co==0.7.0", "torchrl==0.14.1", "tensordict==0.14.3", "pyvers", "hoptorch", "orjson"),
     *("hydra-core==1.3.2", "hydra-colorlog", "omegaconf==2.3.0", "colorlog", "pyrootutils", "python-dotenv"),
-    *("robust-downloader", "einops"),
+    *("robust-downloader", "einops", "lightning", "lightning-utilities", "torchmetrics"),
 )
 BUILT = ("antlr4-python3-runtime==4.9.3",)
 

@@ -9,7 +9,8 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from models import io, routing, safetensors_bytes
+from common import safetensors_bytes
+from models import io, routing
 from models.images import comparator, vlm_comparator
 from models.market import cnn_lstm, pooled_experts
 from models.plans import chains, char_lstm, char_mixture

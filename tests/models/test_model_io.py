@@ -10,7 +10,8 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from models import io, safetensors_bytes
+from common import safetensors_bytes
+from models import io
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.policy import RoutingPolicy
 
@@ -105,10 +106,10 @@ def test_a_save_killed_between_its_files_never_loads_wrongly(tmp_path, monkeypat
     io.save(tiny(heads=2), tmp_path)
     write_whole = io.write_whole
 
-    def killed_before_config(path, data):
+    def killed_before_config(path, *data):
         if path.name == "config.json":
             raise KeyboardInterrupt
-        write_whole(path, data)
+        write_whole(path, *data)
 
     monkeypatch.setattr(io, "write_whole", killed_before_config)
     newer = tiny(heads=2)
@@ -190,9 +191,9 @@ def rewrite(folder, config):
     """Give the model another config in both places, as a tool that edits models would."""
     described = {"family": "routing", "config": config}
     (folder / "config.json").write_text(json.dumps(described))
-    data = safetensors.torch.save(safetensors.torch.load_file(folder / "model.safetensors"))
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
     header = {"model": json.dumps(described, sort_keys=True)}
-    (folder / "model.safetensors").write_bytes(safetensors_bytes.with_header(data, header))
+    (folder / "model.safetensors").write_bytes(b"".join(safetensors_bytes.pieces(tensors, header)))
 
 
 @pytest.mark.parametrize(

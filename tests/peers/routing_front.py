@@ -1,9 +1,10 @@
-"""Cost against time of a policy that comes with the project, beside random tours and searches, in alternated rounds.
+"""Cost against time of a policy that comes with the project, beside other searches, in alternated rounds.
 
     python tests/peers/routing_front.py POLICY CUSTOMERS INSTANCES ROUNDS [METHOD ...]
 
-A METHOD is policy:STARTS/KEPT (the local search goes on from the best KEPT tours; 0 is no local search),
-random:TOURS (the local search of random ones), hgs:MS or sisrs:MS (core-milliseconds an instance). All solve the first
+A METHOD and its core-milliseconds an instance: policy:MS, mix:MS or savings:MS (starts of the search; policy:0 is no
+search), local:MS (randomised savings + local search), then:MS (savings, then ruin and recreate), hgs:MS, sisrs:MS or
+pyvrp:MS. A mix holds tours of the policy if there is time enough for them. All solve the first
 instances of the standard test set on one thread, one after the other, ROUNDS times, so that a machine that slows down
 slows them all. A gap is to the best known mean, or else to the best that any of them found. The last line is JSON: for
 each method the gap in % and the core-milliseconds an instance, medians over rounds with least and most.
@@ -21,13 +22,14 @@ if __name__ == "__main__":
 from accelerate import Accelerator
 
 from common import hardware
+from models.routing.inputs import STARTS_FROM
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import mapper
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
-from pipelines.workloads.cvrp.solvers.solving import Solved, solve_by_local_search, solve_for, solve_with_model
+from pipelines.workloads.cvrp.solvers.solving import Solved, solve_for, solve_from_savings, solve_with_model
 
-METHODS = ("policy:20/2", "policy:20/4", "policy:20/8", "random:4", "random:6", "random:8", "hgs:0.5", "sisrs:0.5")
+METHODS = ("policy:0", "policy:0.6", "mix:0.6", "local:0.6", "then:0.6", "hgs:0.5", "sisrs:0.5")
 
 
 def main(name: str, customers: int, instances: int, rounds: int, methods: list[str]) -> None:
@@ -40,15 +42,13 @@ def main(name: str, customers: int, instances: int, rounds: int, methods: list[s
 
     def solve(method: str) -> Solved:
         kind, _, budget = method.partition(":")
-        starts, _, kept = budget.partition("/")
-        settings = {"decode": "multistart", "starts": int(starts)} if kind == "policy" else {}
-        config = Config.model_validate({**common, "evaluation": settings})
-        if kind == "policy":
+        if kind in STARTS_FROM:
+            config = Config.model_validate({**common, "evaluation": {"starts_from": kind}})
             cpu = accelerator.device
-            return solve_with_model(config, policy, problems, "multistart", False, cpu, map_items, int(kept), 0)
-        if kind == "random":
-            return solve_by_local_search(config, problems, int(budget), map_items)
-        return solve_for(kind, float(budget) / 1000, config, problems, map_items)
+            return solve_with_model(config, policy, problems, "multistart", False, cpu, map_items, float(budget))
+        if kind in ("local", "then"):
+            return solve_from_savings(Config.model_validate(common), problems, float(budget), kind == "then", map_items)
+        return solve_for(kind, float(budget) / 1000, Config.model_validate(common), problems, map_items)
 
     found: dict[str, list[Solved]] = {method: [] for method in methods}
     for _ in range(rounds):

@@ -27,10 +27,11 @@ def test_coins_are_trained_by_one_command_and_by_a_plain_loop():
     assert found["times_faster"] >= 0.25, found
 
 
-def test_a_policy_with_a_local_search_is_shorter_than_as_many_random_tours():
-    found = measured("routing_front.py", "cvrp-20", "20", "100", "2", "policy:20/4", "random:4", "hgs:0.5")
-    assert found["policy:20/4"]["gap %"][0] < found["random:4"]["gap %"][0]
+def test_searches_are_measured_side_by_side_in_their_time():
+    found = measured("routing_front.py", "cvrp-20", "20", "100", "2", "policy:0", "mix:4", "local:0.6", "hgs:0.5")
+    assert found["mix:4"]["gap %"][0] < found["local:0.6"]["gap %"][0] < found["policy:0"]["gap %"][0]
     assert found["hgs:0.5"]["core ms"][0] >= 0.5
+    assert found["local:0.6"]["core ms"][0] >= 0.6
 
 
 def test_the_default_character_lstm_learns_from_more_characters_per_second_than_the_original():

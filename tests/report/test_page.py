@@ -111,14 +111,6 @@ def test_evaluations_of_other_splits_stay_on_the_page_with_their_files(run):
     assert json.loads((run.member("A").evaluations / "first.json").read_text())["cost"] == 3.5
 
 
-def test_evaluations_from_before_their_files_were_listed_are_read(run):
-    run.evaluations.mkdir()
-    (run.evaluations / "test.json").write_text('{"cost": 1.5, "table": []}')
-    (run.evaluations / "test.tours.jsonl").write_text("{}\n")
-    (known,) = page.keep(run, [])
-    assert known.files == {"test.tours.jsonl": "{}\n"}
-
-
 def test_names_of_files_may_be_anything(run):
     name = b"<b>=1\xff$\\frac$\r.vrp".decode(errors="surrogateescape")
     evaluation = Evaluation("test", {"worst": name}, ({"method": name},), {"instance": [name, "=1+1"]})

@@ -89,9 +89,9 @@ def test_the_values_of_labelled_lines_are_in_the_plot_one_for_each_place_drawn()
 
 def test_ids_differ_between_plots_and_refer_to_their_own():
     figures = []
-    for _ in range(2):
+    for end in (1, 2):
         figures.append(Figure())
-        figures[-1].subplots().plot([0, 1], "o-", label="same")
+        figures[-1].subplots().plot([0, end], "o-", label="same")
     page = Page(svg(figures[0]) + svg(figures[1]))
     ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
     used = [attributes["xlink:href"] for attributes in page.all("use")]

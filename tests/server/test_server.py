@@ -112,8 +112,8 @@ def test_an_input_that_is_nothing_is_refused_with_a_reason(port):
 
 def test_an_answer_is_what_the_model_predicts(port, folders):
     model = io.load(folders["cvrp"].partition("=")[2])
-    _, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"local_search": 0}})
-    assert found["outputs"] == list(model.predict([SQUARE], local_search=0))
+    _, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"milliseconds": 0}})
+    assert found["outputs"] == list(model.predict([SQUARE], milliseconds=0))
     _, found = ask(port, "/runs/cvrp/small/rivals", {"input": SQUARE, "milliseconds": 5})
     assert set(found["outputs"]) == {"savings", "PyVRP", "ruin and recreate", "model"}
     assert sorted(node for route in found["outputs"]["PyVRP"]["routes"] for node in route) == [1, 2, 3, 4]

@@ -18,7 +18,6 @@ from models.images import ranking
 from models.images.comparator.config import Question
 from models.images.comparator.familiarity import notes
 from models.images.inputs import ComparisonSettings, ImagesInput
-from models.images.ranking import SWAPPED
 from models.images.reliability import QUANTILES, Reliability
 
 ENDINGS = (
@@ -125,7 +124,9 @@ class Comparator(io.Model):
 
     def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return probabilities (P, 3), the mean over the two orders of each pair."""
-        return mean_of_orders(self.compare_encoded(encoded, torch.cat([first, second]), torch.cat([second, first])))
+        logits = self.compare_encoded(encoded, torch.cat([first, second]), torch.cat([second, first]))
+        one, other = logits.float().softmax(-1).chunk(2)
+        return (one + other[:, ranking.SWAPPED]) / 2
 
     @torch.no_grad()
     def encode_all(self, images: Tensor) -> Tensor:
@@ -135,11 +136,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def compare(self, a: Tensor | str | Path, b: Tensor | str | Path) -> Tensor:
-        """Return probabilities (3,) that `a` ranks higher, that `b` does, and that they are similar.
-
-        `a` and `b` are image files or tensors (C, S, S). The result is the mean over both orders. Raises ValueError for
-        a file that is not an image.
-        """
+        """Return probabilities (3,) that file or tensor `a` is higher, `b` is, or neither, over both orders."""
         encoded = self.encode_all(torch.stack([self.read(each) for each in (a, b)]))
         first = torch.zeros(1, dtype=torch.long, device=encoded.device)
         return self.both_orders(encoded, first, first + 1)[0]
@@ -151,10 +148,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Measure how far scores can be relied on, by images (M, C, S, S) of known score that were not trained on.
-
-        Call `fit_scale` before. Returns the scores (M,) of these images and their standard errors.
-        """
+        """Measure how far the fitted scale holds on unseen images (M, ...); return their scores and errors (M,)."""
         placed = self.place(images, budget)
         self._keep(self.scoring.relying(*placed, known.double()))
         return self.scoring.scores(*placed)
@@ -182,19 +176,13 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), on the user's scale.
-
-        Each image is compared with at most `budget` reference images of known score; see `ranking.place`.
-        """
+        """Return scores and standard errors (U,) of images (U, C, S, S) by `ranking.place`, on the user's scale."""
         scale = self._usable_scale(budget)
         return scale.scores(*ranking.place(scale, self._references(images, budget), len(images)))
 
     @torch.no_grad()
     def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), given rough ones `before`.
-
-        An image is compared with a few references where `score` needs many; see `ranking.update`.
-        """
+        """Return scores and standard errors (U,) of images (U, C, S, S) given rough ones; see `ranking.update`."""
         return ranking.update(self._usable_scale(budget), self._references(images, budget), before)
 
     @torch.no_grad()
@@ -209,7 +197,12 @@ class Comparator(io.Model):
             encoded = torch.cat([self.encode_all(images), encoded])
         numbers = torch.arange(len(images), len(encoded))
         scores, theta = self.reference_scores * unit, self.config.theta * unit
-        return ranking.References(self._log_odds(encoded), numbers, scores, theta, budget)
+
+        def log_odds(first: Tensor, second: Tensor) -> Tensor:
+            pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
+            return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
+
+        return ranking.References(log_odds, numbers, scores, theta, budget)
 
     def encoded_references(self) -> Tensor:
         """Return encodings (R, ...) of the references, kept until the mode or a tensor of the model changes."""
@@ -222,13 +215,6 @@ class Comparator(io.Model):
         """Set the mode, and forget the encodings of the references."""
         self._kept = None
         return super().train(mode)
-
-    def _log_odds(self, encoded: Tensor) -> ranking.Compare:
-        def logits(first: Tensor, second: Tensor) -> Tensor:
-            pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
-            return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
-
-        return logits
 
     def describe(self) -> dict[str, Plain]:
         """Return the meaning of the answers and the fit that turns them into scores, on the user's scale."""
@@ -300,10 +286,7 @@ class Comparator(io.Model):
         return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
 
     def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
-        """Return the images in a folder, highest score first, with 95 % intervals.
-
-        Images that cannot be read are set aside, in `refused`. Raises ValueError if none can be read.
-        """
+        """Return a folder's images, highest score first, and in `refused` unreadable ones; ValueError if all are."""
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
@@ -315,10 +298,7 @@ class Comparator(io.Model):
         return Ranking(rows, refused)
 
     def read(self, image: Tensor | str | Path | bytes) -> Tensor:
-        """Return an image file, or its bytes, as (C, S, S) uint8, prepared like the training images.
-
-        A tensor is returned unchanged.
-        """
+        """Return an image file, or its bytes, as (C, S, S) uint8, prepared like training images; a tensor as it is."""
         if isinstance(image, Tensor):
             return image
         from models.images import image_files
@@ -340,12 +320,6 @@ class Comparator(io.Model):
         device = self.reference_images.device
         first, second = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 0]], device=device)
         return {"images": images.to(device), "first": first, "second": second}
-
-
-def mean_of_orders(logits: Tensor) -> Tensor:
-    """Return probabilities (P, 3) from logits (2 P, 3) of P pairs followed by the same pairs swapped."""
-    one, other = logits.float().softmax(-1).chunk(2)
-    return (one + other[:, SWAPPED]) / 2
 
 
 def pixels(images: Tensor) -> Tensor:

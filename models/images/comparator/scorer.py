@@ -60,11 +60,7 @@ class Scorer(Comparator):
         return torch.stack([half, -half, self.tie.expand_as(half)], -1)
 
     def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
-        """Return the loss (U,) of encodings (U, 2) for known scores (U,), standardised as encodings are.
-
-        It is the negative log-likelihood of a normal distribution, weighed by a power of its variance so that images
-        that are hard at first are not given up (Seitzer et al. 2022).
-        """
+        """Return normal nats (U,), weighed so that hard images are not given up (Seitzer et al. 2022)."""
         mean, log_error = encoded.float().unbind(1)
         nats = (known - mean).square() * (-2 * log_error).exp() / 2 + log_error
         return nats * (2 * SHARE_OF_VARIANCE * log_error.detach()).exp()
@@ -93,10 +89,7 @@ class Scorer(Comparator):
         return self.estimates(self.encode_all(images))
 
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) of images (U, C, S, S), from one pass each.
-
-        The teacher updates those whose standard error is too wide, by at most `budget` comparisons each.
-        """
+        """Return scores and standard errors (U,) of one pass; the teacher updates those whose error is too wide."""
         scores, errors = self.scoring.scores(*self.place(images, budget))
         wide = errors > self.widest.cpu()
         if self.teacher is not None and self.widest > 0 and wide.any():

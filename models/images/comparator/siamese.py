@@ -50,10 +50,7 @@ class Siamese(Comparator):
 
 
 class TowerSiamese(Siamese):
-    """A siamese over the frozen vision tower of a base; only the base's name and revision are stored.
-
-    The encoding is made of the mean and the deviation of the tower's features over all places.
-    """
+    """A siamese over a base's frozen vision tower, of whose features it encodes the mean and the deviation."""
 
     frozen = True
 
@@ -126,10 +123,7 @@ class Texture(nn.Module):
 
 
 def _halving(channels: int, width: int, layers: int) -> tuple[list[nn.Module], int]:
-    """Return convolutions that halve the sides and double the channels, from a quarter of `width` on.
-
-    The second value is the number of channels that the last one puts out.
-    """
+    """Return convolutions that halve the sides and double the channels, and the number of channels that come out."""
     modules: list[nn.Module] = []
     for layer in range(layers):
         out = max(4, width * 2**layer // 4 // 4 * 4)

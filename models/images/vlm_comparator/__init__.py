@@ -7,8 +7,7 @@ trained weights. Only these are stored; the base is named, with its revision, or
     families   where types of models differ beyond transformers' common interface
     bases      a base in the hub's layout, a model folder of ours, or one built from the config
     built      a small LLaVA (Liu et al. 2023) and its processor
-    model      asking: features of each image once, both images in one prompt
-    saving     the files beside the weights, for transformers and peft alone
+    model      asking: features of each image once, both images in one prompt; files for transformers and peft alone
 
 Shapes: U images, P pairs, L tokens of the prompt, T tokens of an image, V channels of the vision tower, D of the
 language model.

@@ -15,10 +15,9 @@ from torch import nn
 
 from models import io, limits
 from models.images.vision_tower import Base, unchanged
-from models.images.vlm_comparator.built import built, processor_for
+from models.images.vlm_comparator.built import Processor, built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, VlmComparatorConfig
 from models.images.vlm_comparator.families import Family, family_of, projectors_of
-from models.images.vlm_comparator.processor import Processor
 
 if TYPE_CHECKING:
     from transformers import ProcessorMixin
@@ -96,10 +95,7 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
 
 
 def load_processor(base: Base) -> Processor:
-    """Return transformers' processor of a base, without its part for videos, which would need torchvision.
-
-    Images are scaled by PIL, whether torchvision is there or not, so that they are the same on all machines.
-    """
+    """Return a base's processor, without videos (torchvision's), which scales by PIL: the same on all machines."""
     from transformers import AutoImageProcessor, AutoTokenizer, ProcessorMixin
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
 

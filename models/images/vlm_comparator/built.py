@@ -1,13 +1,15 @@
 """A small LLaVA (Liu et al. 2023) that is built from the config, or one of a published size, and its processor."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
 from models.images.vlm_comparator.config import IMAGE, PRESETS, PROMPT, WORDS, VlmComparatorConfig
-from models.images.vlm_comparator.processor import Processor
 
 
 class Vision(Protocol):
@@ -23,6 +25,33 @@ class Settings(Protocol):
     vision_config: Vision
     image_seq_length: int
     vision_feature_select_strategy: str
+
+
+class Tokenizer(Protocol):
+    """A tokenizer of transformers."""
+
+    bos_token: str | None
+
+    def __call__(self, text: str, *, add_special_tokens: bool) -> Mapping[str, list[int]]:
+        """Return the tokens of a text as input_ids."""
+
+
+class Processor(Protocol):
+    """A processor of transformers, which makes a model's inputs of texts and images."""
+
+    tokenizer: Tokenizer
+
+    @property
+    def chat_template(self) -> str | dict[str, str] | None:
+        """The template of a conversation, if there is one."""
+
+    def __call__(
+        self, *, text: Sequence[str], images: Sequence[Sequence[Image.Image]], return_tensors: str, **further: bool
+    ) -> Mapping[str, Tensor]:
+        """Return the inputs by name, for several texts with the images of each."""
+
+    def save_pretrained(self, save_directory: Path) -> object:
+        """Write the processor's files."""
 
 
 def built(config: VlmComparatorConfig) -> nn.Module:
@@ -41,27 +70,24 @@ def built(config: VlmComparatorConfig) -> nn.Module:
 def _settings(config: VlmComparatorConfig) -> object:
     from transformers import LlavaConfig
 
-    vision: dict[str, int]
-    text: dict[str, int]
-    preset = PRESETS.get(config.preset)
-    if preset is None:
-        shape = {
-            "hidden_size": config.width,
-            "intermediate_size": 2 * config.width,
-            "num_hidden_layers": config.layers,
-            "num_attention_heads": config.heads,
-        }
-        vision = {**shape, "image_size": config.size, "patch_size": config.patch}
-        text = {**shape, "vocab_size": len(WORDS)}
-    else:
-        vision, text = preset["vision"], preset["text"]
-    ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
+    text: dict[str, object] = {"model_type": "llama", "max_position_embeddings": 4096}
+    text |= {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
+    mark = WORDS.index(IMAGE)
+    if config.preset in PRESETS:
+        return LlavaConfig(text_config={**PRESETS[config.preset], **text}, image_token_index=mark)
+    shape = {
+        "hidden_size": config.width,
+        "intermediate_size": 2 * config.width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+    }
+    vision = {"model_type": "clip_vision_model", "image_size": config.size, "patch_size": config.patch}
     return LlavaConfig(
-        vision_config={"model_type": "clip_vision_model", **vision},
-        text_config={"model_type": "llama", **text, **ids, "max_position_embeddings": 4096},
-        image_token_index=WORDS.index(IMAGE),
-        image_seq_length=(vision["image_size"] // vision["patch_size"]) ** 2,
-        vision_feature_layer=-2 if preset else -1,  # the usual -2 would leave the last of few layers idle
+        vision_config={**vision, **shape},
+        text_config={"vocab_size": len(WORDS), **shape, **text},
+        image_token_index=mark,
+        image_seq_length=(config.size // config.patch) ** 2,
+        vision_feature_layer=-1,  # the usual -2 would leave the last of few layers idle
     )
 
 

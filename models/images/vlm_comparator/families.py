@@ -14,10 +14,6 @@ from torch import Tensor, nn
 Arrange = Callable[[nn.Module, Tensor, Mapping[str, Tensor]], Tensor]
 
 
-def _as_they_come(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-    return tokens
-
-
 def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
     newline = model.get_parameter("image_newline").to(tokens.dtype)
@@ -38,7 +34,8 @@ class Family:
     """One type of vision-language model."""
 
     projectors: tuple[str, ...] = ("multi_modal_projector",)  # in the order of their calls; a list of modules as NAME.*
-    arrange: Arrange = _as_they_come  # (model, the last projector's tokens (U, T, D), inputs) -> the model's own
+    # (model, the last projector's tokens (U, T, D), inputs) -> the model's own
+    arrange: Arrange = lambda model, tokens, inputs: tokens
     listed: bool = False  # its features come as a list of an image's each
     prompt: str = ""  # of a processor without chat template, with {question}
     ending: str = ""  # what the processor puts after the prompt

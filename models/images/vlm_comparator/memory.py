@@ -53,10 +53,7 @@ class Live(TorchDispatchMode):
 
 
 class Plan:
-    """Computation with shapes alone within its blocks; `used` counts the bytes.
-
-    Small tensors from outside may take part; their copies count.
-    """
+    """Computation with shapes alone within its blocks; `used` counts bytes, also of copies of tensors from outside."""
 
     def __init__(self) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second

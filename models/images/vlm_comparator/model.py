@@ -4,7 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,17 +24,13 @@ from models.images.vlm_comparator.bases import LoadedBase, adapted, load_base
 from models.images.vlm_comparator.built import pixel_values
 from models.images.vlm_comparator.config import VlmComparatorConfig, check
 from models.images.vlm_comparator.memory import Plan
-from models.images.vlm_comparator.saving import check_equal, empty, files_of
 
 KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
 KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take 0.6 GiB in a 7B model
 
 
 class VlmComparator(Comparator):
-    """Comparator that asks a vision-language model.
-
-    Raises ValueError for a base that is missing, has changed, or cannot answer.
-    """
+    """Comparator that asks a vision-language model; ValueError for a missing, changed or unsuitable base."""
 
     family = "vlm_comparator"
 
@@ -135,20 +131,17 @@ class VlmComparator(Comparator):
         }
 
     def save_beside(self, folder: Path) -> list[str]:
-        """Write the description, `processor` (tokenizer and image processor) and `adapter` in peft's layout.
-
-        The adapter is read back; RuntimeError if it differs.
-        """
+        """Write description, `processor` and peft's `adapter`, which is read back; RuntimeError if it differs."""
         names = super().save_beside(folder)
         with quietly():
-            self.processor.save_pretrained(empty(folder / "processor"))
+            self.processor.save_pretrained(_empty(folder / "processor"))
         if self.config.lora:
             import peft
 
-            self.network.save_pretrained(empty(folder / "adapter"))
+            self.network.save_pretrained(_empty(folder / "adapter"))
             stored = safetensors.torch.load_file(folder / "adapter" / "adapter_model.safetensors")
-            check_equal(stored, peft.get_peft_model_state_dict(self.network), "adapter")
-        return names + [name for part in ("processor", "adapter") for name in files_of(folder, part)]
+            _check_equal(stored, peft.get_peft_model_state_dict(self.network), "adapter")
+        return names + [name for part in ("processor", "adapter") for name in _files_of(folder, part)]
 
     @torch.no_grad()
     def save_merged(self, folder: Path) -> tuple[list[str], float]:
@@ -163,19 +156,16 @@ class VlmComparator(Comparator):
         expected, dtype = self(**self.example()), self.base.dtype
         merged = self.network.merge_and_unload().to(dtype)
         with quietly():
-            merged.save_pretrained(empty(folder / "merged"))
+            merged.save_pretrained(_empty(folder / "merged"))
             self.processor.save_pretrained(folder / "merged")
             again: nn.Module = AutoModelForImageTextToText.from_pretrained(folder / "merged", dtype=dtype)
         again = again.to(merged.device).eval()
-        check_equal(again.state_dict(), merged.state_dict(), "merged")
+        _check_equal(again.state_dict(), merged.state_dict(), "merged")
         self.network, self.config = again, dataclasses.replace(self.config, lora=False)
-        return files_of(folder, "merged"), float((self(**self.example()) - expected).abs().max())
+        return _files_of(folder, "merged"), float((self(**self.example()) - expected).abs().max())
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return what enters the projector, (U, ..., V), of images (U, C, S, S).
-
-        Where the projector is several modules, what enters each is side by side in V.
-        """
+        """Return what enters the projector, or its modules side by side, (U, ..., V), of images (U, C, S, S)."""
         if not self.frozen:
             return self._seen(images)
         with torch.no_grad():
@@ -188,16 +178,15 @@ class VlmComparator(Comparator):
             inputs = prompts.processed(self.processor, self.prompt, images)
         model = self.base.model
         taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
-        given = {name: self._on_device(inputs[name]) for name in taken}
+        given = {
+            name: inputs[name].to(self.ids.device, self.base.dtype if inputs[name].is_floating_point() else None)
+            for name in taken
+        }
         entered: list[Tensor] = []
         with _recorded([model.get_submodule(name) for name in self.projectors], entered):
             model.get_image_features(**given, return_dict=True)
         shown = len(images) if self.built else len(images) + len(images) % 2  # a processor is given pairs
         return torch.cat([each.unflatten(0, (shown, -1)) for each in entered], -1)[: len(images)]
-
-    def _on_device(self, tensor: Tensor) -> Tensor:
-        """Return an input on the base's device and, if it is of floats, in its type."""
-        return tensor.to(self.ids.device, self.base.dtype if tensor.is_floating_point() else tensor.dtype)
 
     def project(self, encoded: Tensor) -> list[Tensor]:
         """Return the images as tokens of the language model, each (U, T, D); the last stands in the prompt.
@@ -257,10 +246,7 @@ class VlmComparator(Comparator):
         return logits
 
     def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
-        """Return the bytes beside the weights of a forward and backward pass of so many pairs, in both orders.
-
-        `entered` is the shape of an image's encoding.
-        """
+        """Return the bytes, beside the weights, of a pass over pairs in both orders; `entered`: an encoding's shape."""
         memo: dict[int, object] = {id(self.processor): None}
         with (plan := Plan()):
             for tensor in [*self.parameters(), *self.buffers()]:
@@ -327,3 +313,23 @@ def _recorded(projectors: Sequence[nn.Module], entered: list[Tensor]) -> Iterato
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _empty(folder: Path) -> Path:
+    """Return the folder; ValueError if there are files in it that might be somebody else's."""
+    if folder.exists() and any(path.is_file() for path in folder.rglob("*")):
+        raise ValueError(f"{folder} has files that no complete export wrote; remove them, or export to another folder")
+    return folder
+
+
+def _files_of(folder: Path, part: str) -> list[str]:
+    """Return the names of the files below `folder`/`part`, relative to `folder`."""
+    return sorted(path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file())
+
+
+def _check_equal(stored: Mapping[str, Tensor], expected: Mapping[str, Tensor], part: str) -> None:
+    """Raise RuntimeError if the tensors read back from `part` are not exactly those expected."""
+    different = sorted(stored.keys() ^ expected.keys())
+    different += [name for name in stored.keys() & expected.keys() if not torch.equal(stored[name], expected[name])]
+    if different:
+        raise RuntimeError(f"the files written to {part} differ from the model in {different[0]}")

@@ -10,9 +10,8 @@ from torch import Tensor
 from models.images.comparator.interface import pixels
 from models.images.vision_tower import quietly
 from models.images.vlm_comparator.bases import LoadedBase
-from models.images.vlm_comparator.built import prompt_ids
+from models.images.vlm_comparator.built import Processor, prompt_ids
 from models.images.vlm_comparator.config import ANSWERS, VlmComparatorConfig
-from models.images.vlm_comparator.processor import Processor
 
 
 def text_of(config: VlmComparatorConfig, base: LoadedBase) -> str:

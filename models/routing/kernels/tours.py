@@ -134,6 +134,36 @@ def _add(place, mask, what):
     tl.store(place, tl.load(place, mask=mask, other=0.0) + what, mask=mask)
 
 
+@triton.jit
+def _add_gradients(
+    query, key, value, pointer, load_weight, node, share, allowed, d_logits, d_states, d_load, nodes, depth, heads,
+    NODES: tl.constexpr, CHANNELS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add those of a step, from `d_logits` (M, P), to d_states (4, N, D) and d_load (D)."""
+    n, c = tl.arange(0, NODES), tl.arange(0, CHANNELS)
+    width, whole = depth * heads, (n < nodes)[:, None] & (c < depth)[None, :]
+    here = (n[None, :] == node[:, None]).to(tl.float32)
+    for head in range(heads):
+        channel = head * depth + c
+        own = n[:, None] * width + channel[None, :]
+        at, size = d_states + own, nodes * width
+        asked, attention, glimpse = _attend(
+            query, key, value, load_weight, node, share, allowed, head, nodes, depth, NODES, CHANNELS, PRECISION
+        )
+        pointers = tl.load(pointer + own, mask=whole, other=0.0)
+        d_glimpse = tl.dot(d_logits, pointers, input_precision=PRECISION)
+        values = tl.load(value + channel[None, :] * nodes + n[:, None], mask=whole, other=0.0)
+        d_attention = tl.dot(d_glimpse, tl.trans(values), input_precision=PRECISION)
+        d_scores = attention * (d_attention - tl.sum(attention * d_attention, 1)[:, None])
+        keys = tl.load(key + head * nodes * depth + n[:, None] * depth + c[None, :], mask=whole, other=0.0)
+        d_asked = tl.dot(d_scores, keys, input_precision=PRECISION)
+        _add(at, whole, tl.dot(tl.trans(here), d_asked, input_precision=PRECISION))
+        _add(at + size, whole, tl.dot(tl.trans(d_scores), asked, input_precision=PRECISION))
+        _add(at + 2 * size, whole, tl.dot(tl.trans(attention), d_glimpse, input_precision=PRECISION))
+        _add(at + 3 * size, whole, tl.dot(tl.trans(d_logits), glimpse, input_precision=PRECISION))
+        _add(d_load + channel, c < depth, tl.sum(d_asked * share[:, None], 0))
+
+
 @triton.jit(do_not_specialize=["tours", "nodes", "steps", "begin"])
 def score_tours(
     query, key, value, pointer, load_weight, distance_weight, distance, demand, capacity,
@@ -148,7 +178,7 @@ def score_tours(
     d_load (programs, D) and d_distance (programs).
     """
     b, s = tl.program_id(0).to(tl.int64), tl.program_id(1) * TOURS + tl.arange(0, TOURS)
-    n, c, real, width = tl.arange(0, NODES), tl.arange(0, CHANNELS), s < tours, depth * heads
+    n, real, width = tl.arange(0, NODES), s < tours, depth * heads
     program = b * tl.num_programs(1) + tl.program_id(1)
     query, key, value = query + b * nodes * width, key + b * nodes * width, value + b * nodes * width
     pointer, distance = pointer + b * nodes * width, distance + b * nodes * nodes
@@ -185,30 +215,11 @@ def score_tours(
                 d_logits = chances * (tl.where(meant, 1 / some[:, None], 0.0) - 1 / all[:, None])
                 d_logits = tl.where(valid[:, None], d_logits * slopes * (up * CLIP)[:, None], 0.0)
                 farther -= tl.sum(d_logits * away, 1)
-                here = (n[None, :] == node[:, None]).to(tl.float32)
-                for head in range(heads):
-                    channel = head * depth + c
-                    asked, attention, glimpse = _attend(
-                        query, key, value, load_weight, node, share, allowed, head, nodes, depth,
-                        NODES, CHANNELS, PRECISION,
-                    )  # fmt: skip
-                    whole = (n < nodes)[:, None] & (c < depth)[None, :]
-                    own = n[:, None] * width + channel[None, :]
-                    pointers = tl.load(pointer + own, mask=whole, other=0.0)
-                    d_glimpse = tl.dot(d_logits, pointers, input_precision=PRECISION)
-                    values = tl.load(value + channel[None, :] * nodes + n[:, None], mask=whole, other=0.0)
-                    d_attention = tl.dot(d_glimpse, tl.trans(values), input_precision=PRECISION)
-                    mean = tl.sum(attention * d_attention, 1)
-                    d_scores = attention * (d_attention - mean[:, None])
-                    keys = tl.load(key + head * nodes * depth + n[:, None] * depth + c[None, :], mask=whole, other=0.0)
-                    d_asked = tl.dot(d_scores, keys, input_precision=PRECISION)
-                    size = nodes * width
-                    at = d_states + program * 4 * size + own
-                    _add(at, whole, tl.dot(tl.trans(here), d_asked, input_precision=PRECISION))
-                    _add(at + size, whole, tl.dot(tl.trans(d_scores), asked, input_precision=PRECISION))
-                    _add(at + 2 * size, whole, tl.dot(tl.trans(attention), d_glimpse, input_precision=PRECISION))
-                    _add(at + 3 * size, whole, tl.dot(tl.trans(d_logits), glimpse, input_precision=PRECISION))
-                    _add(d_load + program * width + channel, c < depth, tl.sum(d_asked * share[:, None], 0))
+                _add_gradients(
+                    query, key, value, pointer, load_weight, node, share, allowed, d_logits,
+                    d_states + program * 4 * nodes * width, d_load + program * width, nodes, depth, heads,
+                    NODES, CHANNELS, PRECISION,
+                )  # fmt: skip
                 tl.debug_barrier()  # the next step's threads add to what others have written
             else:
                 sum += tl.where(valid, tl.log(some / all), -float("inf"))

@@ -1,4 +1,4 @@
-"""Native code of the routing policy for all cores of a CPU: tours, their gradients, a local search, annealing.
+"""Native code of the routing policy for all cores of a CPU: tours, their gradients, and searches for shorter ones.
 
 It is compiled on first use for this processor, by the compiler of torch's extensions (CXX, else c++), and kept beside
 them (TORCH_EXTENSIONS_DIR, else the user's cache). Without a compiler `unavailable` says why; then torch builds the
@@ -13,9 +13,9 @@ import platform
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +24,11 @@ from torch.autograd.function import once_differentiable
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.environment import DEPOT, Instances
 
-SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "local_search.cpp", "ruin.cpp")
-HEADERS = ("common.h", "decoder.h", "fleet.h", "fleet_moves.h", "tours.h")
+SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
+HEADERS = (
+    *("common.h", "decoder.h", "fleet.h", "fleet_moves.h", "local_search.h", "ruin.h", "sides.h", "starts.h"),
+    "tours.h",
+)
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
 NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal 2022)
 SECONDS = 300  # a compiler may take; it needs five
@@ -196,52 +199,84 @@ def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-def improve(
-    distance: Tensor, demand: Tensor, capacity: Tensor, seeds: Tensor, num_tours: int, tours: Tensor | None = None
-) -> Tensor:
-    """Return the best tour (B, T) int64 of a local search from each of `num_tours` tours, for symmetric distances.
+ROUNDINGS = ("exact", "round", "trunc")  # in the order of tours.h
+KINDS = {"savings": 1, "sweep": 2, "nearest": 4, "random": 8}  # of start tours, as in solve.cpp
 
-    The searches begin with `tours` (B, S, T) int64, the depot between routes and after the last, or with random ones,
-    drawn by `seeds` (B,) int64 as the order of moves is. distance (B, N, N), demand (B, N) and capacity (B,) are
-    float64; T is 2 (N - 1). None of the tours given is shorter than the one returned.
-    """
-    batch, nodes = demand.shape
+
+class Measured(NamedTuple):
+    """B problems of N nodes, the depot first: distances (B, N, N), or places (B, N, 2) in a plane and a rounding."""
+
+    demand: Tensor  # (B, N) float64, as all others
+    capacity: Tensor  # (B,)
+    distance: Tensor | None  # symmetric
+    places: Tensor | None = None
+    rounding: str = "exact"
+
+
+class _Call(ctypes.Structure):
+    """The arguments that all searches share, as in solve.cpp."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_int) for name in ("threads", "batch", "nodes", "rounding", "count")),
+        *((name, ctypes.c_void_p) for name in ("distance", "places", "demand", "capacity", "given", "seeds", "best")),
+    ]
+
+
+def _search(
+    function: str, problems: Measured, seeds: Tensor, count: int, tours: Tensor | None, *words: object
+) -> Tensor:
+    batch, nodes = problems.demand.shape
     best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    given = (distance, demand, capacity, tours, seeds, best)
+    given = (problems.distance, problems.places, problems.demand, problems.capacity, tours, seeds, best)
     arguments = [None if each is None else each.contiguous() for each in given]  # kept: some may be copies
-    library().improve_tours(
-        *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, num_tours, NEIGHBOURS)),
-        *map(_pointer, arguments),
-    )
+    rounding = ROUNDINGS.index(problems.rounding)
+    call = _Call(torch.get_num_threads(), batch, nodes, rounding, count, *(_pointer(each) for each in arguments))
+    getattr(library(), function)(ctypes.byref(call), *words)
     return best
 
 
-def ruin_and_recreate(
-    distance: Tensor,
-    demand: Tensor,
-    capacity: Tensor,
+def solve(
+    problems: Measured,
     seeds: Tensor,
-    tours: Tensor | None = None,
+    seconds: float,
+    kinds: Iterable[str],
     *,
-    rounds: int = 0,
-    seconds: float = 0.0,
+    group: int = 1,
+    share: float = 1.0,
+    tours: Tensor | None = None,
+) -> Tensor:
+    """Return the best tour (B, T) int64 that `seconds` of CPU time find for each problem; T is 2 (N - 1).
+
+    A local search improves `tours` (B, S, T) int64 and the best of each `group` of start tours, of `kinds` in turn,
+    until a `share` of the time is spent; ruin and recreate goes on from the shortest. At least one search is made; no
+    tour is longer than those given. `seeds` (B,) int64 draw the start tours and all else that is random.
+    """
+    chosen = sum(KINDS[kind] for kind in kinds)
+    if (not chosen and tours is None) or (chosen == KINDS["sweep"] and problems.places is None):
+        raise ValueError("there is nothing to start from: a sweep needs places in a plane")
+    words = (ctypes.c_int(chosen), ctypes.c_int(group), ctypes.c_double(share), ctypes.c_double(seconds))
+    return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)
+
+
+def improve(problems: Measured, seeds: Tensor, num_tours: int, tours: Tensor | None = None) -> Tensor:
+    """Return the best tour (B, T) int64 of a local search from each of `num_tours` tours.
+
+    The searches begin with `tours` (B, S, T) int64, the depot between routes and after the last, or with random ones,
+    drawn by `seeds` (B,) int64 as the order of moves is. None of the tours given is shorter than the one returned.
+    """
+    return _search("improve_tours", problems, seeds, num_tours, tours, ctypes.c_int(NEIGHBOURS))
+
+
+def ruin_and_recreate(
+    problems: Measured, seeds: Tensor, tours: Tensor | None = None, *, rounds: int = 0, seconds: float = 0.0
 ) -> Tensor:
     """Return the best tour (B, T) int64 of annealing from `tours` (B, T) int64, or from random ones drawn by `seeds`.
 
     Each round removes some customers and inserts them again (SISRs, Christiaens and Vanden Berghe 2020). Tours are a
-    function of the arguments if `rounds` are given; `seconds` are of CPU time, for each problem. The others are those
-    of `improve`, and no tour is longer than the one given.
+    function of the arguments if `rounds` are given; `seconds` are of CPU time, for each problem. No tour is longer than
+    the one given.
     """
     if (rounds > 0) == (seconds > 0):
         raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
-    batch, nodes = demand.shape
-    best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    given = (distance, demand, capacity, tours, seeds, best)
-    arguments = [None if each is None else each.contiguous() for each in given]  # kept: some may be copies
-    library().ruin_and_recreate_tours(
-        *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes)),
-        ctypes.c_int64(rounds),
-        ctypes.c_double(seconds),
-        *map(_pointer, arguments),
-    )
-    return best
+    words = (ctypes.c_int64(rounds), ctypes.c_double(seconds))
+    return _search("ruin_and_recreate_tours", problems, seeds, 1, tours, *words)

@@ -10,19 +10,15 @@ constexpr double LONGEST = 10;     // string that is removed
 constexpr double SPLIT = 0.5;      // probability that a string keeps customers in its midst
 constexpr double ENOUGH = 0.01;    // probability that it keeps no further one
 constexpr double BLINK = 0.01;     // probability that a place for a customer is overlooked
+constexpr double PASSED_OVER = 0.2;  // probability that a kind of vehicle is, for a further one
 constexpr int REACHED = 100;       // nearest customers in whose routes strings are removed
-constexpr double HOT = 1, COLD = 0.001;  // first and last temperature, in units of the cost of a customer
+constexpr double HOT = 2, COLD = 0.02;  // first and last temperature, in units of the cost of a customer
+constexpr double STARTING = 0.2;      // of the time, after which no further first plan is tried
 constexpr int64_t CLOCK = 16;      // rounds between two looks at the clock
 constexpr double IMPATIENCE = 0.1; // of the price of a customer that must be served, by which it rises when left out
 constexpr int ORDERS = 7;          // in which customers are inserted
 constexpr int DISCOUNTS = 4;       // on further vehicles, with which the first plan is tried
 constexpr double OPENING = 0.1;    // probability that further vehicles have a discount
-
-double thread_seconds() {
-    timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 struct Kept {  // routes and their kinds
     std::vector<std::vector<int>> routes;
@@ -34,16 +30,15 @@ struct Kept {  // routes and their kinds
 class Annealing {
   public:
     Annealing(const Fleet& fleet, const Near& near, uint64_t seed)
-        : f(fleet), near(near), n(f.customers), random{seed}, now(f, 2 * f.dear), moves(f, near, now) {
-        for (int u = 1; u <= n; u++) reached.push_back(nearest(u));
+        : f(fleet), near(near), n(f.customers), random{seed}, now(f, 2 * f.dear), moves(f, near, now), reached(n) {
         overlook();
     }
 
     // Returns the best plan of so many rounds, or of so many seconds of this thread's CPU time if these are not 0.
     Kept run(const Routes& given, const std::vector<int>& kinds, int64_t rounds, double seconds) {
-        const double begun = thread_seconds();
-        start(given, kinds);
-        moves.descend(random);
+        const double begun = thread_seconds(), end = seconds > 0 ? begun + seconds : INFINITE;
+        start(given, kinds, begun + STARTING * (end - begun));
+        moves.descend(random, end);
         keep();
         double temperature = 0;
         const double unit = now.driven() / n;
@@ -79,8 +74,11 @@ class Annealing {
     int below(int limit) { return (int)(uniform() * limit); }
     void overlook() { overlooked = 1 + (int64_t)(std::log(1 - uniform()) / std::log(1 - BLINK)); }
 
-    std::vector<int> nearest(int u) {
-        std::vector<int> order(n);
+    // The customers nearest to u, there and back.
+    const std::vector<int>& nearest(int u) {
+        auto& order = reached[u - 1];
+        if (!order.empty()) return order;
+        order.resize(n);
         std::iota(order.begin(), order.end(), 1);
         std::swap(order[u - 1], order.back());
         const int count = std::min(REACHED, n - 1);
@@ -93,7 +91,7 @@ class Annealing {
     }
 
     // Takes over the routes given and inserts all others, in the order that costs least of several.
-    void start(const Routes& given, const std::vector<int>& kinds) {
+    void start(const Routes& given, const std::vector<int>& kinds, double end) {
         now.begin_round();
         for (size_t i = 0; i < given.size(); i++)
             if (double cost; now.used[kinds[i]] < f.kind[kinds[i]].count && now.fits(kinds[i], given[i], cost)) {
@@ -117,6 +115,7 @@ class Annealing {
             }
             now.restore();
             now.absent = left;
+            if (thread_seconds() > end) break;
         }
         if (least.cost == INFINITE) return;
         now.begin_round();
@@ -156,11 +155,16 @@ class Annealing {
             if (r >= 0 && std::find(ruined.begin(), ruined.end(), r) == ruined.end()) remove_string(c, r, longest);
         };
         try_string(seed);
-        for (int c : reached[seed - 1]) {
+        for (int c : nearest(seed)) {
             if ((int)ruined.size() >= strings) break;
             try_string(c);
         }
-        for (int r : ruined) now.renew(r);
+        for (int r : ruined) {
+            now.renew(r);
+            if (now.routes[r].kind < 0 || now.sound(r)) continue;
+            for (int c : now.order_of(r)) now.take(c), now.absent.push_back(c);
+            now.renew(r);
+        }
     }
 
     void remove_string(int c, int r, double longest) {
@@ -206,7 +210,7 @@ class Annealing {
     }
 
     bool insert(int c) {
-        double least = now.price[c];
+        double least = now.price[c] / std::max(discount, 0.1);
         int behind = -1, kind = -1;
         const double *to = f.distance + (size_t)c * f.nodes, *into = f.distance_into.data() + (size_t)c * f.nodes;
         const double *time_to = f.duration + (size_t)c * f.nodes, *time_into = f.duration_into.data() + (size_t)c * f.nodes;
@@ -229,7 +233,7 @@ class Annealing {
         for (int u : near.before[c]) if (now.stops[u].route >= 0) consider(u);
         for (int v : near.behind[c]) if (now.stops[v].route >= 0) consider(now.stops[v].prev);
         for (int k = 0; k < f.kinds; k++) {
-            if (!now.spare(k)) continue;
+            if (!now.spare(k) || (f.kinds > 1 && uniform() < PASSED_OVER)) continue;
             alone = {c};
             if (double cost; now.fits(k, alone, cost) && cost * discount < least) least = cost * discount, behind = -1, kind = k;
         }
@@ -269,7 +273,8 @@ class Annealing {
 // Writes the cheapest plan found to `visits` (2 * customers), the depot between routes and after the last, which the caller has
 // filled with it, and the kinds of the routes' vehicles to `chosen` (customers). It goes on from `given`, laid out alike
 // with the kinds `given_kinds`, if these are not null. Takes `rounds`, or `seconds` of CPU time if that is not 0. The arrays are
-// those of Fleet, `kind` (kinds, 7) is laid out as Kind. Returns the number of customers that must be served and are not.
+// those of Fleet, `kind` (kinds, 7) is laid out as Kind. Returns the number of customers that must be served and are not, or
+// if one of them can be served by no vehicle even alone, minus its number, and writes nothing.
 extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, double seconds, int64_t seed,
                           const double* distance, const double* duration, const double* demand, const double* open,
                           const double* close, const double* service, const double* prize, const double* kind,
@@ -290,6 +295,16 @@ extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, d
     Annealing annealing(data, near, (uint64_t)seed);
     const double spent = thread_seconds() - begun;
     const Kept best = annealing.run(start, start_kinds, rounds, seconds > 0 ? std::max(seconds - spent, 1e-6) : 0);
+    std::vector<char> served(nodes);
+    for (const auto& route : best.routes)
+        for (int c : route) served[c] = 1;
+    const State empty(data, 1);
+    for (int c = 1; c <= customers && best.missing; c++) {
+        bool explained = served[c] || !data.required(c);
+        double cost;
+        for (int k = 0; k < kinds; k++) explained = explained || empty.fits(k, {c}, cost);
+        if (!explained) return -c;  // served by no plan found, and by no vehicle alone
+    }
     for (size_t r = 0; r < best.routes.size(); r++) {
         visits = std::copy(best.routes[r].begin(), best.routes[r].end(), visits) + 1;
         chosen[r] = best.kinds[r];

@@ -31,6 +31,12 @@ struct Random {  // SplitMix64 (Steele, Lea and Flood 2014)
     }
 };
 
+inline double thread_seconds() {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 struct Kind {  // of vehicles: how many there are, and what they may do
     double count, capacity, depot, fixed, rate, longest, limit;
 };
@@ -170,6 +176,14 @@ class State {
         }
         route.load = load, route.length = length;
         cost += kind.rate * length;
+    }
+
+    // Whether a route that was renewed keeps to its limits: without a customer it may take longer, where detours are short cuts.
+    bool sound(int r) const {
+        const int head = base + r, v = stops[head].next;
+        const double travel = f.t(stops[head].site, stops[v].site);
+        if (std::max(stops[head].leave + travel, f.open[v]) > stops[v].due || routes[r].length > kind_of(r).longest) return false;
+        return kind_of(r).limit == INFINITE || until[head].then(from[v], travel).duration <= kind_of(r).limit;
     }
 
     Span span(int u) const {

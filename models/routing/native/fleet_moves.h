@@ -48,17 +48,19 @@ class Moves {
   public:
     Moves(const Fleet& fleet, const Near& near, State& state) : f(fleet), near(near), now(state) {}
 
-    // Improves the routes until no move gains.
-    void descend(Random& random) {
+    // Improves the routes until no move gains, or until this thread has spent so many seconds.
+    void descend(Random& random, double end) {
         std::vector<int> order(f.customers);
         std::iota(order.begin(), order.end(), 1);
         for (bool found = true; found;) {
             found = false;
             now.begin_round();
             random.shuffle(order);
-            for (int u : order)
+            for (int u : order) {
+                if (end < INFINITE && thread_seconds() > end) return;
                 for (int v : near.before[u])
                     if (now.stops[u].route >= 0 && now.stops[v].route >= 0) found |= join(v, u);
+            }
             for (int r : std::vector<int>(now.active)) found |= now.routes[r].kind >= 0 && other_kind(r);
         }
     }

@@ -37,7 +37,7 @@ class Data(LoadedData):
         0.01,
         ge=0,
         le=1,
-        description="share of held-out text, in pieces of 50 characters, that training may contain without a note",
+        description="share of held-out text, in pieces of 50 characters, that may be in training unnoted",
     )
     guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of an expanded source file in bytes")
@@ -72,9 +72,7 @@ class Model(Section):
         90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
     )
     stored_characters: int = Field(
-        1_000_000,
-        ge=0,
-        description="characters of training documents that a mixture stores for suggestions, at most; 0: none",
+        1_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
     )
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
@@ -125,10 +123,7 @@ class CharTraining(
     )
     step: int = Field(3, ge=1, description="characters between the beginnings of examples")
     unknown: float = Field(
-        0.001,
-        ge=0,
-        lt=1,
-        description="share of characters replaced by <unk> in training, whose text contains none",
+        0.001, ge=0, lt=1, description="share of characters replaced by <unk> in training, whose text contains none"
     )
 
 

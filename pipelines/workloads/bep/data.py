@@ -91,7 +91,6 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
             for group in groups
             if len(group) > 1
         ],
-        "duplicate_lines": families.duplicate_lines(texts),
         "split": how,
         "held_out": held,
         "note": note,

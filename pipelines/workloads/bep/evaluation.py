@@ -241,15 +241,15 @@ def _by_position(
     """Return bits per character by the number of characters read, from random places of the documents."""
     stream = stream_of([document.tokens for document in documents])
     length = min(POSITIONS[-1][1], len(stream) - 1)
-    everywhere = Windows(stream, length, 1, device)
-    generator = np.random.default_rng(config.seed)
-    items = torch.from_numpy(generator.integers(0, everywhere.size, config.evaluation.starts))
+    begins = np.random.default_rng(config.seed).integers(0, len(stream) - length, config.evaluation.starts)
+    pieces = stream[torch.from_numpy(begins)[:, None] + torch.arange(length + 1)]
+    windows = Windows(pieces.flatten(), length, length + 1, device)
 
     def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         logits, targets = _predictions(model, batch, isinstance(model, CharMixture))
         return {"nats": text.token_nats(logits, targets, PAD), "counted": targets != END}
 
-    found = map_items(_Subset(everywhere, items), nats, WINDOWS_AT_ONCE)
+    found = map_items(windows, nats, WINDOWS_AT_ONCE)
     bits = {}
     for first, last in POSITIONS:
         counted = found["counted"][:, first - 1 : last]
@@ -258,15 +258,3 @@ def _by_position(
                 found["nats"][:, first - 1 : last][counted].double().mean() * text.BITS_PER_NAT
             )
     return bits
-
-
-class _Subset:
-    """Chosen items of a source."""
-
-    workers = 0
-
-    def __init__(self, source: Windows, items: Tensor):
-        self.source, self.items, self.size = source, items, len(items)
-
-    def batch(self, items: Tensor) -> dict[str, Tensor]:
-        return self.source.batch(self.items[items])

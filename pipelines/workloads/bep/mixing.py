@@ -136,21 +136,26 @@ class Mixer:
         )
         self.model.count(counts)
         self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0, np.int16), *stored.values()])))
-        if base:
-            _go_on_from(self.model, base)
+        if base:  # rows of new characters keep their random weights
+            stored_weights = dict(base.named_parameters())
+            for name, parameter in self.model.named_parameters():
+                parameter.data[: len(stored_weights[name])] = stored_weights[name].data
         self.learn, self.untrained = learn, _network_of(self.model)
         self.fitted: dict[str, float] = {}  # the nats per token that the weights leave, once they are fitted
 
     def fit(self) -> dict[str, float]:
-        """Fit the weights, once; return the nats per token that they leave. The main process does it for all."""
+        """Fit the weights, once; return the nats per token that they leave.
+
+        Each process trains some of the networks, then the main one fits the weights for all.
+        """
         if not self.fitted:
-            self.fitted, weights = ranks.on_main(self._fit)
+            network = self.predictions()
+            self.fitted, weights = ranks.on_main(lambda: self._fit(network))
             for own, fitted in zip(self.model.weights(), weights, strict=True):
                 own.copy_(fitted)
         return {f"mixture/{name}": value for name, value in self.fitted.items()}
 
-    def _fit(self) -> tuple[dict[str, float], list[Tensor]]:
-        network = self.predictions()
+    def _fit(self, network: Mapping[int, np.ndarray]) -> tuple[dict[str, float], list[Tensor]]:
         frozen, adapting = zip(*(self._examples(network, *each) for each in self._left_out()), strict=True)
         said = {"frozen": self.model.fit(FROZEN, frozen), "adapting": self.model.fit(ADAPTING, adapting)}
         return said, [table.cpu() for table in self.model.weights()]
@@ -199,13 +204,20 @@ class Mixer:
         return chains.count(keys, tokens, chosen)
 
     def predictions(self) -> dict[int, np.ndarray]:
-        """Return log-probabilities (places, V) of each chosen piece by an LSTM that has not learnt from it."""
+        """Return log-probabilities (places, V) of each chosen piece by an LSTM that has not learnt from it.
+
+        The main process gets those of all pieces, others those by the networks that they have trained.
+        """
+        parts = ranks.gather_on_main(ranks.agree(self._own_predictions))
+        return {number: values for part in parts for number, values in part.items()}
+
+    def _own_predictions(self) -> dict[int, np.ndarray]:
         chosen, groups = self._chosen(), np.unique(self.groups)
         found: dict[int, np.ndarray] = {}
         if self.learn is None:
-            return {number: predicted(self.model, self.pieces[number]) for number in chosen}
+            return {number: predicted(self.model, self.pieces[number]) for number in chosen if ranks.is_main()}
         count = min(NETWORKS, len(groups))
-        for first in range(count):
+        for first in range(ranks.rank(), count, ranks.world()):
             hidden = np.isin(self.groups, groups[first::count])
             network = copy.deepcopy(self.untrained).to(self.model.output.weight.device)
             said = f"learning without a part of the text, to fit the mixture ({first + 1} of {count})"
@@ -253,14 +265,6 @@ def left_out(
         mixer.fit()
         for number in np.flatnonzero(owners == family):
             yield mixer.model.eval(), [documents[number]], others
-
-
-@torch.no_grad()
-def _go_on_from(model: CharMixture, base: CharMixture) -> None:
-    """Copy a base's LSTM; rows of new characters keep their random weights."""
-    stored = dict(base.named_parameters())
-    for name, parameter in model.named_parameters():
-        parameter[: len(stored[name])] = stored[name]
 
 
 def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:

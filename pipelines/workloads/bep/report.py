@@ -8,10 +8,9 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
-from common.plain import Plain
 from models.plans.char_lstm import CharLSTM
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import fragment, shown
+from pipelines.report.markup import beside, shown
 from pipelines.report.plots import PANEL, comparison, svg
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide
@@ -20,27 +19,6 @@ from pipelines.workloads.bep.config import Config
 
 BITS = "bits/character"
 SHOWN = 8  # fields whose suggestions are not folded
-COMPLETIONS = """
-{{ figures }}
-{% for row in rows %}
-<p><b>{{ row.field }}</b>, temperature {{ row.temperature }}<br><i>{{ row.prompt }}</i>{{ row.completion }}</p>
-{% endfor %}
-"""
-SUGGESTIONS = """
-{% macro of(fields) %}
-{% for field in fields %}
-<p><b>{{ field[0].field }}</b>: <i>{{ field[0].prompt }}</i></p>
-{% for row in field %}
-<p>{{ row.rank }}. {{ row.suggestion }}<br>
-{% if row.document %}{{ row.document }}, {{ row.heading }}, line {{ row.line }}
-{%- else %}written by the model{% endif %};
-likelihood per character {{ row.likelihood }}</p>
-{% endfor %}
-{% endfor %}
-{% endmacro %}
-{{ of(fields[:shown]) }}
-<details><summary>The other fields: {{ fields[shown:] | length }}</summary>{{ of(fields[shown:]) }}</details>
-"""
 
 
 def sections(
@@ -56,10 +34,15 @@ def sections(
         suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
         if suggested is not None:
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
-            parts.append(("Suggestions for the fields", fragment(SUGGESTIONS, fields=fields, shown=SHOWN)))
+            parts.append(
+                ("Suggestions for the fields", beside(__file__, "suggestions.html", fields=fields, shown=SHOWN))
+            )
         written = evaluation.files.get(f"{evaluation.split}.completions.csv")
         if written is not None:
-            parts.append(("Completions of the fields", _completions(evaluation.summary["completions"], written)))
+            judged = evaluation.summary["completions"].items()
+            figures = table([{"temperature": name, **each} for name, each in judged], "completions")
+            completions = beside(__file__, "completions.html", figures=figures, rows=from_csv(written))
+            parts.append(("Completions of the fields", completions))
     if plotted := [each for each in evaluations if each.summary["bits_by_position"]]:
         parts.append(("Bits per character by characters read", svg(_by_position(plotted))))
     return parts
@@ -91,12 +74,6 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
     )
     picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")
     return answer(found.outcome, first, second) + picture
-
-
-def _completions(judged: Mapping[str, Mapping[str, Plain]], written: str) -> Markup:
-    """Return the figures of each temperature, then the prompt and completion of every field from the rows of a CSV."""
-    figures = table([{"temperature": temperature, **figures} for temperature, figures in judged.items()], "completions")
-    return fragment(COMPLETIONS, figures=figures, rows=from_csv(written))
 
 
 def _typing(evaluation: Evaluation) -> Markup:

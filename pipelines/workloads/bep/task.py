@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -183,9 +182,10 @@ class CharTask(Task):
         """Return the nats that the fit of the mixture left, and the number of updates it was made with."""
         return {"fitted": self.mixer.fitted, "learning_steps": self._learning_steps()} if self.mixing else {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore `state_dict`; fits of older checkpoints, or of fewer steps, differ and are repeated."""
         if self.mixing and state.get("learning_steps") == self._learning_steps():
+            assert isinstance(state["fitted"], dict), "as `state_dict` wrote it"
             self.mixer.fitted = dict(state["fitted"])
 
     def _learning_steps(self) -> int:

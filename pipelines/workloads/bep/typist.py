@@ -76,23 +76,15 @@ class Lookup:
         return [self.characters.encode(text) for text in list(by_word.values())[:num]]
 
 
-class Predictor(Suggester):
-    """Suggestions of a model, as tokens."""
-
-    def choose(self, num: int) -> list[list[int]]:
-        """Return up to `num` continuations."""
-        return [choice.tokens for choice in self.choices(num)]
-
-
-def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Predictor | Lookup]]:
+def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Suggester | Lookup]]:
     """Return ways to suggest after a reader's text below a heading, by their names in the table, the model first."""
     if not isinstance(model, CharMixture):
-        return {"LSTM": lambda reader, text, heading: Predictor(reader, None, text, heading)}
+        return {"LSTM": lambda reader, text, heading: Suggester(reader, None, text, heading)}
     return {
-        OWN: lambda reader, text, heading: Predictor(reader, model.passages, text, heading),
-        "mixture alone": lambda reader, text, heading: Predictor(reader, None, text, heading),
-        "LSTM alone": lambda reader, text, heading: Predictor(lstm_alone(reader), None, text, heading),
-        "Kneser-Ney, adapting": lambda reader, text, heading: Predictor(KneserNeyReader(reader), None, text, heading),
+        OWN: lambda reader, text, heading: Suggester(reader, model.passages, text, heading),
+        "mixture alone": lambda reader, text, heading: Suggester(reader, None, text, heading),
+        "LSTM alone": lambda reader, text, heading: Suggester(lstm_alone(reader), None, text, heading),
+        "Kneser-Ney, adapting": lambda reader, text, heading: Suggester(KneserNeyReader(reader), None, text, heading),
         "passages alone": lambda reader, text, heading: Lookup(model, text, heading),
     }
 
@@ -180,7 +172,7 @@ def typed(
     return keys
 
 
-def keystrokes(suggesting: Predictor | Lookup, tokens: Sequence[int], characters: Characters) -> int:
+def keystrokes(suggesting: Suggester | Lookup, tokens: Sequence[int], characters: Characters) -> int:
     """Return how many keys it takes to type `tokens` with suggestions."""
     at = keys = 0
     while at < len(tokens):

@@ -29,8 +29,7 @@ class Data(DataSection):
     )
     symbols: tuple[str, ...] | None = Field(
         None,
-        description="names of the coins, such as BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight "
-        "simulated ones",
+        description="coins, as in BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight simulated ones",
     )
     symbols_file: str | None = Field(
         None, description='JSON file, ["BTCUSDT"] or {"symbols": ["BTCUSDT"]}, used instead of data.symbols'
@@ -39,9 +38,7 @@ class Data(DataSection):
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
     fill: int = Field(
-        0,
-        ge=0,
-        description="longest gap, in candles, that is filled with candles at the last close without volume; 0: none",
+        0, ge=0, description="longest gap, in candles, that is filled at the last close, without volume; 0: none"
     )
     lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
     horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
@@ -180,9 +177,7 @@ class SignalTraining(Training):
         "pooled_experts, else balanced",
     )
     window: int | None = Field(
-        None,
-        ge=1,
-        description="candles that a model learns from, the newest before its validation part; null: all of them",
+        None, ge=1, description="candles that a model learns from, the newest before its validation part; null: all"
     )
 
 
@@ -195,20 +190,13 @@ class EvaluationSettings(Section):
         0.0,
         gt=-1,
         lt=1,
-        description="funding of futures at 0, 8 and 16 h UTC, which longs pay to shorts, as a share of the notional; "
-        "0 for spot markets, 0.0001 is common",
+        description="what longs pay shorts at 0, 8 and 16 h UTC, as a share of the notional; 0: spot",
     )
     stop: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="move against a trade that closes it, as a share of the entry price; null: no stop",
+        None, gt=0, lt=1, description="move against a trade that closes it, as a share of the entry price; null: none"
     )
     target: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="move in favour of a trade that closes it, as a share of the entry price; null: no target",
+        None, gt=0, lt=1, description="move in favour of a trade that closes it, as a share of its entry; null: none"
     )
     repetitions: int = Field(
         1000, ge=100, description="number of resamples of the block bootstrap, and of sets of random trades"

@@ -73,7 +73,9 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     datasets.disable_progress_bars()
     data = config.data
     source, wanted = data.origin, data.coins()
-    _check_settings(data)
+    milliseconds(data.timeframe)  # which is known
+    if source == "files" and not data.candles_folder.is_dir():
+        raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
     kept = _unchanged(data, wanted, known) if known and source == "files" else []
     span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
@@ -168,14 +170,6 @@ def _note(data: Data, symbols: Sequence[str]) -> str:
 
 def _named(cuts: Sequence[int]) -> dict[str, int]:
     return dict(zip((*(f"{part}_from" for part in PARTS), "end"), cuts, strict=True))
-
-
-def _check_settings(data: Data) -> None:
-    """Refuse settings that are wrong for every coin, so that the message comes once and not for each coin."""
-    milliseconds(data.timeframe)
-    indicators.memory(data.features)
-    if data.origin == "files" and not data.candles_folder.is_dir():
-        raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
 
 
 def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -22,22 +21,13 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
 from pipelines.workloads.crypto import data
 from pipelines.workloads.crypto.config import Config
-from pipelines.workloads.crypto.folds import CoinFold, evaluate_fold, important_parts
+from pipelines.workloads.crypto.folds import CoinFold, Place, evaluate_fold, important_parts
 from pipelines.workloads.crypto.task import Member, members
 from pipelines.workloads.crypto.trading.performance import deflated_sharpe
 from pipelines.workloads.crypto.verdict import judge, summary
 from pipelines.workloads.crypto.verdict.summary import Page
 
 SPLIT = "test"
-
-
-class Place(NamedTuple):
-    """Where a coin is learnt: a member, its model and fold, and the number of the coin in that model."""
-
-    member: str
-    model: SignalModel
-    fold: int
-    number: int
 
 
 def evaluate(
@@ -104,12 +94,8 @@ def _examine(
     """Return what is found out about a coin by itself: its page, and what it was judged by in each fold."""
     symbol, places = job
     coin = data.load(folder, symbol).newest(config.training.window)
-    folds = [
-        evaluate_fold(config, each.model, coin, each.member, each.fold, each.number, device, map_items)
-        for each in places
-    ]
-    newest = places[-1]
-    mixed = important_parts(config, newest.model, coin, newest.fold, newest.number, device)
+    folds = [evaluate_fold(config, coin, place, device, map_items) for place in places]
+    mixed = important_parts(config, coin, places[-1], device)
     return summary.coin_page(config, coin, folds, confidence, mixed), folds
 
 

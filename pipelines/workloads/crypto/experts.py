@@ -156,12 +156,6 @@ def _centre(base: PooledExperts | None, moments: list[tuple[Tensor, Tensor]]) ->
     return {"location": base.location[:-1] * location, "scale": base.scale[:-1] * scale, "slopes": base.slopes}
 
 
-def copy_linear(model: PooledExperts, other: PooledExperts) -> None:
-    """Give the linear expert of a model to another."""
-    for name in ("location", "scale", "level", "thresholds", "slopes"):
-        getattr(other, name).copy_(getattr(model, name))
-
-
 def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: list[tuple[Tensor, Tensor]]) -> None:
     """Give the model weights for inputs as they are, from those for inputs of mean 0 and deviation 1."""
     biases = {"location": weights["bias"], "scale": torch.zeros(())}
@@ -246,5 +240,4 @@ def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarra
         value = float((np.log(total[:, 0]) - logits[rows, labels]).mean() + EQUALITY * (apart**2).sum())
         return value, slope + 2 * EQUALITY * apart
 
-    found: np.ndarray = minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x
-    return found
+    return np.asarray(minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x)

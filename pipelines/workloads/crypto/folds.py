@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -55,33 +56,32 @@ class CoinFold:
     signals: np.ndarray  # (m,)
 
 
-def evaluate_fold(
-    config: Config,
-    model: SignalModel,
-    coin: Coin,
-    member: str,
-    fold: int,
-    number: int,
-    device: torch.device,
-    map_items: MapItems,
-) -> CoinFold:
+class Place(NamedTuple):
+    """Where a coin is learnt: a member, its model and fold, and the number of the coin in that model."""
+
+    member: str
+    model: SignalModel
+    fold: int
+    number: int
+
+
+def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> CoinFold:
     """Predict a coin's test in a fold, and choose temperature and threshold on its validation part.
 
-    `number` is the coin's among those of a pooled model. Raises UserError if the model does not fit the prepared data
-    or its outputs are not finite.
+    Raises UserError if the model does not fit the prepared data or its outputs are not finite.
     """
-    _check(model, coin, member)
-    validation, test = (_predict(model, coin, fold, part, number, device, map_items) for part in ("validation", "test"))
-    rivals, moves, volatility = _rivals(config, model, coin, fold)
+    _check(place.model, coin, place.member)
+    validation, test = (_predict(coin, place, part, device, map_items) for part in ("validation", "test"))
+    rivals, moves, volatility = _rivals(config, place.model, coin, place.fold)
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
     probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
     choice = choose_threshold(probabilities, strategy.market(config, coin, rows))
     rows = strategy.traded_rows(test.ends, config.data.horizon)
     return CoinFold(
-        member=member,
-        fold=fold,
+        member=place.member,
+        fold=place.fold,
         test=test,
-        prior=class_shares(coin.labels[coin.folds[fold]["train"]]),
+        prior=class_shares(coin.labels[coin.folds[place.fold]["train"]]),
         baselines=rivals,
         moves=moves / volatility,
         volatility=volatility,
@@ -92,21 +92,19 @@ def evaluate_fold(
     )
 
 
-def important_parts(
-    config: Config, model: SignalModel, coin: Coin, fold: int, number: int, device: torch.device
-) -> list[dict[str, object]]:
+def important_parts(config: Config, coin: Coin, place: Place, device: torch.device) -> list[dict[str, object]]:
     """Return how much the model goes by each feature and lag in the test of a fold, see `breakdown.importance`."""
-    ends = coin.folds[fold]["test"]
+    ends = coin.folds[place.fold]["test"]
     ends = ends[np.unique(np.linspace(0, len(ends) - 1, WINDOWS_MIXED).round().astype(int))]
-    coins = torch.full((len(ends),), number, device=device)
+    coins = torch.full((len(ends),), place.number, device=device)
 
     @torch.no_grad()
     def logits(windows: np.ndarray) -> np.ndarray:
         with torch.autocast(device.type, enabled=False):
-            found: Tensor = model(torch.from_numpy(windows).to(device), coins)[:, -1]
+            found: Tensor = place.model(torch.from_numpy(windows).to(device), coins)[:, -1]
         return found.double().cpu().numpy()
 
-    windows = coin.scaled(fold)[splits.windows(ends, coin.lookback)]
+    windows = coin.scaled(place.fold)[splits.windows(ends, coin.lookback)]
     return breakdown.importance(logits, windows, coin.labels[ends].astype(np.int64), coin.names, config.evaluation.seed)
 
 
@@ -146,7 +144,8 @@ def _rivals(
     )
     moves = horizon_moves(coin, config.data.horizon, shell)
     if isinstance(model, PooledExperts) and len(model.config.coins) == 1 and config.model.base is None:
-        experts.copy_linear(model, shell)
+        for name in ("location", "scale", "level", "thresholds", "slopes"):
+            getattr(shell, name).copy_(getattr(model, name))
     else:
         returns = torch.from_numpy(below_each_other([moves], shell.stretch))
         experts.fit_linear(shell, parts["train"], parts["validation"], returns)
@@ -172,10 +171,9 @@ def _check(model: SignalModel, coin: Coin, member: str) -> None:
         )
 
 
-def _predict(
-    model: SignalModel, coin: Coin, fold: int, part: str, number: int, device: torch.device, map_items: MapItems
-) -> Predictions:
-    source = pooled([coin], fold, part, model.stretch, number).to(device)
+def _predict(coin: Coin, place: Place, part: str, device: torch.device, map_items: MapItems) -> Predictions:
+    model = place.model
+    source = pooled([coin], place.fold, part, model.stretch, place.number).to(device)
 
     def outputs(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # In full precision, whatever the training used.
@@ -186,7 +184,7 @@ def _predict(
     found = map_items(source, outputs, max(1, WINDOWS_AT_ONCE // model.stretch))
     known = found.pop("labels") != IGNORED
     values = {name: each[known].numpy().astype(np.float64) for name, each in found.items()}
-    ends = coin.folds[fold][part]
+    ends = coin.folds[place.fold][part]
     if not np.isfinite(values["logits"]).all():
         raise UserError(f"{coin.candles.symbol}: the model's outputs are not finite; train it again")
     return Predictions(ends=ends, times=coin.candles.time[ends], labels=coin.labels[ends].astype(np.int64), **values)

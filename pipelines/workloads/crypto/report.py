@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import call
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -16,10 +15,10 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import fragment
+from pipelines.report.markup import beside
 from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
-from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, answer
+from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, Row, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
@@ -34,15 +33,6 @@ NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
 IMPORTANT = 10  # parts of a window that are shown
 PRIOR = "prior"
-COIN = """
-<details><summary><b>{{ page.symbol }}: {{ page.verdict }}</b>; account
-{{ (100 * page.backtest.net_return) | shown }} % after costs, {{ page.backtest.num_trades }} trades;
-accuracy {{ page.figures.accuracy | shown }}, always the majority class {{ page.figures.majority_accuracy | shown }}
-</summary>
-<ul>{% for reason in page.reasons %}<li>{{ reason }}</li>{% endfor %}</ul>
-{{ pictures }}{{ tables }}
-</details>
-"""
 
 
 def sections(
@@ -72,7 +62,7 @@ def sections(
     return [(heading, verdict), ("Coin by coin", Markup("\n").join(parts[name] for name in coins))]
 
 
-def _verdict(summary: Mapping[str, Any], pages: Sequence[Page]) -> tuple[str, Markup]:
+def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
     """Return the verdict on all coins in a few words, and in sentences."""
     rows = {page["symbol"]: _compared(page, "log_loss", rival=True) for page in pages}
     coins = {outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in COLOURS}
@@ -200,7 +190,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
     traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
     traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})
     folds = [
-        {name: _day(value) if name.endswith("_ms") else value for name, value in fold.items()}
+        {name: _date(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
     ]
     rows: dict[str, Sequence[Mapping[str, object]]] = {
@@ -218,10 +208,10 @@ def _coin(page: Page, logged: Logged) -> Markup:
         *(svg(draw(page, logged), trimmed=False) for draw in DRAWN),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
-    return fragment(COIN, page=page, pictures=panels(pictures), tables=tables)
+    return beside(__file__, "coin.html", page=page, pictures=panels(pictures), tables=tables)
 
 
-def _day(milliseconds: int) -> str:
+def _date(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 

@@ -173,8 +173,7 @@ class Scaler:
                 f"the scaler was fitted on the features {', '.join(self.names)} in this order; given were "
                 f"{features.shape[-1]} columns named {', '.join(names)}"
             )
-        scaled: np.ndarray = ((features - self.mean) / self.std).astype(np.float32)
-        return scaled
+        return np.asarray(((features - self.mean) / self.std).astype(np.float32))
 
     def to_dict(self) -> dict[str, list[str] | list[float]]:
         """Return plain values for JSON, without rounding."""

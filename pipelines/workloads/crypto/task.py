@@ -75,6 +75,7 @@ class SignalTask(Task):
     """
 
     model: SignalModel
+    usual_weights = "balanced"
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
         facts = json.loads((folder / MANIFEST).read_text())
@@ -101,14 +102,12 @@ class SignalTask(Task):
         counts = torch.bincount(self.train.labels[self.train.labels != IGNORED], minlength=len(CLASSES)).float()
         # A class that training lacks must not weigh infinitely; its rows never come.
         balanced = counts.sum() / (len(CLASSES) * counts.clamp(min=1))
-        self.class_weights = balanced if self._balanced(config) else torch.ones_like(balanced)
+        chosen = config.training.class_weights or self.usual_weights
+        self.class_weights = balanced if chosen == "balanced" else torch.ones_like(balanced)
         self.notes = self._notes(counts)
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
         """Fit, on the CPU, the parts that depend only on the data and the base."""
-
-    def _balanced(self, config: Config) -> bool:
-        return config.training.class_weights != "none"
 
     def _notes(self, counts: Tensor) -> list[str]:
         shares = zip(CLASSES, (counts / counts.sum()).tolist(), strict=True)
@@ -147,6 +146,7 @@ class ExpertsTask(SignalTask):
     """Training of pooled experts: the network by gradients, the others once, and the pool before each validation."""
 
     model: PooledExperts
+    usual_weights = "none"
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
         train, validation = self.train, self.validation
@@ -164,9 +164,6 @@ class ExpertsTask(SignalTask):
         if base:
             self.model.network.load_state_dict(base.network.state_dict())
         validation.fixed = experts.fixed(self.model, validation)
-
-    def _balanced(self, config: Config) -> bool:
-        return config.training.class_weights == "balanced"
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Cross-entropy of the network by itself in nats, summed over windows."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class Base:
 def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
     """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
     known = description(config, coins, fold)
-    size: dict[str, Any] = {"dropout": config.model.dropout}
+    size: dict[str, float] = {"dropout": config.model.dropout}
     if config.model.width:
         size["width"] = config.model.width
     if base:
@@ -41,9 +40,9 @@ def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | Non
         size |= {name: getattr(base.model.config, name) for name in SIZES}
         known.about["base_sha256"] = base.sha256
     if config.model.chosen == "pooled_experts":
-        return PooledExperts(PooledExpertsConfig(**vars(known), **size))
+        return PooledExperts(PooledExpertsConfig(**vars(known) | size))
     preset = "legacy" if config.model.chosen == "legacy" else "default"
-    return CNNLSTM(CNNLSTMConfig(preset, **vars(known), **size))
+    return CNNLSTM(CNNLSTMConfig(preset, **vars(known) | size))
 
 
 def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfig:

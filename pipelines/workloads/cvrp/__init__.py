@@ -9,6 +9,7 @@ from common.config import Choice, Section
 from common.config.lazy import lazily
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import DECODES
+from models.routing.inputs import STARTS_FROM
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
@@ -150,14 +151,15 @@ class EvaluationSettings(Section):
 
     instances: str = Field(
         "test",
-        description="test (the test set), or a .vrp or .npz file, a table of customers (.csv, .xlsx, .geojson), or a "
-        "folder of such files",
+        description="test (the test set), or a .vrp, .txt (Solomon's) or .npz file, a table of customers (.csv, .xlsx, "
+        ".geojson), or a folder of such files",
     )
     capacity: int | None = Field(None, ge=1, description="capacity of a vehicle in tables; null: their column capacity")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
         None,
-        description="of each distance of instances from files: round, exact or trunc (cut); null: by the usual one of "
-        "the set, exact for CMT, Golden, tai and .npz files, else round",
+        description="of each distance of instances from files: round, exact, trunc (cut) or dimacs (cut to one "
+        "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
+        "windows, else round",
     )
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
     samples: int = Field(128, ge=1, description="tours per instance with decode=sampling or adaptive")
@@ -168,11 +170,14 @@ class EvaluationSettings(Section):
     starts: int | None = Field(
         None, ge=1, description="tours per instance with decode=multistart; null: one per customer, at most 200"
     )
-    local_search: int = Field(
-        4, ge=0, description="best tours per instance from which a local search goes on, in native code; 0: none"
+    milliseconds: float | None = Field(
+        None,
+        ge=0,
+        description="CPU time of one thread per instance for the search that goes on from the model's tours, in native "
+        "code; null: as many as customers; 0: no search",
     )
-    ruin_rounds: int = Field(
-        0, ge=0, description="rounds of ruin and recreate that go on from the best tour, in native code; 0: none"
+    starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
+        "mix", description="tours that it begins with: policy, savings, sweep, nearest, random, or mix: the best of all"
     )
     polish_seconds: float = Field(
         0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"

@@ -23,17 +23,18 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of
+from pipelines.workloads.cvrp.instances.sol_files import solution_text
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
-from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 from pipelines.workloads.cvrp.solvers.solving import (
     Solved,
-    local_searches,
+    searches,
     solve_by_solvers,
     solve_each,
+    solve_fleets,
     solve_for,
     solve_with_model,
 )
@@ -78,36 +79,50 @@ def _evaluate_split(
     problems: list[Problem],
 ) -> Evaluation:
     """Return the Evaluation of one set of problems; its headline is the method configured."""
+    if not all(problem.plain for problem in problems):
+        print(f"{name} is more than a plain CVRP: native ruin and recreate solves it, no network", file=sys.stderr)
+        methods = solve_fleets(config, problems, config.evaluation.reference_instances, map_items)
+        return _evaluation(config, name, problems, methods, methods[0])
     config = _bounded(config, model, name, problems)
-    settings = config.evaluation
-    few = problems[: settings.reference_instances]
+    settings, few = config.evaluation, problems[: config.evaluation.reference_instances]
     built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
-    methods = [*built.values(), *local_searches(config, problems, built["savings"], len(few), map_items)]
+    largest = max(problem.customers for problem in problems)
+    budget = float(largest if settings.milliseconds is None else settings.milliseconds)
+    methods = [*built.values(), *searches(config, few, budget, map_items)]
     headline = built.get(config.model.kind, built["savings"])  # a network's takes its place below
     improved: Solved | None = None
-    ruined: Solved | None = None
     if model is not None:
-        for decode, augment, count, rounds in _ways(config):
-            found = solve_with_model(config, model, problems, decode, augment, device, map_items, count, rounds)
-            methods.append(found)
-            if rounds:
-                ruined = found
-            elif count:
-                improved = found
-            else:
-                headline = found
-            if headline is found and decode == "adaptive" and settings.compare:
-                methods.append(_sampled_as_long(config, model, problems, headline, device, map_items))
-    last = ruined or improved or headline
+        for decode, augment in _ways(config):
+            headline = solve_with_model(config, model, problems, decode, augment, device, map_items)
+            methods.append(headline)
+        if settings.decode == "adaptive" and settings.compare:
+            methods.append(_sampled_as_long(config, model, problems, headline, device, map_items))
+        if budget and not native.unavailable():
+            improved = solve_with_model(config, model, problems, settings.decode, False, device, map_items, budget)
+            methods.append(improved)
+    last = improved or headline
     if settings.polish_seconds:
         polished = _polished(config, problems, last, map_items)
         methods += polished
         last = headline = polished[0]
     methods += solve_by_solvers(config, few, map_items)
-    reference = _reference(few, methods)
+    return _evaluation(config, name, problems, methods, headline, improved, last)
+
+
+def _evaluation(
+    config: "Config",
+    name: str,
+    problems: list[Problem],
+    methods: list[Solved],
+    headline: Solved,
+    improved: Solved | None = None,
+    last: Solved | None = None,
+) -> Evaluation:
+    """Return the Evaluation of `methods`; `headline` and what follows are the model's."""
+    reference, last = _reference(problems[: config.evaluation.reference_instances], methods), last or headline
     return Evaluation(
         split=name,
-        summary={**_summary(config, problems, headline, improved, ruined, reference), "last": last.method},
+        summary={**_summary(config, problems, headline, improved, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, headline, reference),
@@ -120,20 +135,18 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
     With too many customers these are the methods that hold all distances; with limited routes, networks and our own
     searches. Raises UserError if the model itself is among them.
     """
-    settings, largest, less = config.evaluation, max(problem.customers for problem in problems), {}
+    settings, largest = config.evaluation, max(problem.customers for problem in problems)
+    less: dict[str, object] = {}
     if model is not None:
         _check_time(settings, name, largest)
     if largest > MOST_CUSTOMERS:
         why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
-        lacking, less = (
-            "networks and PyVRP, which compare all pairs",
-            {"local_search": 0, "ruin_rounds": 0, "reference_seconds": ()},
-        )
-        left_out, asked = "local search, HGS and PyVRP", model is not None or settings.polish_seconds
+        lacking, less = "networks and PyVRP, which compare all pairs", {"reference_seconds": ()}
+        left_out, asked = "HGS and PyVRP", model is not None or settings.polish_seconds
     elif any(problem.limited for problem in problems):
         why = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
         others = tuple(name for name in settings.reference if not SOLVERS[name].native)
-        lacking, less = "networks", {"local_search": 0, "ruin_rounds": 0, "reference": others}
+        lacking, less = "networks", {"milliseconds": 0, "reference": others}
         left_out, asked = "searches of our own", model is not None
     else:
         return config
@@ -158,20 +171,11 @@ def _check_time(settings: "EvaluationSettings", name: str, customers: int) -> No
         )
 
 
-def _ways(config: "Config") -> list[tuple[str, bool, int, int]]:
-    """Return (decode, augment, local search, rounds of ruin and recreate), from cheap to expensive.
-
-    The configured decoding comes last of those without a search, and with its searches last of all.
-    """
-    settings = config.evaluation
-    asked = (settings.decode, settings.augment)
-    count, rounds = (0, 0) if native.unavailable() else (settings.local_search, settings.ruin_rounds)
-    cheaper = [("greedy", False), ("multistart", False)] if settings.compare else []
-    ways = [(*way, 0, 0) for way in cheaper if way != asked]
-    if count and ("multistart", False) in cheaper and asked != ("multistart", False):
-        ways.append(("multistart", False, count, 0))
-    ways.append((*asked, 0, 0))
-    return ways + [(*asked, count, 0)] * bool(count) + [(*asked, count, rounds)] * bool(rounds)
+def _ways(config: "Config") -> list[tuple[str, bool]]:
+    """Return (decode, augment) of the policy alone, from cheap to expensive; the configured decoding comes last."""
+    asked = (config.evaluation.decode, config.evaluation.augment)
+    cheaper = [("greedy", False), ("multistart", False)] if config.evaluation.compare else []
+    return [way for way in cheaper if way != asked] + [asked]
 
 
 def _sampled_as_long(
@@ -227,17 +231,15 @@ def _summary(
     problems: Sequence[Problem],
     headline: Solved,
     improved: Solved | None,
-    ruined: Solved | None,
     reference: Reference,
 ) -> dict[str, Plain]:
-    """Return the headline's figures, and the costs after the local search and after ruin and recreate."""
+    """Return the headline's figures, and the cost after the search."""
     row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
     summary = {
         "cost": mean,
         "cost_interval": interval_around(mean, half),
-        "cost_local_search": None if improved is None else float(improved.costs.mean()),
-        "cost_ruin_and_recreate": None if ruined is None else float(ruined.costs.mean()),
+        "cost_search": None if improved is None else float(improved.costs.mean()),
         "gap": row["gap %"],
         "gap_interval": row["gap 95 %"],
         "gap_to": reference.name,

@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from common.disk.files import write_text
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
-from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.problems import MOST_CAPACITY, Problem, cost_of
+from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput
+from models.routing.problems import MOST_CAPACITY, Plan, Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
+from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
 from pipelines.workloads.cvrp.instances.tables import TABLES
-from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
-from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import sisrs
 
 if TYPE_CHECKING:
@@ -40,35 +42,62 @@ def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         return
     for problems in read_instances(path).values():
         for number, problem in enumerate(problems):
-            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", as_input(problem, number)
+            given = as_input(problem, number)
+            if (start := path.with_suffix(".start.sol")).is_file():
+                given["initial"] = read_routes(start)
+            yield str(path) if len(problems) == 1 else f"{path}:{number + 1}", given
 
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
-    """Return a problem as an input of the models; raise UserError for one that inputs cannot describe."""
-    faults = [f"distances of type {problem.metric} (EUC_2D can be used here)"] * (problem.metric != "EUC_2D")
-    if faults := faults + ["a limit on routes (DISTANCE)"] * problem.limited:
-        which = "savings model.kind=savings" if problem.limited else "cvrp-20"  # networks keep to no limit
-        raise UserError(
-            f"{problem.name}: {' and '.join(faults)}: solve the file by python pipelines/evaluate.py --workload cvrp "
-            f"--name {which} evaluation.instances=FILE"
-        )
-    depot, *customers = problem.locs.tolist()
-    return {
+    """Return a problem as an input of the models."""
+    (depot, *places), customers = problem.locs.tolist(), problem.customers
+    if problem.windows is not None and (hours := np.unique(problem.windows[problem.depot_nodes], axis=0)).shape[0] > 1:
+        raise UserError(f"{problem.name}: depots open at different times: solve the file by pipelines/evaluate.py")
+
+    def finite(most: float) -> float | None:
+        return most if np.isfinite(most) else None
+
+    found: dict[str, object] = {
         "name": problem.name,
         "depot": depot,
-        "customers": customers,
-        "demands": problem.demand[1:].tolist(),
+        "customers": places[:customers],
+        "demands": problem.demand[1 : customers + 1].tolist(),
         "capacity": problem.capacity,
         "rounding": problem.rounding,
         "item": item,
+        "depots": places[customers:],
+        "max_duration": finite(problem.limit),
+        "open_routes": problem.open_routes,
     }
+    if problem.metric != "EUC_2D" or problem.matrix is not None:
+        found |= {"distances": distances(problem).tolist(), "rounding": "exact"}
+    if problem.durations is not None:
+        found["durations"] = problem.durations.tolist()
+    if problem.service or problem.services is not None:
+        found["service_times"] = problem.service_times[1 : customers + 1].tolist()
+    if problem.windows is not None:
+        found |= {"windows": problem.windows[1 : customers + 1].tolist(), "hours": hours[0].tolist()}
+    if problem.fleet:
+        found["vehicles"] = [
+            {
+                **dict(zip(VehiclesInput.model_fields, kind[:5], strict=False)),
+                "max_length": finite(kind.longest),
+                "max_duration": finite(kind.limit),
+            }
+            for kind in problem.fleet
+        ]
+    if problem.prizes is not None:
+        found["prizes"] = [finite(prize) for prize in problem.prizes[1 : customers + 1].tolist()]
+    return found
 
 
 def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return an input with demands and capacity in whole numbers; raise UserError if it has no capacity."""
     demands, capacity = given.get("demands"), given.get("capacity")
-    if capacity is None and demands:
+    if capacity is None and demands and not given.get("vehicles"):
         raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
+    if given.get("vehicles"):
+        return given  # with whole capacities
     given_amounts = [*demands, capacity] if isinstance(demands, list | tuple) else []
     amounts = [each for each in given_amounts if isinstance(each, int | float) and 0 <= each <= MOST_CAPACITY]
     if len(amounts) < len(given_amounts) or not amounts or any(isinstance(each, bool) for each in amounts):
@@ -83,7 +112,7 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     """Write the routes for a table, or for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() in TABLES:
-        tours = write_routes(path, answer["routes"], run)
+        tours = write_routes(path, answer["routes"], run, answer.get("arrivals", ()))
         print(f"tours: {' and '.join(map(str, tours))}", file=sys.stderr)
         return tours[0]
     if path.suffix.lower() != ".vrp":
@@ -103,17 +132,19 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
 
     problem = problem_of(given)
     found: dict[str, dict[str, Plain]] = {}
-    ways: dict[str, Callable[[Problem], Routes]] = {
-        "savings": savings,
-        "PyVRP": lambda problem: pyvrp(problem, seconds, 0),
-    }
-    if not native.unavailable():
-        ways["ruin and recreate"] = lambda problem: sisrs(problem, seconds=seconds)
+    ways: dict[str, Callable[[Problem], Routes | Plan | None]] = {"PyVRP": lambda each: pyvrp_plan(each, seconds, 0)}
+    if problem.plain and not problem.limited:
+        ways = {"savings": savings, "PyVRP": lambda problem: pyvrp(problem, seconds, 0)}
+        if not native.unavailable():
+            ways["ruin and recreate"] = lambda problem: sisrs(problem, seconds=seconds)
     for name, solve in ways.items():
         began = time.perf_counter()
-        routes = solve(problem)
+        plan = solve(problem)
+        if plan is None:
+            continue
+        routes, kinds = plan if isinstance(plan, Plan) else (plan, [])
         taken = 1000 * (time.perf_counter() - began)
-        found[name] = {"routes": routes, "cost": cost_of(problem, routes), "milliseconds": taken}
+        found[name] = {"routes": routes, "cost": cost_of(problem, routes, kinds), "milliseconds": taken}
     return found
 
 
@@ -135,9 +166,9 @@ INPUTS = Inputs(
     settings=RoutingSettings,
     read=read,
     completed=completed,
-    shared=("capacity", "degrees", "rounding"),
+    shared=("capacity", "degrees", "rounding", "speed", "num_vehicles", "max_length", "max_duration", "open_routes"),
     beside=beside,
-    served={"customers": 200, "samples": 256, "local_search": 64, "ruin_rounds": 100_000},
+    served={"customers": MOST_ASKED, "samples": 256, "milliseconds": 60_000},
     at_once=16,
     rivals=rivals,
     example=(str(EXAMPLE), "capacity=40"),

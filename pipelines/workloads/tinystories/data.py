@@ -93,14 +93,12 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
 
 def facts(folder: Path) -> dict[str, Any]:
     """Return the manifest of prepared data."""
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-    return manifest
+    return dict(json.loads((folder / MANIFEST).read_text()))
 
 
 def tokenizer(folder: Path) -> dict[str, object]:
     """Return the tokenizer as the library `tokenizers` writes it, which leaves out `encode_special_tokens`."""
-    described: dict[str, object] = json.loads((folder / "tokenizer.json").read_text())
-    return described
+    return dict(json.loads((folder / "tokenizer.json").read_text()))
 
 
 def check_tokenizer(folder: Path, trained_with: Mapping[str, object]) -> None:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -14,7 +13,7 @@ from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, comparison, panels, svg
 from pipelines.report.tables import table
-from pipelines.report.verdict import Comparison, answer, compare, divide, interval_of
+from pipelines.report.verdict import Comparison, Row, answer, compare, divide, interval_of
 from pipelines.run.folder import Run
 from pipelines.workloads.tinystories.config import Config
 
@@ -41,7 +40,7 @@ def sections(
     ]
 
 
-def evaluated_runs(folder: Path, but: str) -> list[dict[str, Any]]:
+def evaluated_runs(folder: Path, but: str) -> list[Row]:
     """Return the summaries of all evaluated runs in `folder`, each with its run's name, `but` that of one run."""
     paths = sorted(folder.glob("*/evaluations/held_out.json"))
     return [{"run": path.parts[-3], **json.loads(path.read_text())} for path in paths if path.parts[-3] != but]
@@ -57,7 +56,7 @@ def _compared(evaluation: Evaluation) -> Comparison:
     return found
 
 
-def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
+def _verdict(summary: Row, found: Comparison) -> Markup:
     own, rival = found.own, found.rival
     first = (
         f"The model ({own['predictor']}) needs {shown(own[BITS])} bits per character of held-out stories "
@@ -73,7 +72,7 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
     return answer(found.outcome, first, second)
 
 
-def _chart(runs: Sequence[Mapping[str, Any]]) -> Markup:
+def _chart(runs: Sequence[Row]) -> Markup:
     """Plot bits per character over speed on the chip; a point's area shows the SRAM."""
     figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()

@@ -132,13 +132,11 @@ def _hub_answers() -> bool:
     def ask() -> None:
         try:
             urllib.request.urlopen(urllib.request.Request(datasets.config.HF_ENDPOINT, method="HEAD"), timeout=PATIENCE)
-        except urllib.error.URLError as error:
-            # A refusal is an answer, and so is a certificate: the libraries have a list of their own to judge it by.
-            answered.append(isinstance(error, urllib.error.HTTPError) or isinstance(error.reason, ssl.SSLError))
-        except OSError:
-            answered.append(False)
-        else:
             answered.append(True)
+        except OSError as error:
+            # A refusal is an answer, and so is a certificate: the libraries have a list of their own to judge it by.
+            wrong_certificate = isinstance(getattr(error, "reason", None), ssl.SSLError)
+            answered.append(isinstance(error, urllib.error.HTTPError) or wrong_certificate)
 
     # In a thread, because looking up a name has no time limit of its own.
     asking = threading.Thread(target=ask, daemon=True)

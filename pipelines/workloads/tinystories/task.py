@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from common.text import token_nats
 from models.stories import rp2040
-from models.stories.config import CLAIMED_PARAMETERS, END, PRESETS
+from models.stories.config import END
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
@@ -91,11 +91,10 @@ class StoriesTask(Task):
             self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
         self.facts = data.facts(folder)
-        self.notes = self._notes(config)
+        self.notes = self._notes()
 
-    def _notes(self, config: Config) -> list[str]:
-        facts, preset, sizes = self.facts, config.model.preset, self.model.config
-        count = sum(p.numel() for p in self.model.parameters())
+    def _notes(self) -> list[str]:
+        facts, sizes = self.facts, self.model.config
         notes = [
             f"stories: {facts['source']}; {facts['train']['stories']:,} to train on, "
             f"{facts['validation']['stories']:,} to pick the best model by, {facts['held_out']['stories']:,} held out "
@@ -106,10 +105,6 @@ class StoriesTask(Task):
             notes.append(f"stories that stand in the text more than once: {duplicates:,} repetitions are left out")
         if nuls := facts["nul_characters_removed"]:
             notes.append(f"NUL characters in the text: {nuls:,} are left out")
-        own = replace(sizes, memory=(), counts=0, dropout=0.0, tokenizer={}) == replace(PRESETS[preset], memory=())
-        claimed = CLAIMED_PARAMETERS.get(preset) if own else None
-        if claimed and not claimed[0] <= count <= claimed[1]:
-            notes.append(f"{preset}: {count:,} parameters; {claimed[0]:,} to {claimed[1]:,} were claimed for its sizes")
         return notes
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:

@@ -81,11 +81,11 @@ def test_routes_are_those_of_the_policy(answers):
         locs = (generator.random((customers + 1, 2)) * size + corner).tolist()
         demands = generator.integers(0, 9, customers).tolist()
         problems.append({"depot": locs[0], "customers": locs[1:], "demands": demands, "capacity": 20})
-    plain, whole = {"decode": "greedy", "augment": False}, {"decode": "multistart"}
+    plain, whole = {"decode": "greedy", "augment": False}, {"decode": "multistart", "augment": True}
     asked = [["predict", each, settings] for each in problems for settings in (plain, whole)]
     model, found = answers("cvrp", *asked)
     for (_, given, settings), answer in zip(asked, found, strict=True):
-        expected = next(model.predict([given], local_search=0, **settings))
+        expected = next(model.predict([given], milliseconds=0, **settings))
         assert answer["cost"] == pytest.approx(expected["cost"], rel=LEAST)
         if settings is plain:
             assert answer["routes"] == expected["routes"]

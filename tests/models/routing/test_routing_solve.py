@@ -2,15 +2,14 @@
 
 import itertools
 import math
-from functools import partial
 
 import pytest
 import torch
 
 from models.routing.environment import Instances, routes_of
-from models.routing.inputs import RoutingInput
+from models.routing.inputs import STARTS_FROM, RoutingInput
 from models.routing.problems import Problem
-from models.routing.solve import Asked, at_once, best_tours, improved, problem_of, ruined, solve_all
+from models.routing.solve import Asked, at_once, best_tours, mended, problem_of, ruined, searched, solve_all
 from tests.models.routing.policies import length_of, make_instances, make_policy, search
 
 
@@ -78,7 +77,7 @@ def test_solve_refuses_what_is_no_problem(problem, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("searches", [{}, {"local_search": 4}, {"local_search": 0, "ruin_rounds": 50}])
+@pytest.mark.parametrize("searches", [{"milliseconds": 0}, {"milliseconds": 8.0}])
 def test_solve_notices_weights_that_are_not_finite(searches):
     policy = make_policy("gt")
     with torch.no_grad():
@@ -99,22 +98,57 @@ def _asked(count: int, customers: int) -> list[Asked]:
 
 def test_searches_draw_by_their_seed_and_the_number_of_the_problem():
     problems, items = [asked.problem for asked in _asked(4, 40)], torch.arange(4)
-    for found in (lambda items, seed: improved(problems, items, 1, seed), partial(ruined, problems, rounds=16)):
+    for found in (
+        lambda items, seed: searched(problems, items, seed, 0.0, "random"),
+        lambda items, seed: ruined(problems, items, seed, rounds=16),
+    ):
         tours = found(items, 0)
         assert torch.equal(tours, found(items, 0))
         assert not torch.equal(tours, found(items, 1))
         assert not torch.equal(tours, found(items + 4, 0))
 
 
-def test_the_best_four_tours_are_improved_and_ruins_go_on_from_the_best_of_them():
-    policy, asked = make_policy("gt"), _asked(10, 30)
+@pytest.mark.parametrize("starts_from", STARTS_FROM)
+def test_with_time_no_tour_is_longer_than_the_policys(starts_from):
+    policy, asked = make_policy("gt"), _asked(6, 30)
 
     def costs(**searches):
         return [cost for _, cost in solve_all(policy, asked, augment=False, **searches)]
 
-    improved_ones = costs()
-    assert improved_ones == costs(local_search=4) != costs(local_search=1)
-    assert all(after <= before for after, before in zip(costs(ruin_rounds=16), improved_ones, strict=True))
+    alone = costs(milliseconds=0)
+    found = costs(milliseconds=3.0, starts_from=starts_from)
+    assert all(after <= before + 1e-9 for after, before in zip(found, alone, strict=True))
+
+
+def test_a_plan_is_mended_and_improved_and_never_lost():
+    problem = _asked(1, 30)[0].problem
+    ((routes, cost),) = solve_all(make_policy("gt"), [Asked(problem)], milliseconds=20.0)
+    assert mended(problem, routes) == routes
+    missing = routes[0].pop()
+    again = mended(problem, [*routes, [missing, missing], list(range(1, 31))])
+    assert sorted(itertools.chain(*again)) == list(range(1, 31))
+    assert again[-1] == [missing]
+    assert sum(problem.demand[again[0]]) <= problem.capacity
+    one_route = mended(problem, [list(range(1, 31))])
+    assert all(problem.demand[route].sum() <= problem.capacity for route in one_route)
+    ((_, mended_cost),) = solve_all(make_policy("gt"), [Asked(problem, 0, again)], milliseconds=1.0)
+    assert mended_cost <= cost + 2 * math.dist(problem.locs[0], problem.locs[missing])
+    ((kept, _),) = solve_all(make_policy("gt"), [Asked(problem, 0, again)], milliseconds=0)
+    assert kept == again
+
+
+def test_distances_of_an_input_are_those_measured():
+    places = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    apart = [[0, 5, 5], [5, 0, 1], [5, 1, 0]]
+    given = {"depot": places[0], "customers": places[1:], "demands": [1, 1], "capacity": 2, "distances": apart}
+    ((_, cost),) = solve_all(make_policy("gt"), [Asked(problem_of(RoutingInput(**given)))], milliseconds=1.0)
+    assert cost == 11
+    for wrong, message in (
+        ({"distances": [[0, 5], [5, 0]]}, "must have 3 rows of 3 numbers"),
+        ({"initial": [[1, 3]]}, "initial names customer 3; there are 1 to 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RoutingInput(**{**given, **wrong})
 
 
 def test_so_many_problems_are_solved_together_that_their_distances_fit():
@@ -131,4 +165,4 @@ def test_a_tour_that_visits_a_customer_twice_instead_of_another_is_noticed(monke
     monkeypatch.setattr(policy, "build", lambda *_: torch.tensor([[[1, 2, 3, 0, 4, 4]]]))
     items = torch.zeros(1).long()
     with pytest.raises(ValueError, match="leaves customers out"):
-        best_tours(policy, [asked.problem], instances, items, 0, 0, 0, decode="greedy", augment=False)
+        best_tours(policy, [asked.problem], instances, items, 0, 0, decode="greedy", augment=False)

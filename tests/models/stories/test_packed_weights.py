@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from models import io
-from models.stories import packing
 from models.stories.quantization import quantize
 from tests.models import tiny
+from tests.models.stories.shipped_packing import packed
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def model():
 
 def test_counts_come_back_as_they_were_and_the_memory_as_the_chip_has_it(model, tmp_path):
     io.save(model, tmp_path / "plain")
-    io.save(model, tmp_path / "packed", state=packing.packed(model.state_dict()))
+    io.save(model, tmp_path / "packed", state=packed(model.state_dict()))
     sizes = [(tmp_path / name / io.WEIGHTS).stat().st_size for name in ("packed", "plain")]
     assert sizes[0] < 0.6 * sizes[1]
     loaded = io.load(tmp_path / "packed").state_dict()
@@ -35,7 +35,7 @@ def test_counts_come_back_as_they_were_and_the_memory_as_the_chip_has_it(model, 
 
 
 def test_packed_tensors_that_do_not_belong_together_are_refused(model, tmp_path):
-    stored = packing.packed(model.state_dict())
+    stored = packed(model.state_dict())
     changes = {
         "without": lambda state, name: state.pop(name),
         "scalar": lambda state, name: state.update({name: state[name].flatten()[0]}),

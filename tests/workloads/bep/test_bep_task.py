@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from common.config import build
 from common.errors import UserError
 from models.plans.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN
+from pipelines.distributed import ranks
 from pipelines.engine.batches import mapper, stream
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.config import Config
@@ -217,7 +218,8 @@ def test_an_embedding_for_legacy_is_refused():
 
 
 def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_the_text(make, monkeypatch):
-    task = make("model.kind=mixture", "model.mixing_places=50", "training.epochs=null", "training.steps=20")
+    words = "model.kind=mixture", "model.mixing_places=50", "training.epochs=null", "training.steps=20"
+    task = make(*words, "training.batch_size=8", "training.micro_batch_size=8")
     mixer, learnt = task.mixer, []
 
     def learn(network, texts, said):
@@ -240,6 +242,20 @@ def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_th
     again = mixer.predictions()
     assert all(np.array_equal(found[number], again[number]) for number in found)
     assert torch.equal(torch.random.get_rng_state(), state)
+    # Two processes train some of the networks each, the same ones.
+    pretended = {"world": lambda: 2, "agree": lambda call: call(), "gather_on_main": lambda own: [own]}
+    for name, function in pretended.items():
+        monkeypatch.setattr(ranks, name, function)
+    parts = []
+    for rank in range(2):
+        monkeypatch.setattr(ranks, "rank", lambda rank=rank: rank)
+        learnt.clear()
+        parts.append(mixer.predictions())
+        assert len(learnt) == 1
+    assert not parts[0].keys() & parts[1].keys()
+    shared = parts[0] | parts[1]
+    assert shared.keys() == found.keys()
+    assert all(np.array_equal(found[number], shared[number]) for number in found)
 
 
 def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(make):

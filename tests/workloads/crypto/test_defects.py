@@ -22,7 +22,7 @@ from models.market import candle_features as features
 from models.market.candles import COLUMNS, Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.market.inputs import CLASSES
-from pipelines.run.provenance import ROOT
+from pipelines.run.folder import ROOT
 from pipelines.workloads.crypto import Config, data, splits
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate

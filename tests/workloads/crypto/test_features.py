@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from models.market.candle_features import SETS, TAIL, compute, memory
 from models.market.candles import Candles
 from pipelines.workloads.crypto.candles import simulated
@@ -177,8 +176,8 @@ def test_volume_after_a_candle_without_volume_is_no_infinite_change():
     assert table[[300, 301], names.index("volume_change")].tolist() == [-1, 0]
 
 
-def test_an_unknown_set_is_refused_and_never_replaced_by_another_number_of_features():
-    with pytest.raises(UserError, match=r"data\.features=all is not known; give one of default, legacy"):
+def test_an_unknown_set_is_never_replaced_by_another_number_of_features():
+    with pytest.raises(KeyError, match="all"):
         compute(COIN, "all")
     assert [len(names) for names in SETS.values()] == [22, 15]
     assert [compute(COIN, name)[0].shape[1] for name in SETS] == [22, 15]

@@ -35,29 +35,32 @@ def test_a_network_solves_a_matrix_in_the_plane_and_is_measured_by_the_matrix(tm
     whole = np.rint(100 * np.random.default_rng(0).random((6, 6)))
     found = evaluated(vrp(tmp_path, explicit(whole + whole.T, "UPPER_ROW")), model=True)
     costs = {row["method"]: row["cost"] for row in found.table}
-    assert any(method.startswith("gt, multistart + local search") for method in costs)
-    assert costs["HGS, 1 ms"] == min(costs.values())
+    assert any(method.startswith("search from gt and mix") for method in costs)
+    assert costs["search from gt and mix, 5 ms"] == costs["HGS, 1 ms"] == min(costs.values())
     assert all(cost == int(cost) for cost in costs.values())
 
 
-def test_polishing_goes_on_from_the_local_search(tmp_path):
+def test_polishing_goes_on_from_the_search(tmp_path):
     found = evaluated(vrp(tmp_path, SMALL), model=True, polish_seconds=0.01)
-    assert found.summary["decode"] == "gt, multistart + local search of 4 + PyVRP 10 ms"
-    assert found.summary["cost"] <= found.summary["cost_local_search"]
+    assert found.summary["decode"] == "search from gt and mix, 5 ms + PyVRP 10 ms"
+    assert found.summary["cost"] <= found.summary["cost_search"]
 
 
-def test_each_search_after_the_policy_has_its_cost_in_the_summary(tmp_path):
-    found = evaluated(vrp(tmp_path, SMALL), model=True, ruin_rounds=20)
+def test_searches_from_savings_stand_beside_the_models_at_its_time_and_at_the_solvers(tmp_path):
+    found = evaluated(vrp(tmp_path, SMALL), model=True, milliseconds=3, starts_from="policy")
     costs = {row["method"]: row["cost"] for row in found.table}
-    assert found.summary["cost_local_search"] == costs["gt, multistart + local search of 4"]
-    (after,) = (method for method in costs if "+ local search of 4 +" in method)
-    assert found.summary["cost_ruin_and_recreate"] == costs[after]
+    assert found.summary["cost_search"] == costs["search from gt, 3 ms"]
+    assert found.summary["last"] == "search from gt, 3 ms"
+    for name in ("randomised savings + local search", "savings, then ruin and recreate"):
+        assert {f"{name}, 1 ms", f"{name}, 3 ms"} < set(costs)
+    alone = evaluated(vrp(tmp_path, SMALL), model=True, milliseconds=0)
+    assert not [row for row in alone.table if "search" in row["method"] and "PyVRP" not in row["method"]]
 
 
 def test_a_limit_on_routes_is_kept_to_by_solvers_and_refused_for_networks(tmp_path, capsys):
     path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
     methods = [row["method"] for row in evaluated(path, polish_seconds=0.01).table]
-    assert not [method for method in methods if "local search of" in method or "ruin" in method]
+    assert not [method for method in methods if "savings + local search" in method or "ruin" in method]
     assert {"HGS, 1 ms", "savings (Clarke-Wright)"} < set(methods)
     assert (
         "limits the length of a route (DISTANCE), which is not kept to by searches of our own"
@@ -67,11 +70,12 @@ def test_a_limit_on_routes_is_kept_to_by_solvers_and_refused_for_networks(tmp_pa
         evaluated(path, model=True)
 
 
-def test_very_many_customers_are_for_the_heuristics_alone(tmp_path, monkeypatch, capsys):
+def test_very_many_customers_are_for_the_heuristics_and_our_own_searches(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(evaluation, "MOST_CUSTOMERS", 4)
     path = vrp(tmp_path, SMALL)
-    assert len(evaluated(path).table) == 2
-    assert "more than 4 are too many for local search, HGS and PyVRP" in capsys.readouterr().err
+    found = {row["method"].rpartition(",")[0] for row in evaluated(path).table[2:]}
+    assert found == {"randomised savings + local search", "savings, then ruin and recreate"}
+    assert "more than 4 are too many for HGS and PyVRP" in capsys.readouterr().err
     for asked in ({"model": True}, {"polish_seconds": 1}):
         with pytest.raises(UserError, match="more than 4 are too many for networks and PyVRP, which compare all pairs"):
             evaluated(path, **asked)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from models.routing.problems import Problem, cost_of
 from pipelines.workloads.cvrp.instances.files import read as read_files
-from pipelines.workloads.cvrp.instances.vrp_files import solution_text
+from pipelines.workloads.cvrp.instances.sol_files import solution_text
 from tests.workloads.cvrp.files import SMALL, read, read_unless_refused, refusal, same, vrp
 
 
@@ -65,16 +65,16 @@ def test_nodes_stand_in_the_order_of_their_numbers(tmp_path):
         ("EUC_2D", "EUC_3D", "EDGE_WEIGHT_TYPE is 'EUC_3D'; only EUC_2D, CEIL_2D"),
         ("CAPACITY : 100\n", "", "CAPACITY is missing; add a line 'CAPACITY : ...'"),
         ("CAPACITY : 100", "CAPACITY : ", "CAPACITY is missing"),
-        ("CAPACITY : 100", "CAPACITY : 99.5", "CAPACITY is '99.5'; it must be a whole number"),
-        ("CAPACITY : 100", "CAPACITY : 0", "CAPACITY is 0; give a number from 1"),
-        ("CAPACITY : 100", "CAPACITY : 20000000", "CAPACITY is 20000000; give a number from 1 to 16777216"),
+        ("CAPACITY : 100", "CAPACITY : 99.5", "CAPACITY is 99.5; give a whole number from 1 to 16777216"),
+        ("CAPACITY : 100", "CAPACITY : 0", "CAPACITY is 0; give a whole number from 1"),
+        ("CAPACITY : 100", "CAPACITY : 20000000", "CAPACITY is 20000000; give a whole number from 1 to 16777216"),
         ("CAPACITY : 100", "CAPACITY : 99", "node 4 asks for 100 but CAPACITY is 99"),
         ("CAPACITY : 100", "CAPACITY : 100\nCAPACITY : 99", "line 7: 'CAPACITY : 99' is given a second time"),
         ("CAPACITY : 100", "CAPACITY : 100\nDISTANCE : -200", "DISTANCE is '-200'; it must be a number from 0"),
         ("CAPACITY : 100", "CAPACITY : 100\nSERVICE_TIME : x", "SERVICE_TIME is 'x'; it must be a number from 0"),
-        ("CAPACITY : 100", "CAPACITY : 100\nVEHICLES : 10", "'VEHICLES' is not part of a plain CVRP"),
+        ("CAPACITY : 100", "CAPACITY : 100\nRELEASE_TIME : 10", "'RELEASE_TIME' cannot be solved here"),
         ("CAPACITY : 100", "CAPACITY 100", "line 6: 'CAPACITY 100' is neither 'KEY : VALUE' nor the title"),
-        ("DEPOT_S", "TIME_WINDOW_SECTION\n1 0 9\nDEPOT_S", "'TIME_WINDOW_SECTION' is not part of a plain CVRP"),
+        ("DEPOT_S", "BACKHAUL_SECTION\n1 0\nDEPOT_S", "'BACKHAUL_SECTION' cannot be solved here"),
         ("DIMENSION : 6\n", "", "DIMENSION is missing"),
         ("DIMENSION : 6", "DIMENSION : 7", "DIMENSION is 7 but NODE_COORD_SECTION has 6 rows"),
         ("DIMENSION : 6", "DIMENSION : 1", "DIMENSION is 1; a depot and at least one customer"),
@@ -82,9 +82,9 @@ def test_nodes_stand_in_the_order_of_their_numbers(tmp_path):
         ("6 40 50\n", "", "DIMENSION is 6 but NODE_COORD_SECTION has 5 rows"),
         ("DEPOT_SECTION\n 1\n -1\n", "", "DEPOT_SECTION is missing; the file may be cut short"),
         (" -1\nEOF\n", "", "its end (EOF, or the -1 that closes DEPOT_SECTION) is missing"),
-        (" 1\n -1", " 1\n 2\n -1", "DEPOT_SECTION holds '1 2 -1'; only one depot"),
+        (" 1\n -1", " 1\n 2\n -1", "the depot, node 2, has a demand of 60; set it to 0"),
         (" 1\n -1", " 9\n -1", "DEPOT_SECTION names node 9"),
-        (" 1\n -1", " 10 10\n -1", "DEPOT_SECTION holds '10 10 -1'; only one depot"),
+        (" 1\n -1", " 10 10\n -1", "DEPOT_SECTION names node 10, twice or without a row"),
         ("2 60", "2 6.5", "the demand of node 2 is '6.5'; it must be a whole number"),
         ("2 60", "2 -6", "the demand of node 2 is -6; demands must be 0 or more"),
         ("2 60", "2 nan", "the demand of node 2 is 'nan'; it must be a whole number"),

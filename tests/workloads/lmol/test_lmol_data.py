@@ -15,8 +15,8 @@ from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import data, sources
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
+from pipelines.workloads.lmol.sources import finding
 from pipelines.workloads.lmol.sources import photos as photo_source
-from pipelines.workloads.lmol.sources import tables
 
 
 def config(source="digits", **fields):
@@ -246,7 +246,7 @@ def test_what_cannot_be_asked_about_is_refused_with_the_remedy(tmp_path, scores,
 
 def test_inputs_are_the_files_of_the_user(mine):
     path, *_ = mine
-    found = tables.files_of(config(path).data.source, {})
+    found = finding.files_of(config(path).data.source, {})
     assert found[0] == path / "scores.csv"
     assert len(found) == 41
-    assert tables.files_of("photos", {}) == []
+    assert finding.files_of("photos", {}) == []

@@ -1,26 +1,18 @@
 """Removal of everything but prose from a document's text, by functions that count their changes."""
 
+import json
 import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 from pipelines.workloads.bep.documents.masking import mask_names, mask_secrets
 
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
-BULLETS = (
-    "\u2022\u2023\u2043\u204c\u204d\u2219\u25a0\u25a1\u25aa\u25ab\u25b6\u25b8\u25ba\u25c6\u25c7\u25cb\u25cf\u25e6"
-    "\u2605\u2713\u2714\u2756\u2794\u27a2\u27a4\u2b1d\u2b25\u00b7\u221a"
-)
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
-GLYPHS = {
-    **dict.fromkeys("\uf02d\uf06c\uf06e\uf06f\uf071\uf075\uf076\uf077\uf09f\uf0a7\uf0a8\uf0b7\uf0d8", "\u2022"),
-    **dict.fromkeys("\uf0df\uf0e0\uf0e8\uf0f0", "\u2192"),
-    **dict.fromkeys("\uf050\uf052\uf0fc\uf0fe", "\u2713"),
-    **dict.fromkeys("\uf04f\uf051\uf0fb\uf0fd", "\u2717"),
-    "\uf020": " ",
-}
+BULLETS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()
 LINE_ENDS = {"\r": "\n", "\v": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n\n"}
 BULLET = re.compile(rf"^[ \t]*(?:[{BULLETS}][ \t]*\n?|[*\u2013\u2014][ \t])[ \t]*(?=[^\s|])", re.MULTILINE)
 

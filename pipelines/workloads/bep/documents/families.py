@@ -69,16 +69,3 @@ def _signature(shingles: np.ndarray) -> np.ndarray:
 def _jaccard(a: np.ndarray, b: np.ndarray) -> float:
     common = len(np.intersect1d(a, b, assume_unique=True))
     return common / max(1, len(a) + len(b) - common)
-
-
-def duplicate_lines(texts: Mapping[str, str]) -> dict[str, float]:
-    """Count the lines with text and those that repeat an earlier one; also the latter's share of the characters."""
-    seen: set[str] = set()
-    total = repeated = characters = again = 0
-    for name in sorted(texts):
-        for line in filter(None, map(str.strip, texts[name].split("\n"))):
-            total, characters = total + 1, characters + len(line)
-            if line in seen:
-                repeated, again = repeated + 1, again + len(line)
-            seen.add(line)
-    return {"lines": total, "repeated": repeated, "share_of_characters": again / max(1, characters)}

@@ -4,7 +4,7 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lxml import etree
 
@@ -25,6 +25,7 @@ NO_TEXT = {
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
+XML = etree.XMLParser(resolve_entities=False, huge_tree=True, remove_comments=True, remove_pis=True)
 TEXT, OFFICE, STYLE, TABLE = (
     f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style", "table")
 )
@@ -50,18 +51,9 @@ OMITTED = {
 
 def read_html(text: str) -> tuple[str, int | None, list[str]]:
     """Return the text of a page, None as the number of pages, and warnings."""
-    blocks = _Blocks()
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-    page = etree.fromstring(text.encode(), parser) if text.strip() else None
-    for event, element in () if page is None else etree.iterwalk(page, events=("start", "end")):
-        if event == "start":
-            blocks.begin(element.tag, _omitted(element.tag, element.attrib))
-            blocks.sign("\n" if element.tag == "br" else "")
-            blocks.text(element.text)
-        else:
-            blocks.end()
-            blocks.text(element.tail)
-    return blocks.finished()
+    page = etree.fromstring((text if text.strip() else "<p>").encode(), parser)
+    return _read(page, {}, {"br": "\n"}, _omitted)
 
 
 def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
@@ -81,17 +73,56 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
                     raise too_large(max(len(parts[name]), packed.getinfo(name).file_size), maximum_bytes)
         if b"encryption-data" in parts.get("META-INF/manifest.xml", b""):
             raise UserError("is encrypted; save it without a password")
-        root = etree.fromstring(parts["content.xml"], etree.XMLParser(resolve_entities=False, huge_tree=True))
+        root = etree.fromstring(parts["content.xml"], XML)
         body = root.find(f"{OFFICE}body/{OFFICE}text")
         if body is None:
             raise UserError("is an OpenDocument file but not a text; save it as .odt")
-        reader = _OpenDocument(root)
-        reader.walk(body, [])
+        hidden = {
+            style.get(f"{STYLE}name")
+            for style in root.iter(f"{STYLE}style")
+            if any(part.get(f"{TEXT}display") == "none" for part in style)
+        } - {None}
+
+        def omitted(element: etree._Element) -> str | None:
+            gone = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in hidden
+            return "runs of hidden text" if gone else OMITTED.get(element.tag)
+
+        _move_notes(body)
+        return _read(body, SAME, SIGNS, omitted)
     except UserError:
         raise
-    except (zipfile.BadZipFile, etree.XMLSyntaxError, OSError, ValueError, EOFError, RecursionError) as error:
+    except (zipfile.BadZipFile, etree.XMLSyntaxError, OSError, ValueError, EOFError) as error:
         raise UserError(f"cannot be read as an OpenDocument text: {reason(error)}; save it again as .odt") from error
-    return reader.blocks.finished()
+
+
+def _move_notes(body: etree._Element) -> None:
+    """Put notes behind the paragraphs that they stand in."""
+    for note in reversed(list(body.iter(f"{TEXT}note"))):
+        paragraph = next(note.iterancestors(f"{TEXT}p", f"{TEXT}h"), None)
+        if paragraph is not None:
+            place = etree.Element(f"{TEXT}span")
+            place.tail, note.tail = note.tail, None
+            note.getparent().replace(note, place)
+            paragraph.addnext(note)
+
+
+def _read(
+    body: etree._Element,
+    names: Mapping[str, str],
+    signs: Mapping[str, str],
+    omitted: Callable[[etree._Element], str | None],
+) -> tuple[str, int | None, list[str]]:
+    """Return the text, None as the number of pages, and warnings; `names` are the elements' in HTML if they differ."""
+    blocks = _Blocks()
+    for event, element in etree.iterwalk(body, events=("start", "end")):
+        if event == "start":
+            blocks.begin(names.get(element.tag, element.tag), omitted(element))
+            blocks.sign(signs.get(element.tag, ""))
+            blocks.text(element.text)
+        else:
+            blocks.end()
+            blocks.text(element.tail)
+    return blocks.finished()
 
 
 class _Blocks:
@@ -162,47 +193,13 @@ class _Blocks:
             self.in_item = False
 
 
-def _omitted(tag: str, attributes: Mapping[str, str]) -> str | None:
+def _omitted(element: etree._Element) -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
-    style = re.sub(r"\s", "", attributes.get("style", "")).lower()
+    tag, style = element.tag, re.sub(r"\s", "", element.get("style", "")).lower()
     if tag in NO_TEXT:
         return ""
     if tag == "del" or tag == "nav":
         return {"del": "deletions", "nav": "navigation"}[tag]
     if COMMENT.search(style):
         return "comments"
-    return "runs of hidden text" if "hidden" in attributes or HIDDEN.search(style) else None
-
-
-class _OpenDocument:
-    def __init__(self, root: etree._Element):
-        self.blocks = _Blocks()
-        self.hidden = {
-            style.get(f"{STYLE}name")
-            for style in root.iter(f"{STYLE}style")
-            if any(part.get(f"{TEXT}display") == "none" for part in style)
-        }
-
-    def walk(self, element: etree._Element, notes: list[etree._Element]) -> None:
-        """Read an element; `notes` takes what follows the paragraph that it stands in."""
-        name = SAME.get(element.tag, element.tag)
-        if element.tag == f"{TEXT}note":
-            notes.append(element)
-            return
-        self.blocks.begin(name, self._omitted(element))
-        self.blocks.sign(SIGNS.get(element.tag, ""))
-        self.blocks.text(element.text)
-        paragraph = element.tag in (f"{TEXT}h", f"{TEXT}p")
-        below = [] if paragraph else notes
-        for child in element:
-            self.walk(child, below)
-            self.blocks.text(child.tail)
-        self.blocks.end()
-        if paragraph:
-            for note in below:
-                for part in note:
-                    self.walk(part, [])
-
-    def _omitted(self, element: etree._Element) -> str | None:
-        hidden = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in self.hidden - {None}
-        return "runs of hidden text" if hidden else OMITTED.get(element.tag)
+    return "runs of hidden text" if "hidden" in element.attrib or HIDDEN.search(style) else None

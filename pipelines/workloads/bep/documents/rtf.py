@@ -1,35 +1,23 @@
 """The text of RTF files: paragraphs, lists, tables and footnotes, without what Word hides."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from common.errors import UserError
 from pipelines.workloads.bep.documents.word import grouped
 
 # A control word with its number, a byte in hexadecimal, another control sign, a brace, line ends, text
 TOKEN = re.compile(rb"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|([^\\{}\r\n]+)", re.I)
-SIGNS = {
-    "bullet": "\u2022", "emdash": "\u2014", "emspace": " ", "endash": "\u2013", "enspace": " ", "ldblquote": "\u201c",
-    "line": "\n", "lquote": "\u2018", "nestcell": " ", "rdblquote": "\u201d", "rquote": "\u2019", "tab": "\t",
-    "~": "\xa0", "_": "-", "{": "{", "}": "}", "\\": "\\",
-}  # fmt: skip
+TABLES = json.loads(Path(__file__).with_suffix(".json").read_text())
+SIGNS: dict[str, str] = TABLES["signs"]  # control words -> text
+OMITTED: dict[str, str] = TABLES["omitted"]  # groups that are no text of the document -> what the report calls them
+FONTS = {int(number): page for number, page in TABLES["fonts"].items()}  # character sets of fonts -> code pages
 PARAGRAPH = {"par", "sect", "page", "\n", "\r"}
-# Groups that are no text of the document, and what the report calls them.
-OMITTED = {
-    **dict.fromkeys(
-        ("*", "atnauthor", "atnid", "colortbl", "fldinst", "fonttbl", "info", "nonesttables", "objdata"), ""
-    ),
-    **dict.fromkeys(("pict", "rxe", "stylesheet", "tc", "xe"), ""),
-    **dict.fromkeys(("header", "headerf", "headerl", "headerr"), "headers and footers"),
-    **dict.fromkeys(("footer", "footerf", "footerl", "footerr"), "headers and footers"),
-    "annotation": "comments",
-}
 MARKS = {"listtext", "pntext"}  # groups with the sign or the number of a list's item
-# Code pages by the character sets of fonts
-FONTS = {128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256, 186: 1257}
-FONTS |= {204: 1251, 222: 874, 238: 1250}
 
 
 @dataclass(frozen=True)

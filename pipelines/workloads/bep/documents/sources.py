@@ -5,6 +5,7 @@ Nothing outside the folder that the user named is read, and no file expands beyo
 
 import codecs
 import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -41,16 +42,8 @@ BYTE_ORDER_MARKS = {  # UTF-32's little-endian mark comes first, as it begins li
 }
 HIDDEN = "hidden"
 UNREAD = "files of this kind cannot be read"
-PICTURE = "pictures are not read; run text recognition (OCR) on scans"
-TABLES = "tables are not read; save what is prose in them as .docx or .txt"
-REASONS = {
-    **dict.fromkeys((".doc", ".dot", ".wpd", ".wps", ".pages", ".fodt", ".ott"), "save it as .docx or .odt"),
-    **dict.fromkeys((".ppt", ".pptx", ".odp", ".key"), "slides are not read; save their text as .docx or .txt"),
-    **dict.fromkeys((".xls", ".xlsx", ".xlsm", ".ods", ".csv", ".numbers"), TABLES),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".bmp", ".heic", ".webp", ".svg"), PICTURE),
-    **dict.fromkeys((".zip", ".7z", ".rar", ".gz"), "unpack it"),
-    **dict.fromkeys((".eml", ".msg", ".mht", ".mhtml"), "save its text as .html or .txt"),
-}
+# Endings of other files -> what to do about them.
+REASONS: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())
 DECLARED = re.compile(rb"""charset\s*=\s*["']?([\w.:-]+)""", re.I)
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 # ![words](data:image/png;base64,...), [name]: data:..., and <img src="data:...">

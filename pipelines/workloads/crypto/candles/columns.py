@@ -42,8 +42,7 @@ def numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
     text = _present(column[values.isna() & column.notna()])
     if len(text):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
-    found: np.ndarray = values.to_numpy(np.float64, na_value=np.nan)
-    return found
+    return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
 
 
 def times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:

@@ -13,11 +13,11 @@ PAGE = 1000  # candles per request
 
 
 def download(
-    symbol: str, timeframe: str, days: int, minimum_rows: int = MINIMUM_ROWS
+    symbol: str, timeframe: str, days: int, *, exchange: str = "binance", minimum_rows: int = MINIMUM_ROWS
 ) -> tuple[Candles, dict[str, object]]:
-    """Return the last `days` of candles from Binance, checked like a file, and the counts of all checks.
+    """Return the last `days` of candles from an exchange, checked like a file, and the counts of all checks.
 
-    Raises UserError if ccxt is not installed, the coin is unknown, or the network fails.
+    Raises UserError if ccxt is not installed, the exchange or the coin is unknown, or the network fails.
     """
     import pandas as pd
 
@@ -25,7 +25,9 @@ def download(
         import ccxt
     except ImportError as error:
         raise UserError("data.source=ccxt needs the package ccxt: .venv/bin/pip install ccxt") from error
-    client = ccxt.binance({"enableRateLimit": True})
+    if exchange not in ccxt.exchanges:
+        raise UserError(f"{symbol}: ccxt knows no exchange {exchange!r}; give one like binance")
+    client = getattr(ccxt, exchange)({"enableRateLimit": True})
     try:
         market = _market(symbol, client.load_markets())
         now = int(client.milliseconds())
@@ -41,13 +43,13 @@ def download(
     except ccxt.BaseError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{symbol}: binance did not answer: {reason}; try again later, or give files: data.source=files "
+            f"{symbol}: {exchange} did not answer: {reason}; try again later, or give files: data.source=files "
             "data.folder=FOLDER"
         ) from error
     table = pd.DataFrame(rows, columns=["time", *VALUES], dtype=object)
     table.index += 1
-    candles, facts = check(table, symbol, timeframe, "binance", now, minimum_rows)
-    return candles, {"exchange": "binance", "market": market, **facts}
+    candles, facts = check(table, symbol, timeframe, exchange, now, minimum_rows)
+    return candles, {"exchange": exchange, "market": market, **facts}
 
 
 def _market(symbol: str, markets: Iterable[str]) -> str:

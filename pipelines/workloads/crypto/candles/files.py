@@ -65,15 +65,11 @@ def coins(folder: Path | str, timeframe: str) -> list[str]:
     found = sorted({name.coin for _, name in files if name.timeframe == timeframe})
     if not found:
         others = ", ".join(sorted({name.timeframe for _, name in files})) or "no file of candles"
-        raise UserError(
-            "\n".join(
-                [
-                    f"data.folder={folder} holds no {timeframe} candles (found there: {others}); name the files like "
-                    f"BTCUSDT-{timeframe}.csv, or give another data.timeframe",
-                    *passed_over,
-                ]
-            )
+        none = (
+            f"data.folder={folder} holds no {timeframe} candles (found there: {others}); name the files like "
+            f"BTCUSDT-{timeframe}.csv, or give another data.timeframe"
         )
+        raise UserError("\n".join([none, *passed_over]))
     return found
 
 

@@ -177,8 +177,8 @@ def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: flo
 def _columns(trades: Sequence[_Trade]) -> Trades:
     *columns, reasons = zip(*trades, strict=True) if trades else [()] * len(_Trade._fields)
     kinds = (np.int64, np.int64, np.int64, np.int64, np.float64, np.float64, np.float64)
-    arrays = [np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return Trades(*arrays, reason=reasons)
+    named = zip(_Trade._fields, columns, kinds, strict=False)
+    return Trades(reason=reasons, **{name: np.array(column, kind) for name, column, kind in named})
 
 
 def buy_and_hold(open: np.ndarray, close: np.ndarray, fee: float, slippage: float) -> np.ndarray:

@@ -1,12 +1,14 @@
 """Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from common.statistics import QUANTILES_95
 from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold, net_return
+
+Figures: TypeAlias = dict[str, Any]  # numbers, None where undefined, and a list of fees
 
 EQUITY_POINTS = 400  # of a curve that is drawn
 
@@ -17,7 +19,7 @@ EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
 
 
-def metrics(result: Result, candles_per_day: int) -> dict[str, Any]:
+def metrics(result: Result, candles_per_day: int) -> Figures:
     """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
     Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
@@ -63,8 +65,7 @@ def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
     closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
     before = closes[:-1]
     # An account that has lost everything earns nothing.
-    daily: np.ndarray = np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0
-    return daily
+    return np.asarray(np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0)
 
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:

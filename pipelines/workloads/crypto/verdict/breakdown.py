@@ -22,7 +22,7 @@ def by_month(
     `times` (m,) ms are those of the candles that are traded, `equity` and `held` (m,) the accounts of the model and of
     buy-and-hold at their closes; `saved` (n,) the nats that the model saves in windows that end at `window_times`.
     """
-    months, of_window = (_month(each) for each in (times, window_times))
+    months, of_window = (each.astype("datetime64[ms]").astype("datetime64[M]") for each in (times, window_times))
     rows: list[dict[str, object]] = []
     for month in np.unique(months):
         first, last = np.flatnonzero(months == month)[[0, -1]]
@@ -40,10 +40,6 @@ def by_month(
             }
         )
     return rows
-
-
-def _month(times: np.ndarray) -> np.ndarray:
-    return times.astype("datetime64[ms]").astype("datetime64[M]")
 
 
 def _growth(before: float, after: float) -> float | None:
@@ -94,6 +90,7 @@ def importance(
     order = np.random.default_rng(seed).permutation(len(windows))
     own, length = _log_losses(logits(windows), labels), windows.shape[1]
     edges = [lag for lag in LAGS if lag < length] + [length]
+    parts: list[tuple[str, str, tuple[slice, ...]]]
     parts = [("feature", name, np.s_[:, :, number : number + 1]) for number, name in enumerate(names)]
     for start, stop in pairwise(edges):
         lags = str(start) if stop == start + 1 else f"{start} to {stop - 1}"
@@ -110,5 +107,4 @@ def importance(
 
 
 def _log_losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    losses: np.ndarray = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
-    return losses
+    return np.asarray(np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels])

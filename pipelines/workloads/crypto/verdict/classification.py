@@ -18,6 +18,7 @@ BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
 
 NUM_CLASSES = len(CLASSES)
+Bin = TypedDict("Bin", {"from": float, "to": float, "n": int, "confidence": float | None, "accuracy": float | None})
 
 
 class ConfusionMetrics(TypedDict):
@@ -47,7 +48,7 @@ class Metrics(ConfusionMetrics):
     prior_direction_log_loss: float | None
     brier: float
     calibration_error: float
-    reliability: list[dict[str, Plain]]
+    reliability: list[Bin]
 
 
 def class_shares(labels: np.ndarray) -> np.ndarray:
@@ -56,8 +57,7 @@ def class_shares(labels: np.ndarray) -> np.ndarray:
     Without that row the prior's log loss is unbounded if training lacks a class, and every model beats it.
     """
     counts = np.bincount(np.asarray(labels, dtype=np.int64), minlength=NUM_CLASSES) + 1.0
-    shares: np.ndarray = counts / counts.sum()
-    return shares
+    return np.asarray(counts / counts.sum())
 
 
 def prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
@@ -105,8 +105,7 @@ def checked(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the log loss (N,) of each row, nats."""
     tiny = np.finfo(np.float64).eps
-    losses: np.ndarray = -np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny))
-    return losses
+    return np.asarray(-np.log(np.clip(probabilities[np.arange(len(labels)), labels], tiny, 1 - tiny)))
 
 
 def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -119,8 +118,7 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
 
 def macro_f1(correct: np.ndarray, predicted: np.ndarray, actual: np.ndarray) -> np.ndarray:
     """Return (...) of counts (..., 3); a class with neither labels nor predictions has an F1 of 0."""
-    mean: np.ndarray = (2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1)
-    return mean
+    return np.asarray((2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1))
 
 
 def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -177,7 +175,7 @@ def _mcc(matrix: np.ndarray) -> float:
     return float((correct * total - actual @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
 
 
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[dict[str, Plain]]]:
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[Bin]]:
     """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins.
 
     Probabilities (N, 3), labels (N,); confidence is the probability of the predicted class.
@@ -187,7 +185,7 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, l
     bin_numbers = np.searchsorted(edges[1:-1], confidence)
     counts = np.bincount(bin_numbers, minlength=BINS)
     confidences, hits = (np.bincount(bin_numbers, weights=values, minlength=BINS) for values in (confidence, correct))
-    bins: list[dict[str, Plain]] = [
+    bins: list[Bin] = [
         {
             "from": float(edges[i]),
             "to": float(edges[i + 1]),
@@ -222,5 +220,4 @@ def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     """Return probabilities (N, 3) float64 of logits (N, 3)."""
     scaled = np.asarray(logits, dtype=np.float64) / temperature
     scaled = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-    shares: np.ndarray = scaled / scaled.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))

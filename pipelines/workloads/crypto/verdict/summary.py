@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired
+from typing import NotRequired
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
+from pipelines.workloads.crypto.trading.performance import Figures
 from pipelines.workloads.crypto.verdict import breakdown, classification, judge
 from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
@@ -44,11 +45,11 @@ class Page(Judged):
     figures: Metrics
     predictors: list[dict[str, object]]  # the model first
     tempered: Metrics
-    backtest: dict[str, Any]
+    backtest: Figures
     random_trades: dict[str, float | None]
     months: list[dict[str, object]]
     regimes: list[dict[str, object]]
-    folds: list[dict[str, Any]]
+    folds: list[Figures]
     equity: dict[str, list[float]]
     importance: list[dict[str, object]]
     verdict: NotRequired[str]  # this and what follows depends on all coins
@@ -192,7 +193,8 @@ def coin_page(
         np.concatenate([fold.moves for fold in folds]),
         result.equity,
         horizon=config.data.horizon,
-        resamples=_resamples(settings.repetitions, confidence),
+        # More where a wide interval would end at its luckiest resamples.
+        resamples=max(settings.repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence))),
         confidence=confidence,
         seed=settings.seed,
     )
@@ -234,11 +236,6 @@ def coin_page(
         "equity": performance.equity_curves(coin.candles.time[rows], market, result),
         "importance": importance,
     }
-
-
-def _resamples(repetitions: int, confidence: float) -> int:
-    """Return the repetitions, or more where a wide interval would end at its luckiest resamples."""
-    return max(repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence)))
 
 
 def _predictors(

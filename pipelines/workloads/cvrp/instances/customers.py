@@ -1,7 +1,8 @@
 """Customers as people keep them: CSV and XLSX tables and GeoJSON points, and their tours in return.
 
 A table has a row for the depot and one for each customer. Its columns are found by their usual names; the depot is the
-row that says so, else the first. Longitudes and latitudes make distances kilometres on the sphere.
+row that says so, else the first. Longitudes and latitudes make distances kilometres on the sphere. Opening hours are
+times of day, as 8:30, in minutes, or numbers in any unit; those of the depot hold for routes.
 """
 
 import json
@@ -34,6 +35,9 @@ USUAL = {
     ),
     "name": ("name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"),
     "capacity": ("capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"),
+    "open": ("open", "opens", "opening", "earliest", "readytime", "from"),
+    "close": ("close", "closes", "closing", "latest", "duedate", "duetime", "until"),
+    "service": ("service", "servicetime", "serviceminutes", "unloading"),
     "depot": ("depot", "isdepot", "type", "kind", "role"),
 }
 MARKS = ("1", "true", "yes", "y", "x", "depot", "ja")  # of the depot, in the column of that name
@@ -54,13 +58,24 @@ class Customers:
     demands: list[float]  # N, 0 at the depot
     capacity: float | None
     degrees: bool
+    hours: np.ndarray | None  # (N, 2) float64 opening hours
+    services: list[float] | None  # N, 0 at the depot
     found: str  # what was read from where, in a line
 
     def as_input(self) -> dict[str, object]:
         """Return the fields of an input of the models; the capacity is missing where the table has none."""
         depot, *customers = self.places.tolist()
         capacity = {} if self.capacity is None else {"capacity": self.capacity}
-        own = {"name": self.stem, "depot": depot, "customers": customers, "demands": self.demands[1:]}
+        own: dict[str, object] = {
+            "name": self.stem,
+            "depot": depot,
+            "customers": customers,
+            "demands": self.demands[1:],
+        }
+        if self.hours is not None:
+            own["hours"], *own["windows"] = self.hours.tolist()
+        if self.services is not None:
+            own["service_times"] = self.services[1:]
         return {**own, **capacity, "degrees": self.degrees}
 
     def as_problem(self, path: Path, capacity: float | None) -> Problem:
@@ -76,7 +91,17 @@ class Customers:
         (*demands, whole), locs, matrix = whole_numbers([*self.demands, capacity]), self.places, None
         if self.degrees:
             locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-        return Problem(self.stem, locs, np.array(demands, np.int64), whole, "exact", matrix=matrix)
+        services = None if self.services is None else np.array(self.services)
+        return Problem(
+            self.stem,
+            locs,
+            np.array(demands, np.int64),
+            whole,
+            "exact",
+            matrix=matrix,
+            windows=self.hours,
+            services=services,
+        )
 
 
 def whole_numbers(amounts: Sequence[float]) -> list[int]:
@@ -123,8 +148,14 @@ def read_table(path: Path) -> Customers:
     if degrees:
         by = "" if axes[0] == "lon" else " by the range of x and y (degrees=false if they lie in a plane)"
         found += f"; longitude and latitude{by}: costs are in km"
-    capacity = _capacity(path, rows)
-    return Customers(path.stem, list(rows), names, places, demands, capacity, degrees, printable(found, 400))
+    hours = None
+    if {"open", "close"} & columns.keys():
+        hours = np.array([_hours(path, row, cells) for row, cells in rows.items()])
+    services = None
+    if "service" in columns:
+        services = [0.0, *(_demand(path, row, cells["service"] or 0) for row, cells in list(rows.items())[1:])]
+    capacity, said = _capacity(path, rows), printable(found, 400)
+    return Customers(path.stem, list(rows), names, places, demands, capacity, degrees, hours, services, said)
 
 
 def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:
@@ -192,6 +223,20 @@ def _demand(path: Path, row: int, cell: object) -> float:
     return value
 
 
+def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
+    """Return when a row opens and closes; an empty cell limits nothing."""
+    found = []
+    for what, missing in (("open", 0.0), ("close", MAX_COORDINATE)):
+        text = _text(cells.get(what))
+        if clock := re.fullmatch(r"(\d{1,2}):(\d\d)(:00)?", text):
+            found.append(60.0 * int(clock[1]) + int(clock[2]))
+        else:
+            found.append(_number(path, row, what, text) if text else missing)
+    if not 0 <= found[0] <= found[1]:
+        raise UserError(f"{path}: row {row}: opens at {found[0]:g} and closes at {found[1]:g}; correct one of them")
+    return found[0], found[1]
+
+
 def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
     """Return what the column capacity holds, wherever it is filled in."""
     given = {row: cells["capacity"] for row, cells in rows.items() if cells.get("capacity") not in (None, "")}
@@ -225,17 +270,22 @@ def _check_places(path: Path, numbers: Sequence[int], places: np.ndarray, axes: 
             )
 
 
-def write_routes(path: Path, routes: Sequence[Sequence[int]], run: str) -> list[Path]:
+def write_routes(
+    path: Path, routes: Sequence[Sequence[int]], run: str, arrivals: Sequence[Sequence[float]] = ()
+) -> list[Path]:
     """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson if it has degrees; return the paths."""
     table = read_table(path)
     axes = ("lon", "lat") if table.degrees else ("x", "y")
     stops = [
-        (number, stop, table.rows[node], table.names[node], *table.places[node].tolist(), f"{table.demands[node]:g}")
+        (
+            *(number, stop, table.rows[node], table.names[node], *table.places[node].tolist()),
+            *(f"{amount:g}" for amount in (table.demands[node], *([arrivals[number - 1][stop]] if arrivals else []))),
+        )
         for number, route in enumerate(routes, 1)
         for stop, node in enumerate((0, *route, 0))
     ]
     written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if table.degrees else WRITTEN[:1])]
-    write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand"), stops))
+    write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand", *["time"] * bool(arrivals)), stops))
     for file in written[1:]:
         write_text(file, json.dumps(_geojson(table, routes), ensure_ascii=False) + "\n")
     return written

@@ -13,10 +13,11 @@ from common.errors import UserError
 from models.routing.problems import Problem, distances_from
 from pipelines.workloads.cvrp.instances.customers import WRITTEN, read_table
 from pipelines.workloads.cvrp.instances.npz_files import read_npz
+from pipelines.workloads.cvrp.instances.solomon_files import read_solomon
 from pipelines.workloads.cvrp.instances.tables import TABLES
 from pipelines.workloads.cvrp.instances.vrp_files import read_vrp
 
-READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp}
+READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp, ".txt": read_solomon}
 ENDINGS = (*READERS, *TABLES)
 NAMED = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
@@ -59,12 +60,16 @@ def _problems(file: Path, capacity: int | None) -> list[Problem]:
 
 
 def of_ours(file: Path) -> bool:
-    """Return whether a file in a user's folder is no instance: a hidden one, an open spreadsheet's, or our tours."""
+    """Return whether a file in a user's folder is no instance: a hidden one, a spreadsheet's lock, our tours, notes."""
+    if file.suffix.lower() == ".txt" and b"VEHICLE" not in file.read_bytes()[:1000]:
+        return True
     return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
 
 
 def _check_reach(path: Path, problem: Problem) -> None:
     """Raise UserError for a customer out of reach of every route within the limit."""
+    if not problem.plain:
+        return
     there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
     if (far := there_and_back > problem.limit).any():
         raise UserError(

@@ -1,34 +1,50 @@
-"""Files of operations research: VRPLIB's `.vrp` with TYPE CVRP and one depot, in any metric of METRICS, and `.sol`.
+"""Files of operations research: VRPLIB's `.vrp` in any metric of METRICS, with PyVRP's keys for time windows, depots,
+vehicles and prizes.
 
 Node numbers may be any distinct whole numbers; nodes, and the rows of an explicit matrix, are taken in their order with
-the depot moved to the front. DISTANCE limits a route's length and its customers' SERVICE_TIME together. A file must end
-with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
+the depot moved to the front, and further ones to the end. DISTANCE limits a route's travel, waiting and SERVICE_TIME
+together. A file must end with EOF or with the -1 that closes DEPOT_SECTION; any other is refused as cut short.
 """
 
-import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import UserError
 from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
-from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, usual_rounding
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, Vehicles, usual_rounding
+from pipelines.workloads.cvrp.instances.sol_files import NUMBER, best_known, whole
 
 SECTIONS = {  # title: columns of each row
     "NODE_COORD_SECTION": ("number", "x", "y"),
     "DEMAND_SECTION": ("number", "demand"),
     "DEPOT_SECTION": (),
 }
+OPTIONAL = {  # of nodes
+    "TIME_WINDOW_SECTION": ("number", "earliest", "latest time"),
+    "SERVICE_TIME_SECTION": ("number", "time"),
+    "PRIZE_SECTION": ("number", "prize"),
+}
+# Of vehicles: rows of vehicle and value in a section, or one value for all of them.
+OF_VEHICLES = {
+    "CAPACITY": "capacity",
+    "VEHICLES_DEPOT": "depot",
+    "VEHICLES_FIXED_COST": "fixed",
+    "VEHICLES_UNIT_DISTANCE_COST": "rate",
+    "VEHICLES_MAX_DISTANCE": "longest",
+    "VEHICLES_MAX_DURATION": "limit",
+}
 WEIGHTS = "EDGE_WEIGHT_SECTION"
 UNREAD_SECTIONS = ("DISPLAY_DATA_SECTION",)
-TYPES = ("CVRP", "DCVRP")  # the second has limited routes
-# Keys that are read or restrict nothing. Any other key (VEHICLES, ...) might restrict the routes.
+OPEN = ("OVRP", "OVRPTW")  # routes end at their last customer
+TYPES = ("CVRP", "DCVRP", "ACVRP", "VRPTW", "CVRPTW", "MDVRP", "MDVRPTW", "HFVRP", "HFVRPTW", "PCVRP", "PCVRPTW", *OPEN)
+# Keys that are read or restrict nothing. Any other key (BACKHAUL_SECTION, ...) might restrict the routes.
 HEADER_KEYS = (
-    *("NAME", "COMMENT", "TYPE", "DIMENSION", "CAPACITY", "DISTANCE", "SERVICE_TIME"),
+    *("NAME", "COMMENT", "TYPE", "DIMENSION", "DISTANCE", "SERVICE_TIME", "VEHICLES", *OF_VEHICLES),
     *("EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE"),
 )
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 Header = dict[str, str]
 Rows = list[tuple[int, list[str]]]  # (line number, words) of each row of a section
@@ -40,22 +56,28 @@ def read_vrp(path: Path) -> list[Problem]:
     header, sections, complete = _split(path, path.read_bytes().decode("utf-8-sig", errors="replace"))
     metric = _check_kind(path, header, sections)
     _check_complete(path, sections, metric, complete)
-    dimension, capacity = _sizes(path, header, metric)
+    dimension = _dimension(path, header, metric)
     coords = {} if metric == "EXPLICIT" else _nodes(path, sections, "NODE_COORD_SECTION", dimension)
     demands = _nodes(path, sections, "DEMAND_SECTION", dimension)
-    if coords and (unmatched := sorted(coords.keys() ^ demands.keys())):
-        node = unmatched[0]
-        has, lacks = "NODE_COORD_SECTION", "DEMAND_SECTION"
-        if node in demands:
-            has, lacks = lacks, has
-        raise UserError(f"{path}: node {node} is in {has} but not in {lacks}; both must list the same nodes")
-    depot = _depot(path, sections, demands)
-
-    # False sorts before True: the depot comes first, then the customers by number.
-    nodes = sorted(demands, key=lambda node: (node != depot, node))
-    demand = _demands(path, nodes, demands, capacity)
+    for has, rows in (("NODE_COORD_SECTION", coords), *((t, _nodes(path, sections, t, dimension)) for t in OPTIONAL)):
+        if rows and (unmatched := sorted(rows.keys() ^ demands.keys())):
+            has, lacks = ("DEMAND_SECTION", has) if unmatched[0] in demands else (has, "DEMAND_SECTION")
+            raise UserError(
+                f"{path}: node {unmatched[0]} is in {has} but not in {lacks}; both must list the same nodes"
+            )
+    depot, *further = _depots(path, sections, demands)
+    # The depot comes first, then the customers by number.
+    nodes = [depot, *sorted(demands.keys() - {depot, *further}), *further]
+    if len(nodes) == 1 + len(further):
+        raise UserError(f"{path}: all {dimension} nodes are depots; a depot and at least one customer are needed")
+    fleet = _fleet(path, header, sections, [depot, *further])
+    capacity = max(kind.capacity for kind in fleet)
+    demand = _demands(path, nodes, demands, capacity, 1 + len(further))
     locs, matrix = _layout(path, header, sections, metric, nodes, coords)
-    limit = _number(path, "DISTANCE", header["DISTANCE"]) if "DISTANCE" in header else np.inf
+    limit = amount(path, "DISTANCE", header["DISTANCE"]) if "DISTANCE" in header else np.inf
+    limit *= 1 + 1e-9  # sums of distances err by far less
+    fleet = tuple(kind._replace(limit=min(kind.limit, limit)) for kind in fleet)
+    windows, services, prizes = (_column(path, sections, title, nodes) for title in OPTIONAL)
     # Named after the file: NAME inside it is free text, which must not decide where a solution is written.
     return [
         Problem(
@@ -63,33 +85,56 @@ def read_vrp(path: Path) -> list[Problem]:
             locs,
             np.array(demand, np.int64),
             capacity,
-            usual_rounding(path.stem, matrix if metric == "EXPLICIT" else None),
-            _best_known(path),
+            usual_rounding((header.get("NAME", ""), path.stem), matrix if metric == "EXPLICIT" else None)
+            if windows is None
+            else "dimacs",
+            best_known(path),
             metric,
             matrix,
-            limit * (1 + 1e-9),  # sums of distances err by far less
-            _number(path, "SERVICE_TIME", header.get("SERVICE_TIME", "0")),
+            limit,
+            amount(path, "SERVICE_TIME", header.get("SERVICE_TIME", "0")),
+            services=None if services is None else services[:, 0],
+            windows=windows,
+            fleet=() if fleet == (Vehicles(capacity, limit=limit),) else fleet,
+            depots=1 + len(further),
+            open_routes=_header(path, header, "TYPE").upper() in OPEN,
+            prizes=None if prizes is None else np.where(prizes[:, 0] > 0, prizes[:, 0], np.inf),
         )
     ]
 
 
-def _best_known(path: Path) -> float | None:
-    """Return the cost in the `.sol` file beside an instance; None without one."""
-    solution = path.with_suffix(".sol")
-    if not solution.is_file():
-        return None
-    found = re.findall(r"^cost:?\s+(\S+)\s*$", solution.read_bytes().decode("utf-8", "replace"), re.I | re.M)
-    if len(found) != 1 or not NUMBER.fullmatch(found[0]):
-        raise UserError(f"{solution}: it must have one line 'Cost NUMBER', the best known cost; correct or remove it")
-    return float(found[0])
+def _column(path: Path, sections: dict[str, Rows], title: str, nodes: list[int]) -> np.ndarray | None:
+    """Return the numbers (N, columns) of an optional section, if it is there."""
+    rows = _nodes(path, sections, title, len(nodes))
+    return np.array([[amount(path, f"{title}: node {n}", word) for word in rows[n]] for n in nodes]) if rows else None
 
 
-def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
-    """Return the text of a `.sol` file, with the cost in the problem's metric."""
-    lines = [f"Route #{number}: {' '.join(map(str, route))}" for number, route in enumerate(routes, 1)]
-    cost = float(cost)
-    lines.append(f"Cost {int(cost) if cost.is_integer() else cost}")
-    return "\n".join(lines) + "\n"
+def _fleet(path: Path, header: Header, sections: dict[str, Rows], depots: list[int]) -> tuple[Vehicles, ...]:
+    """Return the kinds of vehicles; where the file does not say how many there are, there are enough."""
+    count = whole(path, "VEHICLES", header["VEHICLES"]) if "VEHICLES" in header else None
+    if count is not None and not 1 <= count <= 10**6:
+        raise UserError(f"{path}: VEHICLES is {count}; there must be from 1 to a million")
+    columns: dict[str, list[float]] = {}
+    if "CAPACITY_SECTION" not in sections:
+        _header(path, header, "CAPACITY")
+    for key, what in OF_VEHICLES.items():
+        rows = [row[-1] for row in _nodes(path, sections, f"{key}_SECTION", count or 0, "VEHICLES").values()]
+        words = rows or [header[key]] * (count or 1) if rows or key in header else []
+        columns |= {what: [amount(path, key, word) for word in words]} if words else {}
+    if bad := [most for most in columns["capacity"] if most != int(most) or not 1 <= most <= MOST_CAPACITY]:
+        raise UserError(
+            f"{path}: CAPACITY is {bad[0]:.9g}; give a whole number from 1 to {MOST_CAPACITY} "
+            "(dividing all demands and the capacity by one number changes nothing)"
+        )
+    for place, node in enumerate(columns.get("depot", [])):
+        if node not in depots:
+            raise UserError(f"{path}: vehicle {place + 1} is at node {node:g}, which is no depot")
+        columns["depot"][place] = depots.index(int(node))
+    alike = Counter(zip(*columns.values(), strict=True))  # in the order of the file
+    found = tuple(
+        Vehicles(**dict(zip(columns, each, strict=True)), available=count and many) for each, many in alike.items()
+    )
+    return tuple(kind._replace(capacity=int(kind.capacity), depot=int(kind.depot)) for kind in found)
 
 
 def _split(path: Path, text: str) -> tuple[Header, dict[str, Rows], bool]:
@@ -140,10 +185,10 @@ def _check_kind(path: Path, header: Header, sections: dict[str, Rows]) -> str:
             f"{path}: EDGE_WEIGHT_TYPE is {metric[:40]!r}; only {', '.join(METRICS)} are supported, "
             "give a file of such a type"
         )
-    known = (*SECTIONS, WEIGHTS, *UNREAD_SECTIONS)
+    known = (*SECTIONS, *OPTIONAL, WEIGHTS, *UNREAD_SECTIONS, *(f"{key}_SECTION" for key in OF_VEHICLES))
     unknown = [key for key in header if key not in HEADER_KEYS] + [title for title in sections if title not in known]
     if unknown:
-        raise UserError(f"{path}: {unknown[0][:40]!r} is not part of a plain CVRP; remove it to solve without it")
+        raise UserError(f"{path}: {unknown[0][:40]!r} cannot be solved here; remove it to solve without it")
     return metric.upper()
 
 
@@ -158,10 +203,9 @@ def _check_complete(path: Path, sections: dict[str, Rows], metric: str, complete
         )
 
 
-def _sizes(path: Path, header: Header, metric: str) -> tuple[int, int]:
-    """Return DIMENSION and CAPACITY."""
-    dimension = _whole(path, "DIMENSION", _header(path, header, "DIMENSION"))
-    capacity = _whole(path, "CAPACITY", _header(path, header, "CAPACITY"))
+def _dimension(path: Path, header: Header, metric: str) -> int:
+    """Return DIMENSION."""
+    dimension = whole(path, "DIMENSION", _header(path, header, "DIMENSION"))
     if dimension < 2:
         raise UserError(f"{path}: DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
     if dimension > MOST_CUSTOMERS + 1 and not METRICS[metric].planar:
@@ -169,23 +213,22 @@ def _sizes(path: Path, header: Header, metric: str) -> tuple[int, int]:
             f"{path}: DIMENSION is {dimension}; a matrix of {metric} distances is held for at most {MOST_CUSTOMERS} "
             "customers, give a smaller problem or one with coordinates in a plane, as EUC_2D"
         )
-    if not 1 <= capacity <= MOST_CAPACITY:
-        raise UserError(
-            f"{path}: CAPACITY is {capacity}; give a number from 1 to {MOST_CAPACITY} "
-            "(dividing all demands and the capacity by one number changes nothing)"
-        )
-    return dimension, capacity
+    return dimension
 
 
-def _nodes(path: Path, sections: dict[str, Rows], title: str, dimension: int) -> dict[int, list[str]]:
-    """Return {node number: the other words of its row} after checking the number and shape of the rows."""
+def _nodes(
+    path: Path, sections: dict[str, Rows], title: str, count: int, counted: str = "DIMENSION"
+) -> dict[int, list[str]]:
+    """Return {number: the other words of its row} of a section, if it is there, after checking its rows."""
+    if title not in sections:
+        return {}
     rows = sections[title]
-    if len(rows) != dimension:
+    if len(rows) != count:
         raise UserError(
-            f"{path}: DIMENSION is {dimension} but {title} has {len(rows)} rows; "
-            "the file may be cut short, download it again or correct DIMENSION"
+            f"{path}: {counted} is {count} but {title} has {len(rows)} rows; "
+            f"the file may be cut short, download it again or correct {counted}"
         )
-    columns = SECTIONS[title]
+    columns = (SECTIONS | OPTIONAL).get(title, ("number", "value"))
     nodes: dict[int, list[str]] = {}
     for number, words in rows:
         if len(words) != len(columns):
@@ -193,7 +236,7 @@ def _nodes(path: Path, sections: dict[str, Rows], title: str, dimension: int) ->
                 f"{path}: line {number}: {' '.join(words)[:40]!r} in {title}; "
                 f"each row is {', '.join(columns[:-1])} and {columns[-1]}"
             )
-        node = _whole(path, f"line {number}: the node number", words[0])
+        node = whole(path, f"line {number}: the node number", words[0])
         if node in nodes:
             raise UserError(
                 f"{path}: line {number}: node {node} is given a second time in {title}; "
@@ -215,7 +258,7 @@ def _layout(
         if METRICS[metric].planar:
             return locs, None
         matrix = METRICS[metric].lengths(locs[:, None], locs)
-    return in_a_plane(matrix), matrix
+    return in_a_plane((matrix + matrix.T) / 2), matrix
 
 
 def _matrix(path: Path, header: Header, sections: dict[str, Rows], size: int) -> np.ndarray:
@@ -231,37 +274,25 @@ def _matrix(path: Path, header: Header, sections: dict[str, Rows], size: int) ->
             "the file may be cut short, download it again or correct one of them"
         )
     matrix = np.zeros((size, size))
-    matrix[rows, columns] = [_number(path, f"line {number}: a distance", word) for number, word in words]
+    matrix[rows, columns] = [amount(path, f"line {number}: a distance", word) for number, word in words]
     np.fill_diagonal(matrix, 0)
-    if layout != "FULL_MATRIX":
-        return matrix + matrix.T
-    if (uneven := np.argwhere(matrix != matrix.T)).size:
-        one, two = uneven[0] + 1
-        raise UserError(
-            f"{path}: the distance from the {one}. node to the {two}. is not that of the way back; "
-            "only symmetric problems can be solved here"
-        )
-    return matrix
+    return matrix if layout == "FULL_MATRIX" else matrix + matrix.T
 
 
-def _depot(path: Path, sections: dict[str, Rows], nodes: Collection[int]) -> int:
-    """Return the node number of the depot."""
+def _depots(path: Path, sections: dict[str, Rows], nodes: Collection[int]) -> list[int]:
+    """Return the node numbers of the depots."""
     words = [word for _, row in sections["DEPOT_SECTION"] for word in row]
-    depots = words[: words.index("-1")] if "-1" in words else words
-    if len(depots) != 1 or len(words) > 2:
-        raise UserError(
-            f"{path}: DEPOT_SECTION holds {' '.join(words)[:40]!r}; only one depot is supported, "
-            "its node number followed by -1"
-        )
-    depot = _whole(path, "the depot", depots[0])
-    if depot not in nodes:
-        raise UserError(f"{path}: DEPOT_SECTION names node {depot}, which DEMAND_SECTION does not have")
-    return depot
+    if "-1" in words[:-1] or not [word for word in words if word != "-1"]:
+        raise UserError(f"{path}: DEPOT_SECTION holds {' '.join(words)[:40]!r}; give node numbers of depots, then -1")
+    depots = [whole(path, "the depot", word) for word in words if word != "-1"]
+    if wrong := [each for each in depots if each not in nodes or depots.count(each) > 1]:
+        raise UserError(f"{path}: DEPOT_SECTION names node {wrong[0]}, twice or without a row in DEMAND_SECTION")
+    return depots
 
 
-def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capacity: int) -> list[int]:
-    """Return the demands of `nodes`, depot first."""
-    demand = [_whole(path, f"the demand of node {node}", demands[node][0]) for node in nodes]
+def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capacity: int, depots: int) -> list[int]:
+    """Return the demands of `nodes`: the depot, customers, further depots."""
+    demand = [whole(path, f"the demand of node {node}", demands[node][0]) for node in nodes]
     for node, load in zip(nodes, demand, strict=True):
         if load < 0:
             raise UserError(f"{path}: the demand of node {node} is {load}; demands must be 0 or more")
@@ -270,8 +301,9 @@ def _demands(path: Path, nodes: list[int], demands: dict[int, list[str]], capaci
                 f"{path}: node {node} asks for {load} but CAPACITY is {capacity}, so no vehicle can serve it; "
                 "correct one of the two"
             )
-    if demand[0]:
-        raise UserError(f"{path}: the depot, node {nodes[0]}, has a demand of {demand[0]}; set it to 0")
+    for node, load in ((nodes[at], demand[at]) for at in (0, *range(len(nodes) - depots + 1, len(nodes)))):
+        if load:
+            raise UserError(f"{path}: the depot, node {node}, has a demand of {load}; set it to 0")
     return demand
 
 
@@ -294,18 +326,9 @@ def _coordinate(path: Path, node: int, word: str) -> float:
     return value
 
 
-def _number(path: Path, what: str, word: str) -> float:
+def amount(path: Path, what: str, word: str) -> float:
     """Parse a length or a time, or raise UserError."""
     value = float(word) if NUMBER.fullmatch(word) else np.nan
     if not 0 <= value <= MAX_COORDINATE:
         raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a number from 0 to {MAX_COORDINATE:.0e}")
     return value
-
-
-def _whole(path: Path, what: str, word: str) -> int:
-    """Parse a whole number, or raise UserError."""
-    value = float(word) if NUMBER.fullmatch(word) else np.nan
-    # Above 2**53 float64 skips whole numbers, and no value here may be near that. Also false for nan and inf.
-    if not abs(value) < 2**53 or value != int(value):
-        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a whole number")
-    return int(value)

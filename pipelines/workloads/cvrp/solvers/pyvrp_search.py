@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.fleet import Plan, measured
-from models.routing.problems import Problem, cost_of
+from models.routing.problems import Plan, Problem, cost_of, measured
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 
 ERRORS = 1e-6  # of numbers that should be whole
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
     """Return the routes of `pyvrp_plan` on a problem of one kind of vehicles; those of savings if it finds none."""
-    found = pyvrp_plan(problem, seconds, seed, start and Plan(start, [0] * len(start)))
+    found = pyvrp_plan(problem, seconds, seed, Plan(start, [0] * len(start)) if start else None)
     candidates = [each for each in (start, found and found.routes) if each]
     # The solver compares whole numbers; our own metric decides, and `start` wins ties.
     return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
@@ -77,7 +76,8 @@ def solution_of(data: solver.ProblemData, plan: Plan) -> solver.Solution:
 def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
     """Return the factor from distances (n + 1, n + 1) to PyVRP's whole numbers in int64.
 
-    DIMACS's unit is a tenth. In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
+    DIMACS's unit is a tenth.
+    In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
     """
     return {"exact": float(1e6 / max(1.0, dist.max())), "dimacs": 10.0}.get(problem.rounding, 1.0)
 
@@ -100,8 +100,8 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     def below(bound: float) -> int:
         return math.floor(bound * scale + ERRORS) if np.isfinite(bound) else int(most)
 
-    def window(node: int) -> dict[str, int]:
-        return {"tw_early": math.ceil(opening[node, 0] * scale - ERRORS), "tw_late": below(opening[node, 1])}
+    def above(bound: float) -> int:
+        return math.ceil(bound * scale - ERRORS)
 
     prizes = np.full(len(demand), np.inf) if problem.prizes is None else problem.prizes
     kinds = problem.vehicles
@@ -111,17 +111,21 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
             solver.Client(
                 location=node,
                 delivery=[demand[node]],
-                service_duration=math.ceil(service[node] * scale - ERRORS),
+                service_duration=above(service[node]),
+                tw_early=above(opening[node, 0]),
+                tw_late=below(opening[node, 1]),
                 prize=0 if np.isinf(prizes[node]) else round(prizes[node] * scale),
                 required=bool(np.isinf(prizes[node])),
-                **window(node),
             )
             for node in range(1, problem.customers + 1)
         ],
-        depots=[solver.Depot(location=node, **window(node)) for node in problem.depot_nodes],
+        depots=[
+            solver.Depot(location=node, tw_early=above(opening[node, 0]), tw_late=below(opening[node, 1]))
+            for node in problem.depot_nodes
+        ],
         vehicle_types=[
             solver.VehicleType(
-                problem.customers if kind.count is None else kind.count,
+                problem.customers if kind.available is None else kind.available,
                 capacity=[kind.capacity],
                 start_depot=kind.depot,
                 end_depot=kind.depot,

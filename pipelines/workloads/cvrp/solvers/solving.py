@@ -4,30 +4,33 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import UserError
 from models.routing import native
 from models.routing.decodes import SAMPLED
-from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.problems import Problem, cost_of, to_instances
+from models.routing.environment import Instances, Routes, routes_of
+from models.routing.fleet import MILLISECONDS, plan
+from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
-from models.routing.solve import at_once, best_tours, improved, padded
+from models.routing.solve import actions_of, at_once, best_tours, division_of, padded, searched, takes_policy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
 from pipelines.workloads.cvrp.solvers.hgs import lacking
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_label, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
 TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
-MORE_TOURS = (2, 8, 64)  # times evaluation.local_search: random tours of the further rows
 Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with their numbers -> actions (B, T)
 
 
@@ -41,6 +44,7 @@ class Solved:
     seconds: float  # of wall time
     core_seconds: float  # of CPU time, of all threads and processes together
     on: str  # device and threads
+    kinds: list[list[int]] = field(default_factory=list)  # of the vehicles, where there are several
 
     @property
     def core_ms(self) -> float:
@@ -56,20 +60,20 @@ def solve_with_model(
     augment: bool,
     device: torch.device,
     map_items: MapItems,
-    local_search: int = 0,
-    ruin_rounds: int = 0,
+    milliseconds: float = 0,
     samples: int | None = None,
 ) -> Solved:
-    """Return the model's tours, improved by a local search of the best `local_search` and by `ruin_rounds` of ruins.
-
-    `samples` overrides evaluation.samples.
-    """
+    """Return the model's tours, or those found from them in `milliseconds`; `samples` overrides evaluation.samples."""
     settings = config.evaluation
     samples = samples or settings.samples
     tours = f"{decode}({samples})" if decode in SAMPLED else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
-    label += f" + local search of {local_search}" if local_search else ""
-    label += f" + {ruin_rounds} ruins" if ruin_rounds else ""
+    if milliseconds:
+        taken = takes_policy(
+            max(each.customers for each in problems), milliseconds, settings.starts_from, settings.starts
+        )
+        sources = [config.model.kind] * taken + [settings.starts_from] * (settings.starts_from != "policy")
+        label = f"search from {' and '.join(sources)}, {milliseconds:.3g} ms"
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
         return best_tours(
@@ -77,9 +81,9 @@ def solve_with_model(
             [problems[i] for i in batch["item"].tolist()],
             Instances(batch["locs"], batch["demand"], batch["capacity"]),
             batch["item"],
-            local_search,
-            ruin_rounds,
             config.seed,
+            milliseconds,
+            settings.starts_from,
             decode=decode,
             samples=samples,
             starts=settings.starts if decode == "multistart" else None,
@@ -89,39 +93,59 @@ def solve_with_model(
     return _solve_batches(label, problems, solve, device, map_items)
 
 
-def solve_by_local_search(
-    config: "Config", problems: Sequence[Problem], num_tours: int, map_items: MapItems, starts: Solved | None = None
+def solve_from_savings(
+    config: "Config", problems: Sequence[Problem], milliseconds: float, ruin: bool, map_items: MapItems
 ) -> Solved:
-    """Return the best tours of a local search from `num_tours` random tours, or from the one tour of `starts`."""
-    label = f"{starts.method} + local search" if starts else f"local search of {num_tours} random tours"
+    """Return the tours of a local search from randomised savings, or of ruin and recreate that goes on from there."""
+    label = "savings, then ruin and recreate" if ruin else "randomised savings + local search"
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
-        items, given = batch["item"].cpu(), None
-        chosen = [problems[i] for i in items.tolist()]
-        if starts:
-            routes = [starts.routes[i] for i in items.tolist()]
-            given = torch.stack([_actions(each, 2 * chosen[0].customers)[None] for each in routes])
-        return improved(chosen, items, num_tours, config.seed, given)
+        chosen, share = [problems[i] for i in batch["item"].tolist()], None if ruin else 1.0
+        if ruin and division_of(chosen[0].customers).share == 1:
+            share = 0.5
+        return searched(chosen, batch["item"], config.seed, milliseconds / 1000, "savings", share=share)
 
-    solved = _solve_batches(label, problems, solve, torch.device("cpu"), map_items)
-    if starts is None:
-        return solved
-    seconds, core = solved.seconds + starts.seconds, solved.core_seconds + starts.core_seconds
-    return replace(solved, seconds=seconds, core_seconds=core)
+    cpu = torch.device("cpu")
+    return _solve_batches(f"{label}, {milliseconds:.3g} ms", problems, solve, cpu, map_items)
 
 
-def local_searches(
-    config: "Config", problems: Sequence[Problem], built: Solved, few: int, map_items: MapItems
-) -> list[Solved]:
-    """Return tours after a local search from `built` and from random ones; from many, on `few` problems."""
-    count = config.evaluation.local_search
-    if not count or native.unavailable():
+def searches(config: "Config", problems: Sequence[Problem], milliseconds: float, map_items: MapItems) -> list[Solved]:
+    """Return the tours of our own searches from savings, in each budget of the solvers and in that of the model."""
+    settings = config.evaluation
+    if not milliseconds or native.unavailable():
         return []
+    budgets = sorted({*(1000 * seconds for seconds in settings.reference_seconds), milliseconds})
     return [
-        solve_by_local_search(config, problems, 1, map_items, built),
-        solve_by_local_search(config, problems, count, map_items),
-        *(solve_by_local_search(config, problems[:few], times * count, map_items) for times in MORE_TOURS),
+        solve_from_savings(config, problems, budget, ruin, map_items) for ruin in (False, True) for budget in budgets
     ]
+
+
+def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_items: MapItems) -> list[Solved]:
+    """Return plans of more than the plain CVRP: our own, and PyVRP's of the first `few` in the same times."""
+    settings, found = config.evaluation, list[Solved]()
+    own = settings.milliseconds or MILLISECONDS * max(problem.customers for problem in problems)
+    times = [own / 1000, *(each for each in settings.reference_seconds if 1000 * each != own)]
+    solvers: list[tuple[str, Callable[[Problem, float], Plan | None]]] = [
+        ("ruin and recreate", lambda problem, seconds: plan(problem, seconds=seconds, seed=config.seed)),
+        (pyvrp_label(), lambda problem, seconds: pyvrp_plan(problem, seconds, config.seed)),
+    ]
+    for seconds in times:
+        for name, solve in solvers if settings.reference else solvers[:1]:
+            label, asked = f"{name}, {1000 * seconds:.3g} ms", problems if not found else problems[:few]
+            try:
+                found.append(solve_each(label, asked, partial(_plan, solve, seconds), map_items))
+            except validator.InvalidTourError as error:
+                if name == solvers[0][0]:
+                    raise
+                print(f"{label}: left out, as it found no plan in time ({error})", file=sys.stderr)
+    return found
+
+
+def _plan(solve: Callable[[Problem, float], Plan | None], seconds: float, problem: Problem) -> Plan:
+    try:
+        return solve(problem, seconds) or Plan([], [])
+    except ValueError as error:
+        raise UserError(f"{problem.name}: {error}") from error
 
 
 def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
@@ -176,38 +200,44 @@ def _solve_batches(
 
 
 def solve_each(
-    label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes], map_items: MapItems
+    label: str, problems: Sequence[Problem], solve: Callable[[Problem], Routes | Plan], map_items: MapItems
 ) -> Solved:
     """Return the tours of a method for single problems, on one thread."""
     longest = 2 * max(problem.customers for problem in problems)
 
     def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        rows, core = [], []
+        rows, core, vehicles = [], [], []
         for i in batch["item"].tolist():
             began = time.process_time()
-            routes = solve(problems[i])
+            found = solve(problems[i])
             core.append(time.process_time() - began)
-            rows.append(_actions(routes, longest))
-        device = batch["item"].device
-        return {"actions": torch.stack(rows).to(device), "core": torch.tensor(core, device=device)}
+            routes, kinds = found if isinstance(found, Plan) else (found, [0] * len(found))
+            vehicles.append(padded(torch.tensor(kinds, dtype=torch.long), longest))
+            rows.append(actions_of(routes, longest))
+        solved = {"actions": torch.stack(rows), "core": torch.tensor(core), "kinds": torch.stack(vehicles)}
+        return {name: tensor.to(batch["item"].device) for name, tensor in solved.items()}
 
     began = time.perf_counter()
     numbers = Resident({"item": torch.arange(len(problems))}, torch.device("cpu"))
     found = map_items(numbers, encode, 1)
     seconds, core = time.perf_counter() - began, float(found["core"].sum())
-    return _validated(label, problems, [routes_of(row) for row in found["actions"]], seconds, core, "cpu x 1")
+    routes = [routes_of(row) for row in found["actions"]]
+    kinds = [row[: len(each)].tolist() for row, each in zip(found["kinds"], routes, strict=True)]
+    return _validated(label, problems, routes, seconds, core, "cpu x 1", kinds)
 
 
 def _validated(
-    method: str, problems: Sequence[Problem], routes: list[Routes], seconds: float, core_seconds: float, on: str
+    method: str,
+    problems: Sequence[Problem],
+    routes: list[Routes],
+    seconds: float,
+    core_seconds: float,
+    on: str,
+    kinds: list[list[int]] | None = None,
 ) -> Solved:
     """Return tours with their costs; the independent validator raises InvalidTourError for a wrong one."""
-    for problem, tour in zip(problems, routes, strict=True):
-        validator.check(problem, tour)
-    costs = np.array([cost_of(problem, tour) for problem, tour in zip(problems, routes, strict=True)])
-    return Solved(method, routes, costs, seconds, core_seconds, on)
-
-
-def _actions(routes: Routes, length: int) -> Tensor:
-    """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
-    return padded(torch.tensor([node for route in routes for node in (*route, DEPOT)]), length)
+    kinds = kinds or [[0] * len(each) for each in routes]
+    for solution in zip(problems, routes, kinds, strict=True):
+        validator.check(*solution)
+    costs = np.array([cost_of(*solution) for solution in zip(problems, routes, kinds, strict=True)])
+    return Solved(method, routes, costs, seconds, core_seconds, on, kinds)

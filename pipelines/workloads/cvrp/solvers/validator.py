@@ -18,7 +18,7 @@ class InvalidTourError(Exception):
 
 
 def check(problem: Problem, routes: Sequence[Sequence[int]], kinds: Sequence[int] = ()) -> None:
-    """Raise InvalidTourError unless all customers that must be are on one route each, and all routes keep to all limits.
+    """Raise InvalidTourError unless all who must be served are on one route, and all routes keep to all limits.
 
     Routes list customers only: the depot, where each of them begins and ends, must not appear, and no route may be
     empty. `kinds` are those of the routes' vehicles, by default the first.
@@ -28,7 +28,9 @@ def check(problem: Problem, routes: Sequence[Sequence[int]], kinds: Sequence[int
         raise InvalidTourError(f"{problem.name}: {what}")
 
     kinds, customers = kinds or [0] * len(routes), problem.customers
-    hours = None if problem.plain and not problem.limited else (*problem.opening.T.tolist(), problem.service_times.tolist())
+    hours = (
+        None if problem.plain and not problem.limited else (*problem.opening.T.tolist(), problem.service_times.tolist())
+    )
     if len(kinds) != len(routes):
         refuse(f"there are {len(routes)} routes, but kinds of {len(kinds)} vehicles")
     served_by: dict[int, int] = {}  # customer -> route
@@ -52,7 +54,7 @@ def check(problem: Problem, routes: Sequence[Sequence[int]], kinds: Sequence[int
         if fault := _fault(problem, route, kinds[number - 1], hours):
             refuse(f"route {number} {fault}")
     for kind, count in Counter(kinds).items():
-        if (there_are := problem.vehicles[kind].count) is not None and count > there_are:
+        if (there_are := problem.vehicles[kind].available) is not None and count > there_are:
             refuse(f"{count} vehicles of kind {kind} are used; there are {there_are}")
     for customer in range(1, customers + 1):
         if customer not in served_by and (problem.prizes is None or problem.prizes[customer] == float("inf")):

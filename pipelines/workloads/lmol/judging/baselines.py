@@ -41,10 +41,7 @@ class Baseline:
 
 
 def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
-    """Return the baselines that the scores allow.
-
-    One is fitted to shuffled labels and must come out at chance; otherwise the test part leaks.
-    """
+    """Return the baselines that the scores allow; one, of shuffled labels, must come out at chance."""
     train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
     pixels, cost = timed(lambda: np.stack([_pixels(image) for image in comparisons.images]))  # one at a time: memory
     shares = comparisons.shares
@@ -84,10 +81,7 @@ def _pixels(image: np.ndarray) -> np.ndarray:
 
 
 def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
-    """Return the rule that the image with the larger (or smaller) value ranks higher, unless the values are near.
-
-    The direction and the threshold are fitted to validation pairs.
-    """
+    """Return the rule, fitted to validation pairs, that the larger or the smaller value wins unless they are near."""
     first, second, labels = comparisons.pairs["validation"].T
     thresholds = np.unique(np.quantile(np.abs(values[first] - values[second]), np.linspace(0, 1, 101)))
     sign, near = max(
@@ -122,10 +116,7 @@ def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.nda
 
 
 def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Baseline:
-    """Predict the scores of both images by logistic regression, and from these the answer.
-
-    The probability of an answer is the sum over all pairs of scores that lead to it.
-    """
+    """Predict both scores by logistic regression; sum the probabilities of score pairs that lead to an answer."""
     train = comparisons.parts["train"]
     values, classes = np.unique(comparisons.scores[train], return_inverse=True)
     chances = _all_classes(_logistic_regression(pixels[train], classes), pixels, len(values))

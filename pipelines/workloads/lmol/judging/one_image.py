@@ -48,7 +48,7 @@ def timed(compute: Callable[[], np.ndarray]) -> Timed:
 
 def shallow_scores(comparisons: Comparisons, pixels: Timed, seed: int) -> Mapping[str, Timed]:
     """Return the scores by predictors without a network, by name; `pixels` (N, F) are images averaged down."""
-    train = comparisons.parts["train"]
+    train, part = comparisons.parts["train"], comparisons.parts["validation"]
     known = comparisons.scores * comparisons.unit
     described = progress(comparisons.images, len(known), "describing")
     texture = timed(lambda: np.stack([texture_features(image) for image in described]))
@@ -68,7 +68,7 @@ def shallow_scores(comparisons: Comparisons, pixels: Timed, seed: int) -> Mappin
     found = {name: (np.full(len(known), constant(known[train])), 0.0) for name, constant in CONSTANTS.items()}
     for name, makers in ways.items():
         tried = [_fitted(make(), each, comparisons, drawn) for make in makers for each in features.values()]
-        found[name] = min(tried, key=lambda each: _error(each[0], comparisons))
+        found[name] = min(tried, key=lambda each: np.square(each[0][part] - known[part]).mean())
     return found
 
 
@@ -90,12 +90,6 @@ def _fitted(model: object, described: Timed, comparisons: Comparisons, train: np
     fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
     predicted, own = timed(lambda: fitted.predict(features))
     return (predicted * spread + mean) * unit, milliseconds + own
-
-
-def _error(found: np.ndarray, comparisons: Comparisons) -> float:
-    """Return the root mean square error on the validation images."""
-    part = comparisons.parts["validation"]
-    return float(np.sqrt(np.square(found[part] - comparisons.scores[part] * comparisons.unit).mean()))
 
 
 def texture_features(image: np.ndarray) -> np.ndarray:

@@ -75,10 +75,7 @@ def _calibration(confidence: np.ndarray, right: np.ndarray) -> tuple[float, list
 
 
 def accuracy_over_images(probabilities: np.ndarray, pairs: np.ndarray, seed: int) -> list[float]:
-    """Return a 95 % bootstrap interval of the accuracy that resamples images.
-
-    A pair counts as often as the product of its images' counts.
-    """
+    """Return a 95 % bootstrap interval of accuracy over images; a pair counts the product of its images' counts."""
     right = probabilities.argmax(axis=1) == pairs[:, 2]
     images, rows = np.unique(pairs[:, :2], return_inverse=True)
     first, second = rows.reshape(-1, 2).T
@@ -97,10 +94,7 @@ def swap_consistency(given: np.ndarray, swapped: np.ndarray) -> float:
 
 
 def position_bias(given: np.ndarray, swapped: np.ndarray) -> tuple[float, list[float]]:
-    """Return the share of First minus that of Second among answers to both orders of each pair, and a 95 % interval.
-
-    It is 0 without a bias, because an image that comes first in one order comes second in the other.
-    """
+    """Return the share of First less Second in both orders of each pair, 0 without a bias, and its 95 % interval."""
     sign = np.array([1, -1, 0])
     lean = (sign[given.argmax(axis=1)] - sign[swapped.argmax(axis=1)]) / 2
     half = statistics.Z95 * lean.std() / math.sqrt(len(lean))
@@ -135,10 +129,7 @@ def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
 
 
 def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
-    """Return the accuracy of each predictor's probabilities on pairs within each family; {} for a single family.
-
-    A pristine image paired with one of a family counts as part of that family.
-    """
+    """Return predictors' accuracy within families, which pristine images join; {} for a single family."""
     first, second, labels = comparisons.pairs["test"].T
     families = np.asarray(comparisons.families)
     one, other = families[first], families[second]

@@ -71,11 +71,7 @@ def _placed(
 
 
 def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Plain]:
-    """Return the agreement of scores (N,) with known ones (N,), and 95 % intervals bootstrapped over images.
-
-    Images of one group, such as crops of one photo, are resampled as if they were independent. A correlation of
-    constant scores is None.
-    """
+    """Return agreement of scores with known ones (N,), None of constant ones, and bootstrap intervals over images."""
     drawn = np.stack(list(statistics.resampled_indices(len(found), statistics.RESAMPLES, seed)))
     spread = agreement(found[drawn], known[drawn])
     figures: dict[str, Plain] = {}

@@ -1,14 +1,14 @@
 """A ranking of images by people's answers about pairs, and the pairs to ask about next."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from common.disk.files import write_whole
+from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import to_csv
 from common.statistics import Z95
@@ -41,11 +41,7 @@ class PeoplesRanking:
     table: Path | None  # of the answers
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
-        """Write a CSV of image,score,low,high,answers, the highest score first; intervals hold for 95 %.
-
-        Scores are centred on 0, and so are their intervals. Returns a line about the file. Raises UserError if nobody
-        has answered; `following` is the file of pairs to ask about, if it is written too.
-        """
+        """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
         if not len(self.answers):
             first = f"label the pairs in {following} first" if following else "begin with --next next.csv"
             raise UserError(
@@ -58,17 +54,14 @@ class PeoplesRanking:
             (self.names[i], *(f"{scores[i] + z * Z95 * errors[i]:.4f}" for z in (0, -1, 1)), str(heard[i]))
             for i in np.argsort(-scores, kind="stable")
         )
-        _write(path, ("image", "score", "low", "high", "answers"), rows)
+        write_text(path, to_csv(("image", "score", "low", "high", "answers"), rows))
         return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
-        """Write a CSV of img1,img2,label with the pairs to ask about next; labels are empty.
-
-        Returns a line about the file and the next step.
-        """
+        """Write a CSV img1,img2,label of the next pairs, labels empty; return a line about it and the next step."""
         pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
-        _write(path, ("img1", "img2", "label"), rows)
+        write_text(path, to_csv(("img1", "img2", "label"), rows))
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
         further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
@@ -78,16 +71,8 @@ class PeoplesRanking:
         )
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    write_whole(path, to_csv(columns, rows).encode())
-
-
 def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
-    """Rank images by the answers in the table `source`, or in the table that the folder `source` may contain.
-
-    Raises UserError for a table without answers, for a folder without images, and if writing one of the `outputs` would
-    overwrite other answers.
-    """
+    """Rank images by answers in or at `source`; UserError without answers or images, or if `outputs` lose some."""
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
     table, unknown_tables = find_answers(source)

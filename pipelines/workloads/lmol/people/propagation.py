@@ -66,14 +66,8 @@ def propagated(pairs: np.ndarray, prior: Prior) -> Posterior:
         asked = counts.sum(1)
         tie_slope = counts[:, SIMILAR].sum() - asked @ similar - tie / TIE_VARIANCE
         tie_step = tie_slope / (asked @ (similar * (1 - similar)) + 1 / TIE_VARIANCE)
-        before, moved = (
-            moved,
-            max(
-                np.abs((mean - difference) / np.sqrt(variance)).max(),
-                np.abs(spread / variance - 1).max(),
-                abs(tie_step),
-            ),
-        )
+        shift, change = (mean - difference) / np.sqrt(variance), spread / variance - 1
+        before, moved = moved, max(np.abs(shift).max(), np.abs(change).max(), abs(tie_step))
         if moved < SETTLED:
             break
         if moved > before:
@@ -123,7 +117,8 @@ def _moments(
     low, high = mean - asked * variance, mean + asked * variance  # an answer's slope is at most 1
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        lean = _lean(middle, tie)
+        total = _total(middle, tie)
+        lean = np.exp(middle / 2 - total) - np.exp(-middle / 2 - total)
         rises = more - asked * lean / 2 > (middle - mean) * rest
         low, high = np.where(rises, middle, low), np.where(rises, high, middle)
     curvature = rest + asked * (1 - np.exp(tie - _total(middle, tie)) - np.square(lean)) / 4
@@ -149,10 +144,3 @@ def _total(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the logarithm of the sum to which the chances of the three answers are proportional."""
     total: np.ndarray = np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie)
     return total
-
-
-def _lean(difference: np.ndarray, tie: float) -> np.ndarray:
-    """Return the chance of First less that of Second."""
-    total = _total(difference, tie)
-    lean: np.ndarray = np.exp(difference / 2 - total) - np.exp(-difference / 2 - total)
-    return lean

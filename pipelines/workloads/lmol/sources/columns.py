@@ -50,11 +50,7 @@ BY_CONFIG = (
 def assigned(
     table: str, header: Sequence[str], given: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str], list[str]]:
-    """Return the layout of a table, its columns by what they hold, and notes on guesses.
-
-    `given` are columns by what they hold, from the config; None where there is no config. Raises UserError if a given
-    column is not there, and if the table is of no layout.
-    """
+    """Return a table's layout, its columns by what they hold and notes on guesses; UserError for missing ones."""
     advice = f"{ANSWERS}; {RENAMED}" if given is None else f"it must have {NEEDED}; {BY_CONFIG}"
     given = given or {}
     for holds, column in given.items():
@@ -75,11 +71,10 @@ def assigned(
         columns = f"the columns {', '.join(header)}" if header else "no columns, as it is an empty file"
         raise UserError(f"{table} has {columns}; {advice}")
     used = {holds: found[holds] for holds in (*LAYOUTS[layout], *EXTRA[layout]) if holds in found}
-    notes = [f"{holds} is read from the column {used[holds]!r}" for holds in used if _surprising(holds, used, given)]
+    notes = [
+        f"{holds} is read from the column {column!r}"
+        for holds, column in used.items()
+        if holds not in given and column not in (holds, USUAL[holds][0])  # a guess other than the documents' name
+    ]
     ignored = [column for column in header if column not in used.values()]
     return layout, used, notes + ([f"not used: the columns {', '.join(ignored)}"] if ignored else [])
-
-
-def _surprising(holds: str, used: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Return True if a column was guessed, and not by the name that the documents give."""
-    return holds not in given and used[holds] not in (holds, USUAL[holds][0])

@@ -2,7 +2,8 @@
 
 import difflib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from common.errors import UserError
@@ -122,8 +123,8 @@ def _above(folder: Path, columns: Mapping[str, str] | None) -> list[Path]:
     return found
 
 
-def _mentions(table: Path, images: Collection[str]) -> bool:
+def _mentions(table: Path, images: AbstractSet[str]) -> bool:
     """Return True if the name of an image is in the first lines of a table, whatever its columns."""
     with table.open(encoding="utf-8-sig", errors="replace") as file:
         cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
-    return not images.isdisjoint(cell.strip() for cell in cells)
+    return any(cell.strip() in images for cell in cells)

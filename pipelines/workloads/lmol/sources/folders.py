@@ -39,10 +39,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
 
 
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
-    """Return a line that counts the files below a folder that are not `used`, by kind, if there are any.
-
-    `images` names those that are images. Hidden files do not count.
-    """
+    """Return a line that counts, by kind, a folder's files not `used`, except hidden ones; `images` names images."""
     known = {path.absolute() for path in used}
     kinds: Counter[str] = Counter()
     for path in folder.rglob("*"):

@@ -54,10 +54,7 @@ def as_squares(images: Sequence[np.ndarray]) -> Squares:
 
 
 def write(path: Path, parts: Iterable[Squares]) -> Squares:
-    """Write the images of all parts to a .npy file, a part at a time; return them, the images mapped from the file.
-
-    A part may have no images.
-    """
+    """Write all parts, which may be empty, to a .npy file one by one; return them with images mapped from it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     shape, hashes, thumbnails = (0,), [np.empty(0, np.uint64)], [np.empty((0, 16, 16), np.uint8)]
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""The embedded source `photos`: crops of photos from installed packages, degraded in four ways to four degrees."""
+"""The embedded sources: `digits`, and `photos`, crops of installed packages' photos, degraded in four ways."""
 
 import functools
 import importlib.util
@@ -33,6 +33,40 @@ PHOTO_THETA = 65  # thousandths, half the step between two degrees at 32 to 96 p
 # The photos in these packages, except those that show a person (astronaut, camera, lfw, retina), state no licence
 # (moon, page, motorcycle), are not photos, or are blurred to begin with (clock): package and path, and the licence.
 PHOTOS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("photos.json").read_bytes())
+
+
+def read_digits(data: Data, path: Path) -> ImageSet:
+    """Return 1,797 handwritten digits, each scored by its value."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    eight = np.rint(pixels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    size = (data.size, data.size)
+    drawn = [np.asarray(Image.fromarray(each).resize(size, Image.Resampling.BILINEAR))[..., None] for each in eight]
+    names = [f"digit-{row:04d}" for row in range(len(labels))]
+    return ImageSet(
+        squares=write(path, [as_squares(drawn)]),
+        scores=labels.astype(np.int64),
+        unit=Fraction(1),
+        theta=0 if data.theta is None else in_units(data.theta, Fraction(1)),
+        attribute=data.attribute or "value",
+        groups=names,
+        names=names,
+        families=["digit"] * len(names),
+        facts={
+            "source": "handwritten digits",
+            "licences": [
+                {
+                    "name": "digits.csv.gz of scikit-learn",
+                    "licence": "shipped with scikit-learn, which names none of its own for it",
+                    "attribution": "E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, "
+                    "UCI Machine Learning Repository",
+                    "url": "https://archive.ics.uci.edu/dataset/80",
+                }
+            ],
+        },
+    )
+
 
 Kind = tuple[str, int]  # family, degree
 

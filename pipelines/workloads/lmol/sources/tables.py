@@ -59,11 +59,7 @@ class Listed:
 
 
 def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
-    """Return the images that the table lists; UserError if its columns or its labels make no sense.
-
-    `columns` are names of columns by what they hold, for those that are called unusually; None where there is no config
-    to give any.
-    """
+    """Return what a table lists, its columns as named or as usual; UserError if columns or labels make no sense."""
     if table.is_dir():
         return _of_ranks(table)
     header, rows = rows_of(table)

@@ -34,8 +34,8 @@ def whole(texts: Sequence[str]) -> tuple[np.ndarray, Fraction]:
     which all scores are multiples to the last decimal written: 2.883333 and 3.016667 are sixtieths. Failing that, it is
     that of the last of at most nine decimals.
     """
-    values = [_exact(text) for text in texts]
-    decimals = max(_decimals(text) for text in texts)
+    values = [Fraction(Decimal(text)) for text in texts]
+    decimals = max(0, *(-int(Decimal(text).normalize().as_tuple().exponent) for text in texts))
     denominators = range(1, LARGEST_DENOMINATOR + 1) if decimals > 3 else ()
     # Numbers that a computer printed are off by more than half of a seventeenth decimal.
     slack = max(Fraction(51, 100 * 10**decimals), Fraction(1, 10**12))
@@ -45,18 +45,6 @@ def whole(texts: Sequence[str]) -> tuple[np.ndarray, Fraction]:
     else:
         q = 10 ** min(decimals, DECIMALS)
     return np.array([round(value * q) for value in values], np.int64), Fraction(1, q)
-
-
-def _exact(text: str) -> Fraction:
-    value = number(text)
-    assert value is not None, f"{text!r} is not a number"
-    return value
-
-
-def _decimals(text: str) -> int:
-    exponent = Decimal(text).normalize().as_tuple().exponent
-    assert isinstance(exponent, int), f"{text!r} is not finite"
-    return max(0, -exponent)
 
 
 def in_units(theta: float, unit: Fraction) -> int:

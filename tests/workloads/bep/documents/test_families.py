@@ -101,12 +101,6 @@ def test_hundreds_of_documents_take_seconds():
     assert [group for group in groups if len(group) > 1] == [["007", "copy"]]
 
 
-def test_repeated_lines_are_counted_over_all_documents():
-    texts = {"a": "same line\n\nown", "b": " same line \nother\nother"}
-    assert families.duplicate_lines(texts) == {"lines": 5, "repeated": 2, "share_of_characters": 14 / 31}
-    assert families.duplicate_lines({"a": ""})["share_of_characters"] == 0
-
-
 def test_case_and_punctuation_do_not_change_a_shingle():
     assert np.array_equal(families._shingles("a b c d e"), families._shingles("A b, c. D e!"))
     assert not np.array_equal(families._shingles("a b c d e"), families._shingles("b a c d e"))

@@ -1,0 +1,50 @@
+"""The bytes of safetensors files: a header with the sum of what follows it, and the tensors.
+
+They are made without copies and, but for moments, without Python's lock: training goes on in another thread.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+# In the order of the library's files, whose tensors are aligned.
+WIDE = {torch.int64: "I64", torch.float64: "F64", torch.complex64: "C64", torch.float32: "F32", torch.int32: "I32"}
+NARROW = {torch.bfloat16: "BF16", torch.float16: "F16", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"}
+TYPES = {**WIDE, **NARROW, torch.bool: "BOOL"}
+
+
+def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> Iterator[bytes | memoryview]:
+    """Yield what a file of `tensors` consists of; with `metadata`, that and a sum of the tensors are in its header."""
+    order, header, views, end = list(TYPES), dict[str, object](), list[memoryview](), 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype), item[0])):
+        views.append(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        begin, end = end, end + len(views[-1])
+        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    if metadata is not None:
+        digest = hashlib.sha256()
+        for view in views:
+            digest.update(view)
+        header = {"__metadata__": {**metadata, "sha256": digest.hexdigest()}, **header}
+    yield _start(header)
+    yield from views
+
+
+def split(data: bytes) -> tuple[dict[str, object], bytes]:
+    """Return (header, tensor bytes) of a safetensors file, whose first 8 bytes are the header's length."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:start]), data[start:]
+
+
+def _start(header: Mapping[str, object]) -> bytes:
+    # The library's own way of writing metadata changes their order from run to run.
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
+    return len(text).to_bytes(8, "little") + text
+
+
+def sha256(data: bytes) -> str:
+    """Return the hexadecimal SHA-256 digest."""
+    return hashlib.sha256(data).hexdigest()
