@@ -50,11 +50,11 @@ const PLAYED = {
       seeds.push(await seed.inputValue());
     }
     const told = await continued(page, "Tell another"), aloud = page.getByRole("button", { name: /Read aloud|Stop reading/ });
-    if (!await aloud.isVisible()) return { ...told, stories, seeds, aloud: null };
+    if (!await aloud.isVisible()) return { ...told, opened: stories[0], stories, seeds, aloud: null };
     await aloud.click();
     const reading = await aloud.textContent(), spoken = await page.evaluate(() => window.spoken.join(""));
     await aloud.click();
-    return { ...told, stories, seeds, aloud: { reading, spoken, afterwards: await aloud.textContent() } };
+    return { ...told, opened: stories[0], stories, seeds, aloud: { reading, spoken, afterwards: await aloud.textContent() } };
   },
   bep: page => continued(page),
   async crypto(page) {
