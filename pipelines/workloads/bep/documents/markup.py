@@ -5,12 +5,14 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-
-from lxml import etree
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from pipelines.workloads.bep.documents.refusals import reason, too_large
 from pipelines.workloads.bep.documents.word import grouped
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ITEM, ROW, CELLS = "li", "tr", {"td", "th"}
@@ -25,7 +27,6 @@ NO_TEXT = {
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
-XML = etree.XMLParser(resolve_entities=False, huge_tree=True, remove_comments=True, remove_pis=True)
 TEXT, OFFICE, STYLE, TABLE = (
     f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style", "table")
 )
@@ -51,6 +52,8 @@ OMITTED = {
 
 def read_html(text: str) -> tuple[str, int | None, list[str]]:
     """Return the text of a page, None as the number of pages, and warnings."""
+    from lxml import etree
+
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     page = etree.fromstring((text if text.strip() else "<p>").encode(), parser)
     return _read(page, {}, {"br": "\n"}, _omitted)
@@ -61,6 +64,9 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
 
     Raises UserError for what is no OpenDocument text, is encrypted, or expands beyond `maximum_bytes`.
     """
+    from lxml import etree
+
+    parser = etree.XMLParser(resolve_entities=False, huge_tree=True, remove_comments=True, remove_pis=True)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             if not {"content.xml", "mimetype"} <= set(packed.namelist()):
@@ -73,7 +79,7 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
                     raise too_large(max(len(parts[name]), packed.getinfo(name).file_size), maximum_bytes)
         if b"encryption-data" in parts.get("META-INF/manifest.xml", b""):
             raise UserError("is encrypted; save it without a password")
-        root = etree.fromstring(parts["content.xml"], XML)
+        root = etree.fromstring(parts["content.xml"], parser)
         body = root.find(f"{OFFICE}body/{OFFICE}text")
         if body is None:
             raise UserError("is an OpenDocument file but not a text; save it as .odt")
@@ -83,7 +89,7 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
             if any(part.get(f"{TEXT}display") == "none" for part in style)
         } - {None}
 
-        def omitted(element: etree._Element) -> str | None:
+        def omitted(element: "etree._Element") -> str | None:
             gone = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in hidden
             return "runs of hidden text" if gone else OMITTED.get(element.tag)
 
@@ -95,8 +101,10 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
         raise UserError(f"cannot be read as an OpenDocument text: {reason(error)}; save it again as .odt") from error
 
 
-def _move_notes(body: etree._Element) -> None:
+def _move_notes(body: "etree._Element") -> None:
     """Put notes behind the paragraphs that they stand in."""
+    from lxml import etree
+
     for note in reversed(list(body.iter(f"{TEXT}note"))):
         paragraph = next(note.iterancestors(f"{TEXT}p", f"{TEXT}h"), None)
         if paragraph is not None:
@@ -107,12 +115,14 @@ def _move_notes(body: etree._Element) -> None:
 
 
 def _read(
-    body: etree._Element,
+    body: "etree._Element",
     names: Mapping[str, str],
     signs: Mapping[str, str],
-    omitted: Callable[[etree._Element], str | None],
+    omitted: "Callable[[etree._Element], str | None]",
 ) -> tuple[str, int | None, list[str]]:
     """Return the text, None as the number of pages, and warnings; `names` are the elements' in HTML if they differ."""
+    from lxml import etree
+
     blocks = _Blocks()
     for event, element in etree.iterwalk(body, events=("start", "end")):
         if event == "start":
@@ -193,7 +203,7 @@ class _Blocks:
             self.in_item = False
 
 
-def _omitted(element: etree._Element) -> str | None:
+def _omitted(element: "etree._Element") -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
     tag, style = element.tag, re.sub(r"\s", "", element.get("style", "")).lower()
     if tag in NO_TEXT:
