@@ -57,8 +57,7 @@ class _Part:
 class Updater:
     """Updates `task.model`; the loop decides when to log, validate and save.
 
-    Raises UserError for impossible settings and where memory lacks room for one example, NotFiniteError, and
-    LackOfMemoryError where `shrink` and new `batches` may help.
+    Raises UserError if settings are impossible, NotFiniteError, and LackOfMemoryError if `shrink` may help.
     """
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
