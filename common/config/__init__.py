@@ -6,6 +6,7 @@ Defaults < YAML < words. The resolved object is written into the run folder and 
 import copy
 import difflib
 import os
+import sys
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -59,8 +60,11 @@ class Section(BaseModel):
             cls.model_rebuild(force=True)
 
 
-def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
-    """Read `path`, patch it with `key.path=value` words in order, and check the result against `cls`."""
+def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str | None = None) -> Config:
+    """Read `path`, patch it with `key.path=value` words in order, and check the result against `cls`.
+
+    Keys of the section `outlived` that it has no more are left out, and named on stderr.
+    """
     try:
         with path.open("rb") as file:
             tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
@@ -70,7 +74,14 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = ()) -> Config:
         raise UserError(f"cannot read the config {path}: {error}") from error
     if not isinstance(tree, dict | None):
         raise UserError(f"{path} must hold a mapping of sections, it holds {_given(tree)}")
-    return build(cls, tree or {}, words, str(path))
+    tree = tree or {}
+    if outlived in cls.model_fields and isinstance(section := tree.get(outlived), dict):
+        known = getattr(cls.model_fields[outlived].annotation, "model_fields", section)
+        if gone := sorted(section.keys() - known):
+            tree[outlived] = {name: section[name] for name in section if name in known}
+            if os.environ.get("RANK", "0") == "0":
+                print(f"{path}: {outlived} has no {', '.join(gone)} any more: left out", file=sys.stderr)
+    return build(cls, tree, words, str(path))
 
 
 def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str) -> Config:

@@ -129,7 +129,8 @@ class Run:
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
             raise UserError(f"{self.unknown(others)} Train it with: {command}")
-        return configs.load(self.config_file, cls, words)
+        # What was trained depends on no way of evaluating it: an earlier version's are no reason to refuse the run.
+        return configs.load(self.config_file, cls, words, outlived="evaluation")
 
     def provenance(self) -> dict[str, Any]:
         """Return what the last start recorded, {} before one. Raises UserError for a damaged file."""

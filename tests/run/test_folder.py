@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
+from pipelines import workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run
 
@@ -62,3 +63,19 @@ def test_a_damaged_provenance_is_named_with_what_to_do(tmp_path, monkeypatch):
         for asked in (run.precision, lambda: run.learnt_from("x"), lambda: run.begin(BaseConfig(), 1, {})):
             with pytest.raises(UserError, match=r"provenance.json is damaged .* delete it and continue with --resume"):
                 asked()
+
+
+def test_a_run_of_an_earlier_version_goes_on_without_ways_of_evaluating_that_went(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config, run = workloads.find("cvrp").config, Run("cvrp", "old")
+    run.begin(config(), 1, {})
+    text = run.config_file.read_text()
+    assert "evaluation:\n" in text
+    run.config_file.write_text(text.replace("evaluation:\n", "evaluation:\n  local_search: 4\n  ruin_rounds: 0\n"))
+    assert run.config(config) == config()
+    assert capsys.readouterr().err == (
+        "runs/cvrp/old/config.yaml: evaluation has no local_search, ruin_rounds any more: left out\n"
+    )
+    run.config_file.write_text(text.replace("training:\n", "training:\n  momentum: 4\n"))
+    with pytest.raises(UserError, match=r"training\.momentum: unknown key"):
+        run.config(config)
