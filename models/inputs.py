@@ -20,7 +20,7 @@ class Input(Section):
     """Something to be answered."""
 
     item: int = Field(
-        0, ge=0, lt=2**31, description="number of its random draws: equal inputs with equal items have equal answers"
+        0, ge=0, lt=2**31, description="number of its random draws: those of equal items are equal"
     )
 
 
