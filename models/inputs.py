@@ -19,9 +19,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class Input(Section):
     """Something to be answered."""
 
-    item: int = Field(
-        0, ge=0, lt=2**31, description="number of its random draws: those of equal items are equal"
-    )
+    item: int = Field(0, ge=0, lt=2**31, description="number of its random draws: those of equal items are equal")
 
 
 class Sampling(Section):

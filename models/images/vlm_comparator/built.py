@@ -70,24 +70,27 @@ def built(config: VlmComparatorConfig) -> nn.Module:
 def _settings(config: VlmComparatorConfig) -> object:
     from transformers import LlavaConfig
 
-    text: dict[str, object] = {"model_type": "llama", "max_position_embeddings": 4096}
-    text |= {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
-    mark = WORDS.index(IMAGE)
-    if config.preset in PRESETS:
-        return LlavaConfig(text_config={**PRESETS[config.preset], **text}, image_token_index=mark)
-    shape = {
-        "hidden_size": config.width,
-        "intermediate_size": 2 * config.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-    }
-    vision = {"model_type": "clip_vision_model", "image_size": config.size, "patch_size": config.patch}
+    vision: dict[str, int]
+    text: dict[str, int]
+    preset = PRESETS.get(config.preset)
+    if preset is None:
+        shape = {
+            "hidden_size": config.width,
+            "intermediate_size": 2 * config.width,
+            "num_hidden_layers": config.layers,
+            "num_attention_heads": config.heads,
+        }
+        vision = {**shape, "image_size": config.size, "patch_size": config.patch}
+        text = {**shape, "vocab_size": len(WORDS)}
+    else:
+        vision, text = preset["vision"], preset["text"]
+    ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
     return LlavaConfig(
-        vision_config={**vision, **shape},
-        text_config={"vocab_size": len(WORDS), **shape, **text},
-        image_token_index=mark,
-        image_seq_length=(config.size // config.patch) ** 2,
-        vision_feature_layer=-1,  # the usual -2 would leave the last of few layers idle
+        vision_config={"model_type": "clip_vision_model", **vision},
+        text_config={"model_type": "llama", **text, **ids, "max_position_embeddings": 4096},
+        image_token_index=WORDS.index(IMAGE),
+        image_seq_length=(vision["image_size"] // vision["patch_size"]) ** 2,
+        vision_feature_layer=-2 if preset else -1,  # the usual -2 would leave the last of few layers idle
     )
 
 

@@ -12,9 +12,26 @@ IMAGE = "<image>"
 # The vocabulary of a model that is built from its config is made of the words of this prompt and the answers.
 PROMPT = f"<s> USER: {IMAGE} {IMAGE} which image ranks higher ? ASSISTANT:"
 WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPT.split()), *ANSWERS)
-# What the language models of published models have other than LlavaConfig's defaults. Their weights are random here:
-# they serve to measure speed and memory without a download.
-PRESETS = {"llava-1.5-7b": {"vocab_size": 32064}}
+# Sizes of published models. Their weights are random here: they serve to measure speed and memory without a download.
+PRESETS: dict[str, dict[str, dict[str, int]]] = {
+    "llava-1.5-7b": {
+        "vision": {
+            "hidden_size": 1024,
+            "intermediate_size": 4096,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "image_size": 336,
+            "patch_size": 14,
+        },
+        "text": {
+            "hidden_size": 4096,
+            "intermediate_size": 11008,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "vocab_size": 32064,
+        },
+    },
+}
 # Sizes of a base that is built here; a model with adapters stores only these, so its weights say nothing of its layers.
 LARGEST = {"width": 8192, "layers": 256, "heads": 256, "patch": 256, "lora_rank": 1024}
 
