@@ -81,3 +81,17 @@ def test_attention_rounds_scores_down_and_forgets_what_is_704_levels_below():
     for below, weight in ((703, EXP[703]), (704, 0)):
         found = attend(query, np.zeros((1, 1, 2, 1), np.int64), value * 20_000, none - np.array([0, below]), seen)
         assert found.item() == (2_000_000 * (32768 - int(weight)) >> 7) * (2**31 // (32768 + int(weight))) >> 16
+
+
+def test_attention_to_scores_far_below_zero_is_that_to_the_same_scores_above():
+    query, value = np.full((1, 1, 1, 1), 1024), np.array([100, -7, 90]).reshape(1, 1, 3, 1)
+    key, seen = np.array([0, 5, 9]).reshape(1, 1, 3, 1), np.array([True, True, False])
+    found = [attend(query, key, value, np.full((1, 1, 3), bias), seen) for bias in (0, -900_000)]
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_the_norm_of_small_deviations_is_scaled_up_to_twelve_bits():
+    x = np.array([0, 0, 0, 3])  # deviations -3, -3, -3, 9: 4 bits, so 8 more
+    scaled = np.array([-3, -3, -3, 9]) * 2**8
+    ratio = (math.isqrt(4 << 20) << 12) // math.isqrt(int((scaled * scaled).sum()))
+    assert norm(x).tolist() == [(int(each) * ratio + 2048) >> 12 for each in scaled]
