@@ -161,6 +161,7 @@ def waits_within(waits, function):
     return found
 
 
+@pytest.mark.slow
 def test_operations_are_those_of_the_cpu_and_never_mix_devices(tmp_path):
     (tmp_path / "script.py").write_text(OPERATIONS)
     emulated(tmp_path, tmp_path / "script.py")

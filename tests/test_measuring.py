@@ -45,6 +45,7 @@ def test_each_tracker_gets_the_records_and_the_reports_tables_and_pictures(tmp_p
     assert len(list((evaluation / "files/media/images").glob("*.png"))) >= 3
 
 
+@pytest.mark.slow
 def test_benchmark_ends_with_one_json_line(tmp_path):
     (temporary := tmp_path / "temporary").mkdir()
     done = stage(tmp_path, "benchmark.py", *TINY, "--steps", "3", TMPDIR=str(temporary))

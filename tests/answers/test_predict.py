@@ -34,7 +34,7 @@ def test_a_bad_line_among_a_thousand_is_named_and_the_others_are_answered(tmp_pa
     lines = [json.dumps(problem(number)) for number in range(1000)]
     lines[416] = lines[416][:-9]
     (tmp_path / "many.jsonl").write_text("\n".join(lines) + "\n")
-    done = stage(tmp_path, "predict.py", *PRETRAINED, "many.jsonl")
+    done = stage(tmp_path, "predict.py", *PRETRAINED, "many.jsonl", "milliseconds=0.5")
     assert done.returncode == 1, done.stderr
     found = answers(done)
     assert [each["source"] for each in found] == [f"many.jsonl:{number + 1}" for number in range(1000)]

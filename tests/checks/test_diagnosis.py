@@ -27,6 +27,7 @@ def test_a_healthy_cpu_machine_is_ready(tmp_path):
         assert re.search(line, done.stdout, flags=re.MULTILINE), f"{line} in\n{done.stdout}"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is no CPU-only build")
 def test_a_gpu_that_a_cpu_only_torch_would_ignore_is_a_problem_with_the_command(tmp_path):
     libraries = fake_driver.build(tmp_path)

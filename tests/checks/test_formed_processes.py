@@ -106,11 +106,12 @@ def test_torchrun_without_gpus_starts_two_strangers_and_is_refused(tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
         ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0", *FLAGS],
-        pytest.param(["torchrun", "--standalone", "--nproc_per_node", "2"], marks=pytest.mark.slow),
+        ["torchrun", "--standalone", "--nproc_per_node", "2"],
     ],
     ids=["accelerate", "torchrun"],
 )
