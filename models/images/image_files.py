@@ -147,7 +147,11 @@ def thumbnail(image: np.ndarray) -> np.ndarray:
 
 
 def near_duplicates(hashes: np.ndarray, thumbnails: np.ndarray) -> np.ndarray:
-    """Return pairs i < j (K, 2) near in `dhash` (N,), which all plain images share, and `thumbnail` (N, 16, 16)."""
+    """Return pairs i < j, (K, 2) int64, of images that are the same up to small differences.
+
+    Inputs are the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
+    same hash, so the pixels must be close too.
+    """
     found = [np.empty((0, 2), np.int64)]
     last = len(hashes) - 1
     for i in progress(range(last), last, "looking for near duplicates, images"):

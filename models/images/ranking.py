@@ -154,7 +154,11 @@ class Davidson:
 
 
 def fit(answers: Tensor, differences: Tensor) -> Davidson:
-    """Return the likeliest discrimination and tie, by Newton's method, for answers (P, 3) to known differences."""
+    """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,).
+
+    The log-likelihood is concave, so Newton's method finds its maximum. A flat prior keeps both finite where the
+    answers leave no doubt.
+    """
     spread = differences.square().mean().sqrt()
     half, zero = differences / spread / 2, torch.zeros_like(differences)
     # (P, 2, 3): the effect of a unit of each parameter on the three logits.

@@ -38,8 +38,7 @@ def test_every_workload_follows_one_curve(tmp_path, case):
     sampled = case.startswith("cvrp")
     found = drift(tmp_path, case, 10 if sampled else 50)
     # Advantages are small differences of costs.
-    first = 2e-6 if case == "crypto" else 1e-6
-    hold(found, first=max(first, 2 * found[TWIN]["gradient"]) if sampled else first)
+    hold(found, first=max(1e-6, 2 * found[TWIN]["gradient"]) if sampled else 1e-6)
 
 
 def checkpoint(folder, name):

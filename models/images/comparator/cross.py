@@ -26,7 +26,11 @@ class ImagesByNumber(Protocol):
 
 
 class Cross(Comparator):
-    """Cross-attention between cells whose `features` a subclass's frozen encoder makes, once for each image."""
+    """Cross-attention over features of the cells of a grid, which the frozen encoder of a subclass makes.
+
+    Nothing in the encoder trains, so each image is encoded once in a run. The head takes `features` numbers for each of
+    `cells` cells and lets one image's cells attend to the other's.
+    """
 
     family = "comparator"
     _no_split_modules: Sequence[str] = ("CrossBlock",)
@@ -74,7 +78,10 @@ class DictionaryCross(Cross):
 
     @torch.no_grad()
     def learn_dictionary(self, images: ImagesByNumber, seed: int) -> None:
-        """Fill the frozen part by training images (N, C, S, S) uint8 and the seed; ValueError for too few patches."""
+        """Fill the frozen part from training images (N, C, S, S) uint8; the result depends on them and the seed only.
+
+        Raises ValueError if the images have fewer usable patches than the dictionary has words.
+        """
         generator = torch.Generator().manual_seed(derive_key(seed, "dictionary"))
         chosen = images[torch.randperm(len(images), generator=generator)[:1000]]
         patches = functional.unfold(pixels(chosen).cpu(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, C PATCH²)

@@ -136,7 +136,11 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def compare(self, a: Tensor | str | Path, b: Tensor | str | Path) -> Tensor:
-        """Return probabilities (3,) that file or tensor `a` is higher, `b` is, or neither, over both orders."""
+        """Return probabilities (3,) that `a` ranks higher, that `b` does, and that they are similar.
+
+        `a` and `b` are image files or tensors (C, S, S). The result is the mean over both orders. Raises ValueError for
+        a file that is not an image.
+        """
         encoded = self.encode_all(torch.stack([self.read(each) for each in (a, b)]))
         first = torch.zeros(1, dtype=torch.long, device=encoded.device)
         return self.both_orders(encoded, first, first + 1)[0]

@@ -60,7 +60,11 @@ class Scorer(Comparator):
         return torch.stack([half, -half, self.tie.expand_as(half)], -1)
 
     def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
-        """Return normal nats (U,), weighed so that hard images are not given up (Seitzer et al. 2022)."""
+        """Return the loss (U,) of encodings (U, 2) for known scores (U,), standardised as encodings are.
+
+        It is the negative log-likelihood of a normal distribution, weighed by a power of its variance so that images
+        that are hard at first are not given up (Seitzer et al. 2022).
+        """
         mean, log_error = encoded.float().unbind(1)
         nats = (known - mean).square() * (-2 * log_error).exp() / 2 + log_error
         return nats * (2 * SHARE_OF_VARIANCE * log_error.detach()).exp()
