@@ -23,8 +23,8 @@ def split(found: Blocks, data: Data, source: str, scratch: Path) -> tuple[dict[s
     """Return {split: blocks}, a description of the rule, and the number of duplicates that were removed first.
 
     Held out are stories whose hash of (seed, text) is in the lowest tenth of all values, up to `test_stories`; those in
-    the highest twentieth validate, up to `validation_stories`. So a story's side depends on no other story until a limit
-    is reached; then stories can only leave for the training part. A smaller `percent` takes a subset of a larger one.
+    the highest twentieth validate, up to `validation_stories`. So a story's side depends on no other story until a
+    limit is reached; then stories can only leave for the training part. A smaller `percent` takes a subset of a larger one.
     Fewer than 20 blocks are a book: it is cut into passages, which are written to `scratch`; the last tenth of them is
     held out, the twentieth before it validates. Raises UserError if that would hold nothing out.
     """
