@@ -1,5 +1,5 @@
-/* The loops that take most of the time: in kernels.c in C, and in matvec.S, attention.S and activation.S for a
- * Cortex-M0+. */
+/* The loops that take most of the time: in kernels.c in C, and in matvec.S, attention.S, activation.S and
+ * sampling.S for a Cortex-M0+. */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
 
@@ -52,6 +52,13 @@ tt_gather tt_gather_1, tt_gather_2;
 struct tt;
 struct tt_layer;
 struct tt_matrix;
+
+/* What is drawn from: the logits less than `reach` below the largest and, at places before `place`, those at this
+ * distance. */
+struct tt_field {
+    uint32_t reach, place, factor; /* factor: of a distance, in 256ths */
+};
+
 struct tt_work {
     int32_t (*share)(const struct tt_work *work, uint32_t from, uint32_t to);
     struct tt *t;
@@ -59,6 +66,7 @@ struct tt_work {
     const struct tt_matrix *matrix;
     const int32_t *x; /* what the matrix multiplies */
     const uint8_t *shifts;
+    const struct tt_field *field;
     uint32_t columns;
     int32_t total;         /* of x */
     uint32_t middle, end;  /* of what the second core does */
@@ -74,5 +82,9 @@ int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32
 
 /* In place: sums[i] = (sums[i] >> pre) multiplier[i]. Returns the index of the largest, of equal ones the first. */
 uint32_t tt_logits(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre);
+
+/* Puts weights by the distance below `largest` where it is less than `reach`, else 0, and returns their sum. */
+int32_t tt_chances(const int32_t *logits, uint16_t *weights, uint32_t count, int32_t largest, uint32_t reach,
+                   uint32_t factor, uint32_t post, const uint16_t *exp);
 
 #endif

@@ -277,7 +277,7 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
     t->exp = copied(&c, 2 * EXP_ENTRIES);
     t->gelu = copied(&c, 2 * GELU_ENTRIES);
     for (uint32_t i = 0; i < EXP_ENTRIES; i++)
-        if (i == 0 ? t->exp[i] != 32768 : t->exp[i] > 32768)
+        if (i == 0 ? t->exp[i] != 32768 : t->exp[i] > t->exp[i - 1])
             return "the model's table of exp is out of range";
     for (uint32_t i = 0; i < GELU_ENTRIES; i++)
         if (t->gelu[i] < -16383 || t->gelu[i] > 16383)
