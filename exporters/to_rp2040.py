@@ -53,6 +53,8 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
             "give a run of the tinystories workload"
         )
     rp2040.check(model.config)
+    if rp2040.streams(model.config):
+        raise ValueError(f"{model_folder}: the weights exceed SRAM, and the runtime does not read them from flash yet")
     if not RUNTIME.is_file():
         raise ValueError(f"there is no {RUNTIME}; build it: make -C {FOLDER / 'firmware'}")
     integers = quantize(model)

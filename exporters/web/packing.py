@@ -20,6 +20,7 @@ from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
+from models.market.rule import NEVER
 from models.market.signal_model import facts
 from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
@@ -262,6 +263,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         config={
             **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
             "warning": config.warning,
+            "rule": model.rule.model_dump() if model.rule else {"never": NEVER},
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,

@@ -254,7 +254,7 @@ class Loop:
             return
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
-        with self._doing("fitting"), self._averaged(), sharding.whole(self.accelerator, self.model):
+        with self._doing("fitting"), self._averaged(), sharding.gathered(self.model):
             self.refitted = self.progress.step, self.task.refit(self._map_items())
         self.model.train()
 
@@ -266,7 +266,7 @@ class Loop:
         self._refit()
         self.model.eval()
         with self._averaged():
-            with sharding.whole(self.accelerator, self.model):
+            with sharding.gathered(self.model):
                 values = self._validation_means()
                 extra = {**self.refitted[1], **self.task.after_validation(self._map_items())}
             value = self._chosen({**values, **extra})

@@ -72,7 +72,7 @@ class Updater:
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
         noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
-        self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
+        self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers)
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)

@@ -127,7 +127,7 @@ class Accelerator(SimpleNamespace):
 )
 def test_settings_that_would_fail_are_refused_with_what_to_write(changes, given, instead):
     with pytest.raises(UserError, match=f"{given}.*{instead}"):
-        sharding.prepare(Accelerator(**changes), nn.Linear(2, 2), [])
+        sharding.prepare(Accelerator(**changes), nn.Linear(2, 2), None)
 
 
 def test_muon_is_refused_where_matrices_are_split():

@@ -13,7 +13,7 @@ from common.text import token_nats
 from models.stories import rp2040
 from models.stories.config import END
 from models.stories.tiny_transformer import TinyTransformer
-from pipelines.distributed import ranks
+from pipelines.distributed import deferred, ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
@@ -81,7 +81,7 @@ class StoriesTask(Task):
     def __init__(self, config: Config, folder: Path, device: torch.device):
         sequence = config.sequence
         sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
-        self.model = TinyTransformer(sizes).to(device)
+        self.model = deferred.made(lambda: TinyTransformer(sizes), device)
         training = data.tokens(folder, "train")
         if self.model.memory is not None:
             self.model.memory.count(training, data.numbers(training))
