@@ -52,7 +52,7 @@ TT_HOT static int32_t share_better(const struct tt_work *w, uint32_t from, uint3
 
 /* Whether fewer than top_k logits are better than that of `token`. As no weight grows with the distance, that is certain
  * where top_k tokens of its weight have all of it. */
-TT_HOT static int is_among(struct tt_work *w, uint32_t top_k, uint32_t token, uint32_t total) {
+static int is_among(struct tt_work *w, uint32_t top_k, uint32_t token, uint32_t total) {
     struct tt *t = w->t;
     if (top_k == 0 || token == t->best || t->candidates[token] * top_k >= total)
         return 1;
@@ -63,7 +63,7 @@ TT_HOT static int is_among(struct tt_work *w, uint32_t top_k, uint32_t token, ui
 
 /* Draws from all tokens; where one comes that is none of the top_k, again from those that are better than it, until one
  * of the top_k comes. Their chances are as if they alone were drawn from, and nothing is sorted. */
-TT_HOT uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state) {
+uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state) {
     struct tt_field f;
     struct tt_work w;
     uint32_t count = t->vocabulary, s = *state, chosen;
@@ -74,6 +74,7 @@ TT_HOT uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, ui
     f.reach = tt_divide((EXP_ENTRIES << 8) + f.factor - 1, f.factor);
     f.reach = f.reach >> (31 - t->post_logits) ? 1u << 31 : f.reach << t->post_logits;
     w.t = t;
+    w.start = 0;
     w.field = &f;
     for (;;) {
         w.share = share_chances;

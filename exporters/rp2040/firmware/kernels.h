@@ -10,7 +10,7 @@
 #else
 #define TT_HOT
 #endif
-#define TT_APART __attribute__((noinline)) /* its loops need all of the few registers */
+#define TT_APART __attribute__((noinline)) /* its loops need all of the few registers, or it is small in one place */
 
 /* State of one head's attention, shared by its loops; attention.S relies on the offsets. In order of time, the ring of
  * positions holds `old` ones, which begin after the newest, then `recent` ones from its start to the newest. */
@@ -64,6 +64,8 @@ struct tt_work {
     struct tt *t;
     const struct tt_layer *layer;
     const struct tt_matrix *matrix;
+    const uint8_t *weights; /* of the matrix, from row `start` on */
+    uint32_t start;
     const int32_t *x; /* what the matrix multiplies */
     const uint8_t *shifts;
     const struct tt_field *field;
@@ -73,8 +75,16 @@ struct tt_work {
     int32_t first, second; /* what the shares return; 0 if there is no second one */
 };
 
-/* Does 0 .. count - 1 of the work, in shares of multiples of 1 << unit. */
+/* Does start .. start + count - 1 of the work, in shares of multiples of 1 << unit. */
 void tt_both(struct tt_work *work, uint32_t count, uint32_t unit);
+
+/* Begins to copy a part of the model file, of whole words. Until tt_fetch_end nothing else of the file can be read. */
+void tt_fetch(void *to, const uint8_t *from, uint32_t size);
+
+/* Waits until the copy is complete. */
+void tt_fetched(void);
+
+void tt_fetch_end(void);
 
 /* In place: sums[i] = gelu of the scaled sums[i]. Returns the sum of all. */
 int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre, uint32_t post,
