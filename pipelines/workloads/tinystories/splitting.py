@@ -13,7 +13,8 @@ from pipelines.workloads.tinystories.config import Data
 
 SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
-HELD_OUT, VALIDATION = 10, 20  # one story in ten is held out, one in twenty picks the best model
+HELD_OUT, VALIDATION = 10, 20  # at most one story in ten is held out, one in twenty picks the best model
+HASHES = 1 << 16  # values of the first two bytes of a digest
 # Patterns a passage may end with, best first.
 PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), re.compile(r" "))
 
@@ -21,11 +22,11 @@ PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), 
 def split(found: Blocks, data: Data, source: str, scratch: Path) -> tuple[dict[str, Blocks], str, int]:
     """Return {split: blocks}, a description of the rule, and the number of duplicates that were removed first.
 
-    Stories are put into an order that depends only on (seed, text), and every tenth is held out, one in twenty
-    validates. So a story never changes sides when `percent` or the order of files changes, and a smaller `percent`
-    takes a subset of a larger one. Fewer than 20 blocks are a book: it is cut into passages, which are written to
-    `scratch`; the last tenth of them is held out, the twentieth before it validates. Raises UserError if that would
-    hold nothing out.
+    Held out are stories whose hash of (seed, text) is in the lowest tenth of all values, up to `test_stories`; those in
+    the highest twentieth validate, up to `validation_stories`. So a story's side depends on no other story until a
+    limit is reached; then stories can only leave for the training part. A smaller `percent` takes a subset of a larger
+    one. Fewer than 20 blocks are a book: it is cut into passages, which are written to `scratch`; the last tenth of
+    them is held out, the twentieth before it validates. Raises UserError if that would hold nothing out.
     """
     _, first = np.unique(found.digest, return_index=True)  # in the order of the hashes
     duplicates = len(found) - len(first)
@@ -50,11 +51,13 @@ def split(found: Blocks, data: Data, source: str, scratch: Path) -> tuple[dict[s
         )
     else:
         place = np.arange(len(first))
-        is_held_out = place % HELD_OUT == HELD_OUT - 1
-        validates = place % VALIDATION == VALIDATION - 2
+        hashes = np.frombuffer(found.digest[first].tobytes(), ">u2")[:: found.digest.itemsize // 2]
+        is_held_out = place < max(1, min(data.test_stories, int((hashes < HASHES // HELD_OUT).sum())))
+        highest = int((hashes >= HASHES - HASHES // VALIDATION).sum())
+        validates = place >= len(place) - max(1, min(data.validation_stories, highest))
         how = (
-            f"by story in the order of a hash of seed {data.seed} and text, every tenth held out, one in twenty to "
-            "pick the best model"
+            f"by a hash of seed {data.seed} and story, the lowest tenth held out (at most {data.test_stories:,}), the "
+            f"highest twentieth to pick the best model (at most {data.validation_stories:,})"
         )
     if data.percent < 100:
         how += f"; the first {data.percent} % of each part"

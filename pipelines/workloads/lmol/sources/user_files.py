@@ -61,6 +61,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         "quarantined": found.refused,
         "animated": found.animated,
         "columns": listed.notes,
+        "raters": listed.raters,
         "licences": [],
     }
     scores, unit, theta = np.zeros(len(rows), np.int64), LATENT, 0
