@@ -52,7 +52,19 @@ class Suggest(Section):
 
     field_type: str = Field(max_length=200, description="name of the field")
     partial_text: str = Field("", max_length=10_000, description="its text so far; empty: its usual beginning")
-    max_length: int = Field(200, ge=1, le=1000, description="most characters to add")
+    max_length: int | None = Field(
+        None, ge=1, le=1000, description="most characters that the model writes as `text`; null: the first suggestion"
+    )
+    model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
+    session: str | None = Field(None, max_length=64, description="the session whose text stands before")
+    document: str = Field("", max_length=400_000, description="the text before, where there is no session")
+
+
+class SessionText(Section):
+    """The text of a plan being written."""
+
+    text: str | None = Field(None, max_length=400_000, description="all of it; null: what there is")
+    append: str = Field("", max_length=400_000, description="what follows it")
     model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
 
 
