@@ -26,6 +26,8 @@ SYNONYM = 0.95  # of a field's synonym, where its name has 1
 FITTING = 0.55  # from which a heading is about a field
 LONG = 1.2  # weight of a phrase of several words, which is found in longer headings too, ...
 WITHIN = 0.6  # with a fit of at least this
+AND = re.compile(r",? (?:and|&) |, ", re.IGNORECASE)
+PART = 0.85  # of the fit of a heading's part
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,26 @@ def weight(words: frozenset[str]) -> float:
 
 
 def fits(headings: Sequence[str]) -> np.ndarray:
-    """Return how well headings (H,) fit the fields, (H, F): the share of words, 0 to 1, in common with a synonym."""
-    found = [significant(each) for each in headings]
+    """Return how well headings (H,) fit the fields, (H, F): the share of words, 0 to 1, in common with a synonym.
+
+    A heading such as "Mobilisation and risk" also fits, a little less, what its parts fit.
+    """
+    parts = [[heading, *found] if len(found := AND.split(heading)) > 1 else [heading] for heading in headings]
+    alike = _alike([significant(part) for own in parts for part in own])
+    firsts = np.cumsum([0, *map(len, parts)])[:-1]
+    factors = np.full(len(alike), PART)
+    factors[firsts] = 1
+    return np.asarray(np.maximum.reduceat(alike * factors[:, None], firsts)) if len(firsts) else alike
+
+
+def _alike(found: Sequence[frozenset[str]]) -> np.ndarray:
     inside = np.array([[word in words for word in _COLUMNS] for words in found], float).reshape(len(found), -1)
     common = inside @ _PHRASE_WORDS.T
     whole = np.array([weight(words) for words in found])[:, None] + _SUMS - common
     alike = common / np.maximum(whole, 1e-9)
     inside_all = _IS_LONG & (common > _SUMS - 1e-9)
-    return np.maximum.reduceat(np.where(inside_all, WITHIN + (1 - WITHIN) * alike, alike) * _FACTORS, _FIRSTS, 1)
+    alike = np.where(inside_all, WITHIN + (1 - WITHIN) * alike, alike)
+    return np.asarray(np.maximum.reduceat(alike * _FACTORS, _FIRSTS, 1))
 
 
 def field_of(heading: str) -> str | None:

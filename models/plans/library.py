@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"<[a-z]+>|[^\W_]+(?:[-'\u2019.,/_][^\W_]+)*")
 SLOT = re.compile(r"<[a-z]+>")
+NEARLY = 0.15  # that another field may fit a heading better by
+FOCUS = 0.2  # share of a clause's words in a field's name from which it is about that, whatever it is below
 DEEPER = 0.9  # factor of a heading's fit for each heading between it and the clause
 ALIKE = 0.6  # overlap of words from which two clauses say the same
 PLAIN = 3  # digits; longer numbers, and those with letters, may name a project
@@ -86,9 +88,9 @@ class Library:
             for begin, end, place in places(document):
                 text = names.slotted(document.project, document.text[begin:end])
                 words = WORD.findall(text.lower())
-                if words and len(text) <= LONGEST:
-                    clause = found.setdefault(tuple(words), Clause(text, frozenset(map(stem, _content(words)))))
-                    clause.places.append(place)
+                own = frozenset(map(stem, _content(words)))
+                if own and len(text) <= LONGEST and not text.endswith(":"):
+                    found.setdefault(tuple(words), Clause(text, own)).places.append(place)
         self.clauses = list(found.values())
         self.paths = sorted({place.headings for clause in self.clauses for place in clause.places})
         levels = sorted({level for path in self.paths for level in path})
@@ -135,7 +137,7 @@ class Library:
             fit = all_fits[number] if number is not None else 0.0
             if own and words:
                 fit = max(fit, fields.weight(own & words) / fields.weight(own | words))
-            if fit >= FITTING:
+            if fit >= max(FITTING, all_fits.max() - NEARLY):
                 best = max(best, fit * factor)
             elif all_fits.max() >= FITTING:
                 break  # a heading about something else
@@ -143,10 +145,17 @@ class Library:
         return best
 
     def mentions(self, name: str) -> np.ndarray:
-        """Return which clauses (N,), whatever they are below, have all words of a field's name or of a long synonym."""
-        phrases = [fields.significant(each) for each in (name, *FIELDS[name].synonyms)]
-        telling = [phrase for phrase in phrases if fields.weight(phrase) >= fields.LONG and len(phrase) > 1]
-        return np.array([any(phrase <= clause.words for phrase in telling) for clause in self.clauses], bool)
+        """Return which clauses (N,), whatever they are below, are about a field by its name or a long synonym."""
+        phrases = [fields.stems(each) for each in (name, *FIELDS[name].synonyms)]
+        telling = [each for each in phrases if len(each) > 1 and fields.weight(frozenset(each)) >= fields.LONG]
+        found = [f" {' '.join(stems(clause.text))} " for clause in self.clauses]
+        return np.array(
+            [
+                any(f" {' '.join(each)} " in text and len(each) >= FOCUS * (text.count(" ") - 1) for each in telling)
+                for text in found
+            ],
+            bool,
+        )
 
 
 class _Names:

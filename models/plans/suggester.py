@@ -11,7 +11,7 @@ import numpy as np
 
 from models.plans import outline
 from models.plans.fields import FIELDS
-from models.plans.library import Clause, Library, overlap, stems_of
+from models.plans.library import SLOT, Clause, Library, overlap, stems_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -22,7 +22,7 @@ SAID = 0.8  # overlap of words from which a clause has been written already
 TELLING = 3  # stems of a sentence that was begun, from which a clause must have one of them
 FEWEST = 4  # stems of a clause; shorter ones say little
 # What a clause's fit to the heading, 0.55 to 1, is added to.
-TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SAME = 2.0, 5.0, 3.0, 0.1, 0.2, 0.1
+TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SLOTTED, SAME = 2.0, 5.0, 3.0, 0.1, 0.2, 1.0, 0.1
 LIKELY = 0.1  # of the mean log-probability of its first characters, by the model
 
 Judge = Callable[[Sequence[str]], Sequence[float]]  # mean log-probabilities of the beginnings of continuations
@@ -86,7 +86,8 @@ class Suggester:
             return []
         clauses = [self.library.clauses[number] for number in topic.numbers]
         score = topic.fits + TYPICAL * topic.typical
-        score += [SHARED * np.log(clause.projects) - SHORT * (len(clause.words) < FEWEST) for clause in clauses]
+        score += [SHARED * math.log(clause.projects) - SHORT * (len(clause.words) < FEWEST) for clause in clauses]
+        score -= [SLOTTED * len(SLOT.findall(clause.text)) / (clause.text.count(" ") + 1) for clause in clauses]
         if begun.strip():
             typed, low = stems_of(begun), " ".join(begun.lower().split())
             alike = topic.vectors @ self.library.vector(begun)
