@@ -39,6 +39,7 @@
 #define SIO_DIV_UDIVIDEND 0xd0000060u
 #define SIO_DIV_UDIVISOR 0xd0000064u
 #define SIO_DIV_QUOTIENT 0xd0000070u
+#define ROSC_RANDOMBIT 0x4006001cu
 #define SYST_CSR 0xe000e010u
 #define SYST_RVR 0xe000e014u
 #define SYST_CVR 0xe000e018u
@@ -152,6 +153,14 @@ void led_on(void) {
 
 void led_toggle(void) {
     REGISTER(SIO_GPIO_OUT_XOR) = LED;
+}
+
+/* The ring oscillator runs on beside the crystal; its bits are not even, and many make one number. */
+uint32_t random_number(void) {
+    uint32_t number = 0x811c9dc5;
+    for (uint32_t i = 0; i < 1024; i++)
+        number = (number ^ (REGISTER(ROSC_RANDOMBIT) & 1)) * 0x01000193;
+    return number;
 }
 
 TT_HOT uint32_t cycle_counter(void) {

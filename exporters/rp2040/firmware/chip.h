@@ -53,6 +53,9 @@ static inline void interrupts_on(void) {
 }
 #endif
 
+/* Another one after each power cycle. */
+uint32_t random_number(void);
+
 /* Counts down, 24 bits. */
 uint32_t cycle_counter(void);
 

@@ -72,7 +72,7 @@ static void help(void) {
     put("A line is a prompt; Ctrl-C ends the story. Settings:\n"
         "/temperature 0.8   0 (greedy) or 0.05 to 10\n"
         "/top_k 40          draw from the 40 likeliest only; 0: from all\n"
-        "/seed 7            of the random numbers of a story\n"
+        "/seed 7            repeats a story, whose last line has its seed; 0: a new story each time\n"
         "/tokens 200        length of a story at most\n"
         "/ids on            token numbers instead of text, or off\n"
         "/settings          all of these\n"
@@ -94,6 +94,16 @@ static void obey(void) {
 /* ---- Stories ---- */
 
 static uint32_t state; /* of the random generator */
+static uint32_t noise; /* what the seeds of new stories come from */
+
+/* The seed that is set, or a new one, by the ring oscillator and by when the line was typed. */
+static uint32_t choose_seed(void) {
+    if (settings.seed)
+        return settings.seed;
+    noise = tt_seed((noise ^ cycle_counter()) + 1);
+    uint32_t number = noise >> 4;
+    return 1 + number - tt_divide(number, LARGEST_SEED) * LARGEST_SEED;
+}
 
 TT_HOT static uint32_t choose(void) {
     return settings.temperature ? tt_sample(&t, settings.temperature, settings.top_k, &state)
@@ -109,7 +119,7 @@ TT_HOT TT_APART static uint32_t advance(uint32_t token, uint32_t *cycles) {
     return next;
 }
 
-static void put_speed(uint32_t tokens, uint64_t cycles) {
+static void put_speed(uint32_t tokens, uint64_t cycles, uint32_t seed) {
     uint32_t counted = tokens;
     for (; cycles >> 32; cycles >>= 1)
         counted >>= 1;
@@ -119,14 +129,16 @@ static void put_speed(uint32_t tokens, uint64_t cycles) {
         put_named(", ", tt_divide(CLOCK_HZ, each), " tokens/s");
         put_named(", ", each, " cycles/token");
     }
+    if (settings.temperature)
+        put_named(", seed ", seed, "");
     put("]\n");
 }
 
 static void tell(const uint8_t *text, size_t size) {
     int count = tt_encode(&t, text, size, prompt, LINE_BYTES);
     uint64_t cycles = 0;
-    uint32_t tokens = 0, ended = 0;
-    state = tt_seed(settings.seed);
+    uint32_t tokens = 0, ended = 0, seed = choose_seed();
+    state = tt_seed(seed);
     tt_start(&t);
     tt_step(&t, TT_END, count == 0);
     for (int i = 0; i < count; i++) {
@@ -150,7 +162,7 @@ static void tell(const uint8_t *text, size_t size) {
         console_poll();
         ended = (uint32_t)console_interrupted();
     }
-    put_speed(tokens, cycles);
+    put_speed(tokens, cycles, seed);
     put_cores();
     led_on();
 }
@@ -232,6 +244,7 @@ __attribute__((noreturn)) static void lament(const char *reason) {
 int main(void) {
     chip_start();
     flash_start();
+    noise = random_number();
     const char *reason = open_files();
     usb_start();
     if (reason)

@@ -1,5 +1,6 @@
 """What the firmware does to clocks, PLLs and resets before anything else, as a trace of registers."""
 
+import re
 import subprocess
 from functools import cache
 
@@ -145,6 +146,19 @@ def test_the_settings_of_the_export_hold_from_the_start():
         assert output.count(line) == 2
     empty, typed = output.split("> \n")[1].split("> The cat\n")
     assert empty.split("]")[0] == typed.split("]")[0]
+
+
+def test_each_line_tells_a_new_story_and_a_seed_repeats_it():
+    def told(noise: int, *lines: str) -> list[tuple[str, str]]:
+        chip = Chip(story_uf2(Settings(temperature=1.5)), ["/ids on", *lines], noise=noise)
+        chip.run(30)
+        return re.findall(r"> (?:The)?\n([\d ]*)\n\[.* seed (\d+)\]", chip.text)
+
+    stories = told(1, *[""] * 10)
+    assert len({seed for _, seed in stories}) == len(stories) == 10
+    assert len({story for story, _ in stories}) == 10
+    assert {seed for _, seed in stories}.isdisjoint(seed for _, seed in told(2, "", ""))
+    assert told(3, f"/seed {stories[4][1]}", "", "", "/seed 0", "")[:2] == [stories[4]] * 2
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def typed(uf2: Path, *options: str) -> tuple[str, int]:
     command = ["node", str(FOLDER / "run.mjs"), str(uf2), "--seconds", "60", *options, *LINES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.replace("\r", ""), int(done.stderr.split()[0])
+    return done.stdout.replace("\r", ""), int(done.stderr.split("\n")[1].split()[0])
 
 
 def told(output: str) -> list[str]:
