@@ -186,7 +186,13 @@ class Chip:
     """
 
     def __init__(
-        self, uf2: bytes, lines: list[str], skew: random.Random | None = None, answers: int = -1, quad: bool = True, noise: int | None = None
+        self,
+        uf2: bytes,
+        lines: list[str],
+        skew: random.Random | None = None,
+        answers: int = -1,
+        quad: bool = True,
+        noise: int | None = None,
     ):
         image = read_uf2(uf2)
         _check_stage2(image)
