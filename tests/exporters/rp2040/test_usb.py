@@ -10,7 +10,7 @@ import pytest
 from tests.exporters.rp2040.test_boot import story_uf2
 
 FOLDER = Path(__file__).parent
-LINES = ["/temperature 0.9", "/seed 3", "/ids on", "/tokens 40", "The cat", "A dog", "The cat\rA dog", "/ids off"]
+LINES = ["/temperature 0.9", "/seed 1", "/ids on", "/tokens 40", "The cat", "A dog", "The cat\rA dog", "/ids off"]
 
 
 @pytest.fixture(scope="module")
