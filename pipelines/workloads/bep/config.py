@@ -1,10 +1,11 @@
 """Config of the workload: the documents, the model, its training and its evaluation."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
 from pipelines.engine.config import BaseConfig, LoadedData, Training
@@ -21,7 +22,22 @@ class Data(LoadedData):
     mask: bool = Field(
         True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, keys and passwords"
     )
-    mask_names: bool = Field(True, description="mask names of persons in your documents; the embedded ones name nobody")
+    mask_names: bool = Field(
+        True,
+        description="mask persons, clients, sites, projects and postal addresses in your documents; the embedded ones "
+        "name nobody",
+    )
+    reviewed: str | None = Field(
+        None, description="a reviewed copy of masked.csv, which `prepare` writes; what its lines say to keep is kept"
+    )
+    projects: str | None = Field(
+        None,
+        description="which project or client a document belongs to: 'folder', its first folder; a regular expression "
+        "for its path, whose first group is the project; null: a project number in its name, if there is one",
+    )
+    labels: Literal["file", "project", "hidden"] = Field(
+        "file", description="what suggestions show of a source: its file, its project with a number, or only a number"
+    )
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
     duplicates: float = Field(
         0.8, gt=0, le=1, description="Jaccard similarity from which documents are one family, which is never split"
@@ -45,7 +61,16 @@ class Data(LoadedData):
 
     def inputs(self) -> Sequence[Path]:
         """Return the documents that can be read, those that were skipped among them."""
-        return sources.readable(self.sources)
+        return [*sources.readable(self.sources), *([Path(self.reviewed)] if self.reviewed else [])]
+
+    @field_validator("projects")
+    @classmethod
+    def _is_a_pattern(cls, projects: str | None) -> str | None:
+        try:
+            re.compile(projects or "")
+        except re.error as error:
+            raise ValueError(f"data.projects={projects} is no regular expression: {error}") from error
+        return projects
 
 
 class Model(Section):

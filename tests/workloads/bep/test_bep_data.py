@@ -1,6 +1,7 @@
 """A folder of documents becomes tokens in three parts that share nothing, or is refused as a whole."""
 
 import json
+import re
 import shutil
 import textwrap
 import zipfile
@@ -122,6 +123,29 @@ def test_names_of_persons_are_masked_in_the_users_documents(firm, tmp_path):
     (firm / "roles.txt").write_text("The lead is Priya Sharma. Sharma signs.\n" * 40)
     facts = data.prepare(config(firm, mask_names=True), tmp_path / "out")
     assert facts["masked"]["name"] == 80
+
+
+def test_a_reviewed_line_is_kept(firm, tmp_path):
+    (firm / "roles.txt").write_text("The lead is Priya Sharma. Tom Barlow signs.\n" * 40)
+    data.prepare(config(firm), tmp_path / "out")
+    table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
+    assert "roles.txt,name,Priya Sharma,40,1," in table
+    reviewed = tmp_path / "reviewed.csv"
+    reviewed.write_text(re.sub("(?m)^(.*Priya Sharma,40,.*),mask$", r"\1,keep", table))
+    data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "again")
+    assert read(tmp_path / "again")["roles.txt"][0].startswith("The lead is Priya Sharma. <name> signs.")
+    reviewed.write_text(table.replace(",mask", ",perhaps"))
+    with pytest.raises(UserError, match="a decision is mask or keep, not 'perhaps'"):
+        data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
+
+
+def test_hidden_sources_leave_no_name_of_a_file(firm, tmp_path):
+    facts = data.prepare(config(firm, labels="hidden", projects="folder"), tmp_path / "out")
+    corpus = data.load(tmp_path / "out")
+    names = {text.name for texts in corpus.parts.values() for text in texts}
+    assert all(re.fullmatch(r"document \d+", name) for name in names)
+    assert all(re.fullmatch(r"document \d+", text.family) for texts in corpus.parts.values() for text in texts)
+    assert set(facts["labels"]) == set(facts["files"])
 
 
 def test_without_masking_addresses_stay(firm, tmp_path):

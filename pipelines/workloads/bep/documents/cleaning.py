@@ -4,11 +4,14 @@ import json
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from pipelines.workloads.bep.documents.masking import mask_names, mask_secrets
+from pipelines.workloads.bep.documents.masking import NAME, Masked, Masker, mask_secrets
+from pipelines.workloads.bep.documents.names import Reader, lower_case
+from pipelines.workloads.bep.documents.places import mask_places
 
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
@@ -45,16 +48,25 @@ class Cleaned:
 
     text: str
     counts: dict[str, int] = field(default_factory=dict)
-    masked: dict[str, int] = field(default_factory=dict)
+    masked: tuple[Masked, ...] = ()
 
 
-def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> Cleaned:
+def clean(
+    text: str,
+    mask: bool,
+    wrapped: bool = False,
+    names: bool = False,
+    words: Collection[str] = (),
+    keep: Collection[tuple[str, str]] = (),
+) -> Cleaned:
     """Return the prose of a text whose pages are separated by form feeds.
 
-    `mask` masks addresses, numbers and secrets, `names` names of persons; `wrapped` text has the line ends of paper.
+    `mask` masks addresses, numbers and secrets; `names` masks persons, clients and projects, but no `words`, which the
+    firm's documents write in lower case. What is to `keep` is given as (kind, text). `wrapped` text has the line ends
+    of paper.
     """
     counts: dict[str, int] = {}
-    masked: dict[str, int] = {}
+    masker = Masker(keep)
     text, counts["characters_normalised"] = normalise(text)
     text, counts["glyphs_mapped"] = map_glyphs(text)
     text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
@@ -64,10 +76,11 @@ def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> 
     if wrapped:
         text, counts["lines_joined"] = join_lines(text)
     if mask:
-        text, masked = mask_secrets(text)
+        text = mask_secrets(text, masker)
     if names:
-        text, masked["name"] = mask_names(text)
-    return Cleaned(text, counts, masked)
+        text = mask_places(text, masker)
+        text = masker.spans(text, "name", NAME, Reader(text, lower_case(text).union(words)).names())
+    return Cleaned(text, counts, tuple(masker.found))
 
 
 def normalise(text: str) -> tuple[str, int]:
