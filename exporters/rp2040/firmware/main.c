@@ -10,6 +10,9 @@
 
 #define SETTINGS 0x1000ff00u
 #define MODEL 0x10010000u
+#define RUNTIME_BYTES 0x1000011cu /* two words of the vector table that have no vectors; see checksum.py */
+#define RUNTIME_SUM 0x10000120u
+#define RUNTIME_SUMMED 0x10000124u
 #define FLASH_END 0x11000000u /* of the largest flash that can be read directly, 16 MB */
 #define LINE_BYTES 240
 #define BLINK_POLLS (1u << 17)
@@ -64,6 +67,10 @@ static void greet(void) {
     put_named("vocabulary ", t.vocabulary_bytes, " bytes\n");
     put_sram();
     put_named("Cores: ", cores_running(), "\n");
+    if (flash_mode() != FLASH_STREAM)
+        put("The flash is read slowly: it did not prove itself at four lines.\n");
+    if (watchdog_barked())
+        put("The chip hung and was restarted by its watchdog.\n");
     settings_show(&settings);
     put("/help lists the settings\n> ");
 }
@@ -77,6 +84,7 @@ static void help(void) {
         "/ids on            token numbers instead of text, or off\n"
         "/settings          all of these\n"
         "/sram              memory in use\n"
+        "/bootsel           restart as a drive that takes another story.uf2\n"
         "/help              this\n");
 }
 
@@ -85,10 +93,12 @@ static void obey(void) {
         settings_show(&settings);
     else if (is_command(line, "/sram"))
         put_sram();
+    else if (is_command(line, "/bootsel"))
+        boot_drive();
     else if (is_command(line, "/help"))
         help();
     else if (!settings_change(&settings, line))
-        put("There are /temperature, /top_k, /seed, /tokens, /ids, /settings, /sram and /help.\n");
+        put("There are /temperature, /top_k, /seed, /tokens, /ids, /settings, /sram, /bootsel and /help.\n");
 }
 
 /* ---- Stories ---- */
@@ -219,6 +229,9 @@ static size_t get_line(void) {
 
 static const char *open_files(void) {
     const uint8_t *model = (const uint8_t *)MODEL, *vocabulary = (const uint8_t *)FLASH_END;
+    uint32_t summed = REGISTER(RUNTIME_BYTES);
+    if (summed > SETTINGS - RUNTIME_SUMMED || tt_crc32((const uint8_t *)RUNTIME_SUMMED, summed) != REGISTER(RUNTIME_SUM))
+        return "the firmware is damaged: its CRC differs";
     const char *reason = settings_read(&settings, (const uint8_t *)SETTINGS);
     if (reason)
         return reason;
@@ -246,7 +259,8 @@ int main(void) {
     flash_start();
     noise = random_number();
     const char *reason = open_files();
-    usb_start();
+    usb_start(flash_id);
+    watchdog_start();
     if (reason)
         lament(reason);
     cores_start();

@@ -54,7 +54,7 @@ STATES: dict[int, Callable[[Mapping[int, int]], int]] = {
     0x4002C000: _locked(0x4002C000),
 }
 # Nobody is at the other end of the USB cable; the cycle counter stands still.
-PLAIN = {0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
+PLAIN = {0x40000000: 2 << 28, 0x40058008: 0, 0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
 DPRAM = 0x50100000
 PERIPHERALS = (
     (SSI, 0x1000),
