@@ -133,7 +133,7 @@ void chip_start(void) {
     REGISTER(SYST_CSR) = 5;
 }
 
-int uart_get(void) {
+TT_HOT int uart_get(void) {
     if (REGISTER(UART0_FR) & 1u << 4) /* receive FIFO empty */
         return -1;
     return REGISTER(UART0_DR) & 0xff;

@@ -2,6 +2,7 @@
 #include "chip.h"
 #include "console.h"
 #include "cores.h"
+#include "flash.h"
 #include "kernels.h"
 #include "runtime.h"
 #include "settings.h"
@@ -9,7 +10,7 @@
 
 #define SETTINGS 0x1000ff00u
 #define MODEL 0x10010000u
-#define FLASH_END 0x10200000u
+#define FLASH_END 0x11000000u /* of the largest flash that can be read directly, 16 MB */
 #define LINE_BYTES 240
 #define BLINK_POLLS (1u << 17)
 
@@ -230,6 +231,7 @@ __attribute__((noreturn)) static void lament(const char *reason) {
 
 int main(void) {
     chip_start();
+    flash_start();
     const char *reason = open_files();
     usb_start();
     if (reason)

@@ -3,7 +3,12 @@
 
 #include "chip.h"
 
+#include "kernels.h"
+
+#define VTOR 0xe000ed08u
+
 extern uint32_t image_start[], data_load[], data_end[], image_end[], stack1_start[], stack_end[];
+extern uint32_t startup_start[], startup_end[], startup_load[];
 
 int main(void);
 void reset(void);
@@ -24,14 +29,20 @@ void reset(void) {
         *to = *from++;
     for (volatile uint32_t *to = data_end; to < image_end; to++)
         *to = 0;
+    from = startup_load;
+    for (volatile uint32_t *to = startup_start; to < startup_end; to++)
+        *to = *from++;
+    REGISTER(VTOR) = (uint32_t)(uintptr_t)image_start;
     main();
     halt();
 }
 
 typedef void (*handler)(void);
 
-/* Of the interrupts only the UART's is on. */
-__attribute__((section(".vectors"), used)) static const handler vectors[16 + 32] = {
-    (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt,
-    [16 + UART_INTERRUPT] = uart_interrupt,
+/* The boot goes through the first table, in flash. Of the interrupts only the UART's is on, at times when flash cannot be
+ * read: its handler is found in SRAM, where the second table is the first thing. */
+#define EXCEPTIONS (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt
+__attribute__((section(".vectors"), used)) static const handler vectors[16 + 32] = {EXCEPTIONS};
+__attribute__((section(".data.vectors"), used)) static handler vectors_in_sram[16 + UART_INTERRUPT + 1] = {
+    EXCEPTIONS, [16 + UART_INTERRUPT] = uart_interrupt,
 };

@@ -31,15 +31,14 @@ class Annealing {
         overlook();
     }
 
-    // Returns the best routes of so many rounds, or of this thread's CPU time until `deadline` if that is not 0.
-    Routes run(int64_t rounds, double deadline, double hot, double cold) {
+    // Anneals by so many rounds, or for `seconds` of this thread's CPU time if these are more than 0.
+    void run(int64_t rounds, double seconds, double hot, double cold) {
         const double begun = thread_seconds();
         double kept = now, least = now, temperature = 0;
-        for (const Node& node : at) best.push_back(node.next);
+        for (const Node& node : at) successors.push_back(node.next);
         for (int64_t round = 0;; round++) {
             if (round % CLOCK == 0) {
-                const double done = deadline > 0 ? (thread_seconds() - begun) / std::max(1e-9, deadline - begun)
-                                                 : (double)round / (double)rounds;
+                const double done = seconds > 0 ? (thread_seconds() - begun) / seconds : (double)round / (double)rounds;
                 if (done >= 1) break;
                 temperature = hot * std::pow(cold / hot, done);
             }
@@ -52,13 +51,13 @@ class Annealing {
                 take_back(kept);
             }
         }
-        Routes routes;
-        for (int r = 0; r < count; r++) {
-            if (best[n + 1 + r] > n) continue;
-            routes.emplace_back();
-            for (int u = best[n + 1 + r]; u <= n; u = best[u]) routes.back().push_back(u);
-        }
-        return routes;
+    }
+
+    Routes best() const {
+        return routes([&](int u) { return successors[u]; });
+    }
+    Routes last() const {
+        return routes([&](int u) { return at[u].next; });
     }
 
   private:
@@ -74,6 +73,15 @@ class Annealing {
     struct Node { int next, prev, route; float ahead, back; };  // the route is `count` while in none; distances to the others
     struct Moved { int customer, behind, route; float before, ahead; };  // what was so before
 
+    template <class Next> Routes routes(Next next) const {
+        Routes found;
+        for (int r = 0; r < count; r++) {
+            if (next(n + 1 + r) > n) continue;
+            found.emplace_back();
+            for (int u = next(n + 1 + r); u <= n; u = next(u)) found.back().push_back(u);
+        }
+        return found;
+    }
     int site(int u) const { return u > n ? 0 : u; }
     float d(int u, int v) const { return p(site(u), site(v)); }
     void link(int u, int v, float apart) { at[u].next = v, at[v].prev = u, at[u].ahead = at[v].back = apart; }
@@ -107,8 +115,8 @@ class Annealing {
     }
 
     void follow() {
-        if (stale) for (size_t u = 0; u < at.size(); u++) best[u] = at[u].next;
-        else for (int u : since) best[u] = at[u].next;
+        if (stale) for (size_t u = 0; u < at.size(); u++) successors[u] = at[u].next;
+        else for (int u : since) successors[u] = at[u].next;
         since.clear(), stale = false;
     }
 
@@ -238,7 +246,7 @@ class Annealing {
     int used = 0;                        // routes
     const float capacity;
     std::vector<float> demand, load;     // of every customer and route
-    std::vector<int> size, best;         // customers of every route; successor of every node in the best tours
+    std::vector<int> size, successors;   // customers of every route; of every node in the best tours, the next
     std::vector<Node> at;
     std::vector<Moved> removed, placed;  // in this round
     std::vector<int> since;              // whose successors changed since the best tours were kept

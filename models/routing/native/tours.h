@@ -41,6 +41,8 @@ class Problem {
     const double *const demand, capacity;
     double longest = 0, price;     // a bound on distances; of a unit of overload, to begin with
     int near = 0;                  // neighbours of each customer
+    const double *const places, *const matrix;
+    const Rounding rounding;
     std::vector<int> neighbours;   // (n + 1, near), nearest first
 
     // One of `matrix` (N, N) and `places` (N, 2) is given, the other null.
@@ -71,9 +73,6 @@ class Problem {
     double angle(int u) const { return std::atan2(places[2 * u + 1] - places[1], places[2 * u] - places[0]); }
 
   private:
-    const double* const places;
-    const double* const matrix;
-    const Rounding rounding;
     std::vector<float> held;
     const float* row = nullptr;  // of `held`, the first
     std::vector<std::pair<float, int>> others;

@@ -18,6 +18,7 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import rule
 from models.market.signal_model import SignalModel
+from pipelines.distributed import ranks
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
 from pipelines.workloads.crypto import data
@@ -25,7 +26,7 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.folds import CoinFold, Place, evaluate_fold, important_parts
 from pipelines.workloads.crypto.task import Member, members
 from pipelines.workloads.crypto.trading.performance import deflated_sharpe
-from pipelines.workloads.crypto.verdict import headline, judge, summary
+from pipelines.workloads.crypto.verdict import headline, judge, looks, summary
 from pipelines.workloads.crypto.verdict.summary import Page
 
 SPLIT = "test"
@@ -62,11 +63,19 @@ def evaluate(
     pages = {symbol: page for symbol, (page, _) in examined.items()}
     folds = {symbol: each for symbol, (_, each) in examined.items()}
 
-    for symbol, reached in judge.verdicts(pages).items():
+    first = {page["candles"]: symbol for symbol, page in reversed(pages.items())}
+    originals = {symbol: page for symbol, page in pages.items() if first[page["candles"]] == symbol}
+    hashes = {symbol: known["hash"] for symbol, known in facts["coins"].items()}
+    seen = ranks.on_main(lambda: looks.look(config, folder, hashes, list(pages.values())))
+    reached_by = judge.verdicts(originals, seen.family)
+    for symbol in pages.keys() - originals.keys():
+        said = f"{judge.COPY} {first[pages[symbol]['candles']]}"
+        reached_by[symbol] = judge.Verdict(verdict=said, grades=dict.fromkeys(judge.GRADES, False), reasons=[])
+    for symbol, reached in reached_by.items():
         page, traded = pages[symbol], pages[symbol]["backtest"]
         page["verdict"], page["grades"], page["reasons"] = reached["verdict"], reached["grades"], reached["reasons"]
         sharpe, error = traded["sharpe"], traded["sharpe_error"]
-        traded["deflated_sharpe"] = None if sharpe is None or not error else deflated_sharpe(sharpe, error, len(pages))
+        traded["deflated_sharpe"] = None if sharpe is None or not error else deflated_sharpe(sharpe, error, seen.family)
     ranking = sorted(pages.values(), key=summary.evidence)
     absent = [] if coins else [symbol for symbol in (*facts["symbols"], *failed) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]
@@ -80,7 +89,7 @@ def evaluate(
     return [
         Evaluation(
             split=SPLIT,
-            summary={"headline": first_line, **found, "seconds": time.perf_counter() - began},
+            summary={"headline": first_line, "looks": seen._asdict(), **found, "seconds": time.perf_counter() - began},
             table=table,
             examples=summary.example_columns(folds),
             files={f"{SPLIT}/{symbol}.json": json.dumps(page, allow_nan=False) for symbol, page in pages.items()},

@@ -33,7 +33,6 @@ ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say
 NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
 IMPORTANT = 10  # parts of a window that are shown
-PRIOR = "prior"
 
 
 def sections(
@@ -85,7 +84,7 @@ def _statistics(summary: Row, pages: Sequence[Page]) -> str:
         f"{_gain(rows[name]['gain'], interval(rows[name]))} ({name})"
         for name in dict.fromkeys((by_gain[0], by_gain[-1]))
     )
-    together = summary["together"]
+    together, looks = summary["together"], summary["looks"]
     gained = ""
     if together:
         gain = _gain(together["log_loss"]["gain"], together["log_loss"]["interval_95"])
@@ -95,15 +94,17 @@ def _statistics(summary: Row, pages: Sequence[Page]) -> str:
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
         f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise). {gained}"
-        f"Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
+        f"These tests were looked at {looks['evaluations']} time{'s' * (looks['evaluations'] != 1)}, with "
+        f"{looks['family']} forecasts in all, for which verdicts are corrected. Each interval has "
+        f"{100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
         f"the chance that any of these coins showed some would be {summary['chance_of_any_false_skill']:.1%}. Coins "
         f"are ranked by likelihood, as a return by itself is no evidence."
     )
 
 
 def _compared(page: Page, figure: str, rival: bool) -> Comparison:
-    """Return the comparison of the model by a figure, with the strongest simple model or with the prior."""
-    return next(row for row in page["comparisons"] if row["figure"] == figure and (row["against"] != PRIOR) == rival)
+    """Return the comparison of the model by a figure, with the strongest simple model or with the best of BASES."""
+    return next(row for row in page["comparisons"] if row["figure"] == figure and row["rival"] == rival)
 
 
 def _outcome(row: Comparison) -> str:
@@ -123,7 +124,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     """Plot nats gained, with intervals, a line per coin: on the prior, or on the strongest simple model."""
-    whose = "the strongest simple model's" if rival else "the prior's"
+    whose = "the strongest simple model's" if rival else "that of the best of prior, rolling prior and autoregression"
     what = f"{'log loss' if figure == 'log_loss' else 'log loss of SHORT against LONG'} below {whose}, nats"
     plot = Figure(figsize=(PANEL[0], 0.7 + 0.26 * len(pages)), layout="constrained")
     axis = plot.subplots()

@@ -24,9 +24,9 @@ def split(found: Blocks, data: Data, source: str, scratch: Path) -> tuple[dict[s
 
     Held out are stories whose hash of (seed, text) is in the lowest tenth of all values, up to `test_stories`; those in
     the highest twentieth validate, up to `validation_stories`. So a story's side depends on no other story until a
-    limit is reached; then stories can only leave for the training part. A smaller `percent` takes a subset of a larger one.
-    Fewer than 20 blocks are a book: it is cut into passages, which are written to `scratch`; the last tenth of them is
-    held out, the twentieth before it validates. Raises UserError if that would hold nothing out.
+    limit is reached; then stories can only leave for the training part. A smaller `percent` takes a subset of a larger
+    one. Fewer than 20 blocks are a book: it is cut into passages, which are written to `scratch`; the last tenth of
+    them is held out, the twentieth before it validates. Raises UserError if that would hold nothing out.
     """
     _, first = np.unique(found.digest, return_index=True)  # in the order of the hashes
     duplicates = len(found) - len(first)

@@ -14,7 +14,7 @@ from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.verdict import baselines
 from pipelines.workloads.crypto.verdict.judge import BEYOND, LEAK, LEVEL, NO_SKILL, PREDICTIVE, SKILL
 from pipelines.workloads.crypto.windows import pooled
-from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
+from tests.workloads.crypto.standin import CPU, Regression, fitted, map_items, prepared, without_trees
 
 
 def evaluated(config, models, folder):
@@ -30,11 +30,11 @@ def baselines_fitted_once():
     """Fit baselines once for the same rows, since they take most of the time of an evaluation."""
     fit, known = baselines.fit_and_predict, {}
 
-    def remembered(*given, seed):
+    def remembered(*given, seed, linear):
         arrays = [array for each in given for array in (each.values() if isinstance(each, dict) else [each])]
         key = seed, *(array.tobytes() for array in arrays)
         if key not in known:
-            known[key] = fit(*given, seed=seed)
+            known[key] = fit(*given, seed=seed, linear=linear)
         return dict(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
@@ -164,6 +164,9 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
         "gradient boosting, last row",
         "logistic regression, window",
         "gradient boosting, window",
+        "autoregression",
+        "rolling priors, blended",
+        "rolling prior",
         "location-scale",
         "buy-and-hold",
         "random trades (median)",
@@ -314,3 +317,22 @@ def test_the_ranking_follows_the_evidence_and_not_the_return(planted):
     assert [row["coin"] for row in found.table] == sorted(
         pages, key=lambda symbol: -pages[symbol]["comparisons"][0]["low"]
     )
+
+
+def test_a_copy_of_another_coin_is_counted_once(planted, monkeypatch):
+    config, folder, models, *_ = planted
+    load = data.load
+
+    def copied(folder, symbol):
+        coin = load(folder, "AAAUSDT")
+        return replace(coin, candles=replace(coin.candles, symbol=symbol), facts={**coin.facts, "symbol": symbol})
+
+    monkeypatch.setattr(data, "load", copied)
+    first = models["AAAUSDT"]
+    second = Regression(replace(first.config, coins=("BBBUSDT",), scalers={"BBBUSDT": first.config.scalers["AAAUSDT"]}))
+    second.load_state_dict(first.state_dict())
+    with without_trees():
+        found, pages = evaluated(config, {"AAAUSDT": first, "BBBUSDT": second}, folder)
+    assert found.summary["headline"].startswith("1 of 1 simulated coin pays its costs; 1 more is a copy of another's")
+    assert pages["BBBUSDT"]["verdict"] == "a copy of AAAUSDT"
+    assert not any(pages["BBBUSDT"]["grades"].values())

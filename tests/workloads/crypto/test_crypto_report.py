@@ -56,7 +56,7 @@ def told(run, gains, **changes):
     names = [f"A{number}USDT" for number in range(len(gains))]
     files = {}
     for name, gain in zip(names, gains, strict=True):
-        rows = [row | gain if row["against"] != "prior" else row for row in page["comparisons"]]
+        rows = [row | gain if row["rival"] else row for row in page["comparisons"]]
         files[f"test/{name}.json"] = json.dumps({**page, "symbol": name, "comparisons": rows})
     table = [{**kept[0].table[0], "coin": name} for name in names]
     summary = {**kept[0].summary, **dict.fromkeys(names, kept[0].summary["AAAUSDT"])}

@@ -8,20 +8,24 @@ import numpy as np
 
 from common.statistics import RESAMPLES, moving_block_sums, percentiles
 from pipelines.workloads.crypto.candles.names import milliseconds
-from pipelines.workloads.crypto.verdict.judge import ACCOUNT_BLOCK, LEAK, NO_SKILL, NOT_TRADABLE, PAYS, PREDICTIVE
+from pipelines.workloads.crypto.verdict import judge
 from pipelines.workloads.crypto.verdict.significance import MIN_BLOCKS
 from pipelines.workloads.crypto.verdict.summary import Page
 
 
 def headline(pages: Sequence[Page], simulated: bool) -> str:
     """Return the verdict on all coins: how many pay their costs, what came of the money, what else they are worth."""
+    copies = sum(page["verdict"].startswith(judge.COPY) for page in pages)
+    pages = [page for page in pages if not page["verdict"].startswith(judge.COPY)]
     worth = Counter(map(_worth, pages))
-    verb = "pays its" if 1 in (worth[PAYS], len(pages)) else "pay their"
+    verb = "pays its" if 1 in (worth[judge.PAYS], len(pages)) else "pay their"
     kind = f"{'simulated ' * simulated}coin{'s' * (len(pages) > 1)}"
-    said = f"{worth[PAYS]} of {len(pages)} {kind} {verb} costs"
-    others = [f"{worth[name]} {name}" for name in (NOT_TRADABLE,) if worth[name]]
-    if worth[LEAK]:
-        others.append(f"a leak is suspected on {worth[LEAK]}")
+    said = f"{worth[judge.PAYS]} of {len(pages)} {kind} {verb} costs"
+    others = [f"{worth[name]} {name}" for name in (judge.NOT_TRADABLE, judge.BOUNCE) if worth[name]]
+    if worth[judge.LEAK]:
+        others.append(f"a leak is suspected on {worth[judge.LEAK]}")
+    if copies:
+        others.append(f"{copies} more {'are copies' if copies > 1 else 'is a copy'} of another's candles")
     return "; ".join([said, *others]) + f": {money(pages)}"
 
 
@@ -31,9 +35,15 @@ def coin_line(page: Page) -> str:
 
 
 def _worth(page: Page) -> str:
-    if page["verdict"] == LEAK:
-        return LEAK
-    return PAYS if page["grades"][PAYS] else NOT_TRADABLE if page["grades"][PREDICTIVE] else NO_SKILL
+    if page["verdict"] in (judge.LEAK, judge.BOUNCE) or page["verdict"].startswith(judge.COPY):
+        return page["verdict"]
+    return (
+        judge.PAYS
+        if page["grades"][judge.PAYS]
+        else judge.NOT_TRADABLE
+        if page["grades"][judge.PREDICTIVE]
+        else judge.NO_SKILL
+    )
 
 
 def money(pages: Sequence[Page]) -> str:
@@ -50,8 +60,10 @@ def money(pages: Sequence[Page]) -> str:
     known = [each for each in traded if each["break_even_fee"] is not None]
     turnover = sum(each["turnover"] for each in known)
     fee = sum(each["break_even_fee"] * each["turnover"] for each in known) / turnover if turnover else None
-    even = f", break-even fee {100 * fee:.3f} % a side" if fee is not None else ""
-    return f"net return {100 * net:+.1f} %{between}, {trades} trade{'s' * (trades != 1)}{even}, {said}"
+    later = np.mean([each["net_return_one_candle_later"] for each in traded])
+    even = f" ({100 * later:+.1f} % filled a candle later), {trades} trade{'s' * (trades != 1)}"
+    even += f", break-even fee {100 * fee:.3f} % a side" if fee is not None else ""
+    return f"net return {100 * net:+.1f} %{between}{even}, {said}"
 
 
 def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
@@ -63,7 +75,7 @@ def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
     times = np.array(curves[0]["time_ms"], float)
     account = np.mean([np.interp(times, curve["time_ms"], curve["model"]) for curve in curves], axis=0)
     candles = (times[-1] - times[0]) / milliseconds(pages[0]["timeframe"]) / max(len(times) - 1, 1)
-    block = math.ceil(max(ACCOUNT_BLOCK, 3 * pages[0]["horizon"]) / max(candles, 1))
+    block = math.ceil(max(judge.ACCOUNT_BLOCK, 3 * pages[0]["horizon"]) / max(candles, 1))
     grown = np.diff(np.log(np.maximum(account, 1e-9)), prepend=0.0)[:, None]
     if len(grown) < MIN_BLOCKS * block:
         return None

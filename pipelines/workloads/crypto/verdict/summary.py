@@ -1,5 +1,6 @@
 """What an evaluation says: a page for each coin, and a summary of all, as plain values for JSON."""
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import NotRequired
@@ -25,8 +26,9 @@ COMPARED = (
     "directional_hit_rate",
 )  # fmt: skip
 TRADING = (
-    "net_return", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor", "expectancy", "max_drawdown",
-    "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
+    "net_return", "net_return_one_candle_later", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor",
+    "expectancy", "max_drawdown", "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover",
+    "break_even_fee",
 )  # fmt: skip
 METRICS = (
     "n", "macro_f1", "log_loss", "prior_log_loss", "direction_log_loss", "prior_direction_log_loss", "accuracy",
@@ -40,6 +42,7 @@ class Page(Judged):
     symbol: str
     timeframe: str
     horizon: int
+    candles: str  # digest of the returns in the test
     classes: list[str]
     interval_confidence: float
     figures: Metrics
@@ -146,11 +149,13 @@ def table_row(page: Page) -> dict[str, object]:
         "coin": page["symbol"],
         "verdict": page["verdict"],
         "net return": traded["net_return"],
+        "filled a candle later": traded["net_return_one_candle_later"],
         "buy-and-hold": traded["buy_and_hold_return"],
         "trades": traded["num_trades"],
         "break-even fee": traded["break_even_fee"],
         "days": traded["days"],
         "nats gained": gain["gain"],
+        "over": gain["against"],
         "interval": interval(gain),
         "of direction": direction["gain"],
         "macro-F1": metrics["macro_f1"],
@@ -193,6 +198,8 @@ def coin_page(
         np.concatenate([fold.moves for fold in folds]),
         result.equity,
         horizon=config.data.horizon,
+        later=np.concatenate([fold.later for fold in folds]),
+        last=np.concatenate([fold.last for fold in folds]),
         # More where a wide interval would end at its luckiest resamples.
         resamples=max(settings.repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence))),
         confidence=confidence,
@@ -201,6 +208,8 @@ def coin_page(
     metrics = classification.metrics(probabilities, labels, priors)
     tempered = np.concatenate([softmax(fold.test.logits, fold.temperature) for fold in folds])
     traded = performance.metrics(result, per_day)
+    delayed = backtest.run(signal=np.concatenate([[0], signals[:-1]]), **market)
+    traded["net_return_one_candle_later"] = float(delayed.equity[-1] - 1)
     luck = performance.luck(result, market, settings.repetitions, settings.seed)
     compared = {
         "model": metrics,
@@ -216,6 +225,8 @@ def coin_page(
         "classes": list(CLASSES),
         "tests": judged["tests"],
         "leaks": judged["leaks"],
+        "bounce": judged["bounce"],
+        "candles": hashlib.sha256(np.diff(np.log(market["close"])).round(6).tobytes()).hexdigest(),
         "comparisons": judged["comparisons"],
         "interval_confidence": confidence,
         "figures": metrics,
@@ -268,6 +279,6 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "temperature": fold.temperature,
         "threshold": fold.choice.best.threshold,
         "validation_net_return": fold.choice.best.net_return,
-        **_picked(traded, TRADING),
+        **_picked(traded, [name for name in TRADING if name in traded]),
         "thresholds_tried": [row._asdict() for row in fold.choice.table],
     }
