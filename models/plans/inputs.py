@@ -18,9 +18,7 @@ class TextInput(Input):
         None, max_length=200, description="field of the form; without a prompt, its usual beginning is continued"
     )
     prompt: Normal = Field("", max_length=LONGEST_PROMPT, description="text to continue")
-    document: Normal = Field(
-        "", max_length=LONGEST_DOCUMENT, description="text before it, which a mixture learns from"
-    )
+    document: Normal = Field("", max_length=LONGEST_DOCUMENT, description="text before it, which a mixture learns from")
 
 
 class TextSettings(Sampling):

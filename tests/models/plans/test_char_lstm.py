@@ -8,8 +8,8 @@ import torch
 from models import io
 from models.plans.char_lstm import PRESETS, CharLSTM
 from models.plans.char_network import CharLSTMConfig
-from models.plans.inputs import TextInput
 from models.plans.characters import END, MASKS, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
+from models.plans.inputs import TextInput
 
 LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"
 
