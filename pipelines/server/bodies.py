@@ -10,9 +10,10 @@ from pydantic import ConfigDict, Field, SkipValidation, create_model
 from common.config import Section
 from common.input_files import Inputs
 
+LONGEST_TEXT = 10_000  # characters of a prompt
 MOST_TOKENS = 1000  # of a completion
 NO_EFFECT = {"user", "metadata", "store", "stream_options"}  # without an effect on the text
-MAX_MILLISECONDS = 10_000  # for each of the rivals
+MAX_MILLISECONDS = LONGEST_TEXT  # for each of the rivals
 Body = TypeVar("Body", bound=Section)
 
 
@@ -53,15 +54,27 @@ class Suggest(Section):
     """A field of a form to complete."""
 
     field_type: str = Field(max_length=200, description="name of the field")
-    partial_text: str = Field("", max_length=10_000, description="its text so far; empty: its usual beginning")
-    max_length: int = Field(200, ge=1, le=1000, description="most characters to add")
+    partial_text: str = Field("", max_length=LONGEST_TEXT, description="its text so far; empty: its usual beginning")
+    max_length: int | None = Field(
+        None, ge=1, le=1000, description="most characters that the model writes as `text`; null: the first suggestion"
+    )
+    model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
+    session: str | None = Field(None, max_length=64, description="the session whose text stands before")
+    document: str = Field("", max_length=400_000, description="the text before, where there is no session")
+
+
+class SessionText(Section):
+    """The text of a plan being written."""
+
+    text: str | None = Field(None, max_length=400_000, description="all of it; null: what there is")
+    append: str = Field("", max_length=400_000, description="what follows it")
     model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
 
 
 class Generate(Section):
     """Text to continue."""
 
-    prompt: str = Field(min_length=1, max_length=10_000, description="the text")
+    prompt: str = Field(min_length=1, max_length=LONGEST_TEXT, description="the text")
     field_type: str | None = Field(None, max_length=200, description="name of the form field it is for")
     max_length: int = Field(200, ge=1, le=1000, description="most characters to add")
     temperature: float = Field(0.7, ge=0, le=2, description="sampling temperature; 0: the likeliest character")

@@ -1,4 +1,4 @@
-"""Interfaces defined elsewhere: the form's /suggest and /generate, and OpenAI's completions of texts and of chats."""
+"""Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's completions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from common.plain import Plain
-from models.inputs import LONGEST_PROMPT
 from pipelines.server import bodies
 from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
+from pipelines.server.sessions import Sessions
+
+SUGGESTED = 3
+AT_ONCE = 20_000  # characters of a document read before others are answered
 
 
 @runtime_checkable
 class Suggesting(Protocol):
-    """A model that suggests continuations and their places in documents."""
+    """A model that suggests clauses of documents."""
 
-    def suggest(self, field: str, partial: str) -> Sequence[object]:
-        """Return the most useful suggestions, as dataclasses."""
+    def suggest(self, field: str, partial: str, n: int, document: str) -> Sequence[object]:
+        """Return the best suggestions, as dataclasses."""
+
+    def read_ahead(self, document: str, most: int) -> bool:
+        """Read so many further characters of a document; return whether it is read."""
 
 
 @runtime_checkable
@@ -41,26 +47,60 @@ class Completions:
     def __init__(self, runs: Sequence[Answering], limits: Limits):
         self.limits = limits
         self.runs = {run.name: run for run in runs if run.streams}
+        self.sessions = Sessions(limits.sessions)
 
     async def suggest(self, body: bodies.Suggest) -> Response:
-        """Complete a field of a form, and suggest continuations with their places in documents."""
-        run = self._form(body.model)
-        found = await _completed(run, body.field_type, body.partial_text, {"length": body.max_length})
-        model = _model(run)
+        """Suggest clauses for a field of a form below a plan's text, and write on if that is asked for."""
+        run, model = self._form(body.model)
+        before = self.sessions.text(body.session) if body.session else body.document
+        found: dict[str, object] = {"text": "", "prompt_used": body.partial_text, "suggestions": []}
+        if body.max_length is not None or not isinstance(model, Suggesting):
+            settings = {"length": body.max_length or 200}
+            found |= await _completed(run, body.field_type, body.partial_text, settings, before)
         if isinstance(model, Suggesting):
-            ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text))
-            found["suggestions"] = [vars(way) for way in ways]
+            await self._read(run, model, before)
+            asked = (body.field_type, body.partial_text, SUGGESTED, before)
+            ways = [vars(way) for way in await run.run(lambda: model.suggest(*asked))]
+            found["suggestions"] = ways
+            found["text"] = found["text"] or (ways[0]["text"] if ways else "")
         return Answer(found)
+
+    async def begin(self, body: bodies.SessionText) -> Response:
+        """Begin a session, and read its text."""
+        return await self._extended(self.sessions.begin(), body.text or "", body)
+
+    async def extend(self, name: str, body: bodies.SessionText) -> Response:
+        """Replace a session's text, or append to it, and read what is new."""
+        before = self.sessions.text(name)
+        return await self._extended(name, before if body.text is None else body.text, body)
+
+    async def _extended(self, name: str, text: str, body: bodies.SessionText) -> Response:
+        run, model = self._form(body.model)
+        whole = text + body.append
+        self.sessions.write(name, whole)
+        if isinstance(model, Suggesting):
+            await self._read(run, model, whole)
+        return Answer({"session": name, "characters": len(whole)})
+
+    async def end(self, name: str) -> Response:
+        """Forget a session and its text."""
+        self.sessions.end(name)
+        return Answer({"session": name})
+
+    async def _read(self, run: Answering, model: Suggesting, document: str) -> None:
+        """Read a document in pieces, between which others are answered."""
+        while not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
+            pass
 
     async def generate(self, body: bodies.Generate) -> Response:
         """Continue a text."""
         settings = {"length": body.max_length, "temperature": body.temperature}
-        return Answer(await _completed(self._form(), body.field_type, body.prompt, settings))
+        return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
 
-    def _form(self, name: str | None = None) -> Answering:
+    def _form(self, name: str | None = None) -> tuple[Answering, object]:
         for run in self.runs.values():
             if name in (None, run.name) and "field" in run.trained.inputs.input.model_fields:
-                return run
+                return run, next(iter(run.trained.models.values()))
         raise Refused(404, "no run that completes forms is served")
 
     async def models(self) -> Response:
@@ -144,16 +184,16 @@ def _model(run: Answering) -> object:
 
 def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:
     """Return the input of a run; a prompt too long for it is continued from its end, as a document's."""
-    if len(prompt) <= LONGEST_PROMPT or "document" not in run.trained.inputs.input.model_fields:
+    if len(prompt) <= bodies.LONGEST_TEXT or "document" not in run.trained.inputs.input.model_fields:
         return {"prompt": prompt, "item": item}
-    return {"document": prompt[:-LONGEST_PROMPT], "prompt": prompt[-LONGEST_PROMPT:], "item": item}
+    return {"document": prompt[: -bodies.LONGEST_TEXT], "prompt": prompt[-bodies.LONGEST_TEXT :], "item": item}
 
 
 async def _completed(
-    run: Answering, field: str | None, prompt: str, settings: Mapping[str, object]
+    run: Answering, field: str | None, prompt: str, settings: Mapping[str, object], document: str = ""
 ) -> dict[str, object]:
     """Return the continuation of a prompt in a field, and the prompt that was completed. Raises Refused."""
-    (answer,) = await run.answers([{"field": field, "prompt": prompt}], settings)
+    (answer,) = await run.answers([{"field": field, "prompt": prompt, "document": document}], settings)
     return {"text": usable(answer)["text"], "prompt_used": answer["prompt"]}
 
 
