@@ -83,6 +83,13 @@ function reader(text) {
   return { button: toggle, silence, read };
 }
 
+// Where a clause stands, and in how many projects; a way without a document is the model's own.
+function sourceOf({ document: name, line, heading, count, header }) {
+  if (!name) return "written by the model";
+  const where = `${name}, line ${line}: ${heading || "no heading"}${header ? ` (${header})` : ""}`;
+  return count > 1 ? `in ${count} projects; ${where}` : where;
+}
+
 // A list of continuations below a text field, renewed while a person types. Tab takes the marked one, the arrows mark
 // another, and Escape closes the list until the next key; where nobody has typed, Tab leaves the field as ever.
 function proposals(field, ask) {
@@ -95,7 +102,7 @@ function proposals(field, ask) {
     list.replaceChildren(...ways.map((way, number) => element("li", { role: "option", id: `proposal-${number}`, pointerdown: event => {
       event.preventDefault();  // the focus stays in the field
       take(number);
-    } }, element("span", {}, way.text), element("small", {}, way.document ? `${way.document}, line ${way.line}: ${way.heading?.replace(/^#+ /, "") || "no heading"}` : "written by the model"))));
+    } }, element("span", {}, way.text), element("small", {}, sourceOf(way)))));
     list.hidden = hint.hidden = !ways.length;
     mark(0);
   }
@@ -108,7 +115,7 @@ function proposals(field, ask) {
   }
 
   function take(number) {
-    field.setRangeText(found[number].text, field.value.length, field.value.length, "end");
+    field.setRangeText(found[number].text, field.value.length - (found[number].replaces ?? 0), field.value.length, "end");
     field.focus();
     typed = true;
     renew();
