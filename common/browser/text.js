@@ -14,11 +14,11 @@ function textPanel(place, backend, about) {
   const go = element("button", { class: "main" }, about.stories ? "Tell another" : "Continue"), stop = button("Stop", () => { running = null; }, { disabled: true });
   const aloud = about.stories && window.speechSynthesis && reader(() => written.textContent);
   const proposed = backend.suggest && proposals(prompt, () => backend.suggest({ prompt: prompt.value }));
-  let running = null, seedOfLast = null;
+  let running = null, seedOfLast = about.stories && about.settings.seed == 0 ? inputs.seed.value : null;  // 0: a new story
 
   async function run(event) {
     event?.preventDefault();
-    aloud?.silence();
+    const heard = aloud?.silence();
     // A seed that was typed counts once; the next text has a new one.
     if (inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint16Array(1))[0];
     seedOfLast = inputs.seed.value;
@@ -39,11 +39,13 @@ function textPanel(place, backend, about) {
       if (running && running != mine) return;  // the next story has begun
       const seconds = (performance.now() - began) / 1000;
       report.say(`complete: ${pieces} pieces in ${shortNumber(seconds)} s`);
+      if (heard) aloud.read();
     });
     if (running == mine) running = null;
     stop.disabled = running === null;
   }
 
+  if (about.stories) prompt.addEventListener("keydown", event => { if (event.key == "Enter" && !event.shiftKey) run(event); });
   place.append(
     element("form", { submit: run },
       labelled("prompt", prompt, { class: "whole" }), ...(proposed?.parts ?? []),
@@ -56,7 +58,12 @@ function textPanel(place, backend, about) {
 function reader(text) {
   const speech = window.speechSynthesis;
   const toggle = button("Read aloud", () => speech.speaking ? silence() : read(), { hidden: true });
-  const silence = () => { speech.cancel(); toggle.textContent = "Read aloud"; };
+  const silence = () => {
+    const spoke = speech.speaking;
+    speech.cancel();
+    toggle.textContent = "Read aloud";
+    return spoke;
+  };
 
   function read() {
     const sentences = (text().match(/[^.!?]+[.!?]*["”]?/g) ?? []).map(each => new SpeechSynthesisUtterance(each));
@@ -69,7 +76,7 @@ function reader(text) {
   speech.addEventListener?.("voiceschanged", show);
   addEventListener("pagehide", silence);
   show();
-  return { button: toggle, silence };
+  return { button: toggle, silence, read };
 }
 
 // Where a clause stands, and in how many projects; a way without a document is the model's own.

@@ -20,6 +20,7 @@ from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.library import Document, Library
 from models.plans.mixture_reader import MixtureReader
 from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
+from models.plans.normal_text import normalise
 from models.plans.outline import divide, last_heading
 from models.plans.readings import Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
@@ -174,6 +175,7 @@ class CharMixture(CharLSTM):
                 f"n must be 1 or more, and a document has at most {LONGEST_DOCUMENT:,} characters, a field "
                 f"{LONGEST_PROMPT:,} (given {n}, {len(document):,} and {len(field) + len(partial):,})"
             )
+        partial, document = normalise(partial)[0], normalise(document)[0]
         heading = field or last_heading(document)
         shown, document = self.suggester.spelled(heading), document.strip("\n")
         with single_thread():
@@ -190,7 +192,7 @@ class CharMixture(CharLSTM):
     def read_ahead(self, document: str, most: int) -> bool:
         """Read at most so many further characters of a document that is asked about next; return whether it is read."""
         with single_thread():
-            return self.readings.read(document.strip("\n"), most)
+            return self.readings.read(normalise(document)[0].strip("\n"), most)
 
     def stored(self) -> dict[str, np.ndarray]:
         """Return the stored tokens (T,) int16 of each document."""

@@ -97,6 +97,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
     app.delete("/sessions/{name}", summary="Forget a plan.", description=" ")(forms.end)
     post("/generate", forms.generate, "Continue a text with the model of forms.", bodies.Generate)
     post("/v1/completions", forms.complete, "Complete prompts, as OpenAI's clients request it.", bodies.Completion)
+    post("/v1/chat/completions", forms.chat, "Continue a conversation's text, for OpenAI's clients.", bodies.Chat)
     listed_models = "The text runs, as OpenAI's clients list models."
     app.get("/v1/models", summary=listed_models, description=" ")(forms.models)
     for run in runs:

@@ -1,11 +1,13 @@
-"""Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's /v1/completions."""
+"""Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's completions."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -29,6 +31,14 @@ class Suggesting(Protocol):
 
     def read_ahead(self, document: str, most: int) -> bool:
         """Read so many further characters of a document; return whether it is read."""
+
+
+@runtime_checkable
+class Encoding(Protocol):
+    """A model whose tokens are no characters."""
+
+    def encoded(self, prompt: str) -> Sequence[int]:
+        """Return the tokens of a prompt."""
 
 
 class Completions:
@@ -95,29 +105,88 @@ class Completions:
 
     async def models(self) -> Response:
         """List the text runs, as OpenAI lists models."""
-        return Answer({"object": "list", "data": [{"id": name, "object": "model"} for name in self.runs]})
+        about = {"object": "model", "created": 0, "owned_by": "this server"}
+        return Answer({"object": "list", "data": [{"id": name, **about} for name in self.runs]})
 
     async def complete(self, body: bodies.Completion) -> Response:
         """Complete one prompt or several."""
+        prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
+        about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"}
+        return await self._answered(body, prompts, about, about, "text", bool(body.echo))
+
+    async def chat(self, body: bodies.Chat) -> Response:
+        """Continue the text of a conversation."""
+        prompt = "\n\n".join(message.text for message in body.messages if message.text)
+        about = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion"}
+        return await self._answered(body, [prompt], about, {**about, "object": "chat.completion.chunk"}, "message")
+
+    async def _answered(
+        self,
+        body: bodies.OpenAI,
+        prompts: Sequence[str],
+        whole: dict[str, str],
+        chunk: dict[str, str],
+        key: str,
+        echo: bool = False,
+    ) -> Response:
+        """Return the completions as one object `whole`, or as a stream of objects `chunk`."""
         run = self.runs.get(body.model)
         if run is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
-        prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
-        if not 1 <= len(prompts) <= (1 if body.stream else self.limits.inputs):
-            raise Refused(422, f"prompt: {len(prompts)} texts; a request takes 1 to {self.limits.inputs}, a stream 1")
-        stop = body.stop if isinstance(body.stop, str | None) else body.stop[0]
-        settings: dict[str, object] = {"length": body.max_tokens, "top_k": 0, "stop": stop}
-        settings |= {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
-        about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
-        about["model"] = body.model
-        if body.stream:
-            pieces = await run.pieces({"prompt": prompts[0]}, settings)
-            return Events(pieces, lambda text: {**about, "choices": [_choice(0, text)]}, b"[DONE]", self.limits.seconds)
-        answers = await run.answers([{"prompt": prompt, "item": i} for i, prompt in enumerate(prompts)], settings)
-        choices = [
-            _choice(index, answer["text"], answer["finish"]) for index, answer in enumerate(map(usable, answers))
-        ]
-        return Answer({**about, "choices": choices})
+        asked = [prompt for prompt in prompts for _ in range(body.n or 1)]
+        if not 1 <= len(asked) <= self.limits.inputs:
+            raise Refused(422, f"{len(asked)} completions are asked for; a request takes 1 to {self.limits.inputs}")
+        about = {"created": int(time.time()), "model": body.model}
+        inputs = [_input(run, prompt, item) for item, prompt in enumerate(asked)]
+        headers = {"x-ignored-keys": quote(", ".join(body.ignored())[:1000], safe=", ")} if body.ignored() else {}
+        settings = body.settings()
+        if not body.stream:
+            answers = [usable(answer) for answer in await run.answers(inputs, settings)]
+            texts = [prompt * echo + str(answer["text"]) for prompt, answer in zip(asked, answers, strict=True)]
+            choices = [_choice(index, key, text, answers[index]["finish"]) for index, text in enumerate(texts)]
+            read, written = _tokens(run, "".join(prompts)), sum(_tokens(run, str(each["text"])) for each in answers)
+            usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+            return Answer({**whole, **about, "choices": choices, "usage": usage}, headers=headers)
+
+        async def pieces() -> AsyncGenerator[dict[str, Plain]]:
+            delta = "delta" if key == "message" else key
+            for index, given in enumerate(inputs):
+                async with contextlib.aclosing(await run.pieces(given, settings)) as texts:
+                    if not index:
+                        yield {}  # begun, or refused while the status can still say so
+                    yield _choice(index, delta, asked[index] * echo)
+                    written = 0
+                    async for text in texts:
+                        written += len(text)
+                        if text:
+                            yield _choice(index, delta, text)
+                # Of tokens that are no characters, the number is unknown.
+                cut = not isinstance(_model(run), Encoding) and written >= body.length
+                yield _choice(index, delta, "", "length" if cut else "stop")
+
+        streamed = pieces()
+        await anext(streamed)
+        chunks = {**chunk, **about}
+        response = Events(streamed, lambda choice: {**chunks, "choices": [choice]}, b"[DONE]", self.limits.seconds)
+        response.headers.update(headers)
+        return response
+
+
+def _tokens(run: Answering, text: str) -> int:
+    """Return how many tokens a text has; those of a model of characters are these."""
+    model = _model(run)
+    return len(model.encoded(text)) if isinstance(model, Encoding) else len(text)
+
+
+def _model(run: Answering) -> object:
+    return next(iter(run.trained.models.values()))
+
+
+def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:
+    """Return the input of a run; a prompt too long for it is continued from its end, as a document's."""
+    if len(prompt) <= bodies.LONGEST_TEXT or "document" not in run.trained.inputs.input.model_fields:
+        return {"prompt": prompt, "item": item}
+    return {"document": prompt[: -bodies.LONGEST_TEXT], "prompt": prompt[-bodies.LONGEST_TEXT :], "item": item}
 
 
 async def _completed(
@@ -128,5 +197,6 @@ async def _completed(
     return {"text": usable(answer)["text"], "prompt_used": answer["prompt"]}
 
 
-def _choice(index: int, text: Plain, finish: Plain = None) -> dict[str, Plain]:
-    return {"index": index, "text": text, "finish_reason": finish, "logprobs": None}
+def _choice(index: int, key: str, text: str, finish: Plain = None) -> dict[str, Plain]:
+    content: Plain = text if key == "text" else {"role": "assistant", "content": text}
+    return {"index": index, key: content, "finish_reason": finish, "logprobs": None}

@@ -95,10 +95,10 @@ def _clauses(evaluation: Evaluation) -> Markup:
     fewest = summary["clauses_gain_words_interval"]
     than = "more" if fewest and fewest[0] > 0 else "fewer" if fewest and fewest[1] < 0 else "not clearly more or fewer"
     text = Markup("<p>{}</p>").format(
-        f"Of {summary['clauses_asked']:,} clauses of {summary['plans_of']} projects, each asked for with the others as "
-        f"the library, one of three suggestions says the same for {shown(summary['clauses_hit_words'])} % once three "
-        f"words are typed, and for {shown(summary['clauses_hit_heading'])} % under the heading alone: {than} than words "
-        "alone find. "
+        f"Of {summary['clauses_asked']:,} clauses of {summary['plans_of']} projects, each asked for with the others "
+        f"as the library, one of three suggestions says the same for {shown(summary['clauses_hit_words'])} % once "
+        f"three words are typed, and for {shown(summary['clauses_hit_heading'])} % under the heading alone: {than} "
+        "than words alone find. "
         f"{shown(summary['clauses_off_topic'])} % of the suggestions are off the topic."
     )
     return text + table(summary["clauses"], "suggested clauses")

@@ -43,18 +43,22 @@ const PLAYED = {
     const written = () => within(page, "output").textContent(), seed = within(page, "label:has-text('seed') input");
     await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent));
     const stories = [await written()], seeds = [await seed.inputValue()];
-    for (let count = 0; count < 2; count++) {
-      await within(page, "button.main").first().click();
+    const enter = async () => {
+      await within(page, "textarea").press("Enter");
       await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent));
-      stories.push(await written());
+      return written();
+    };
+    for (let count = 0; count < 10; count++) {
+      stories.push(await enter());
       seeds.push(await seed.inputValue());
     }
     const told = await continued(page, "Tell another"), aloud = page.getByRole("button", { name: /Read aloud|Stop reading/ });
     if (!await aloud.isVisible()) return { ...told, opened: stories[0], stories, seeds, aloud: null };
     await aloud.click();
     const reading = await aloud.textContent(), spoken = await page.evaluate(() => window.spoken.join(""));
+    const next = await enter(), followed = await page.evaluate(() => window.spoken.join("")) == spoken + next;
     await aloud.click();
-    return { ...told, opened: stories[0], stories, seeds, aloud: { reading, spoken, afterwards: await aloud.textContent() } };
+    return { ...told, opened: stories[0], stories, seeds, aloud: { reading, spoken, followed, afterwards: await aloud.textContent() } };
   },
   bep: async page => await within(page, "details textarea").count() ? filled(page) : continued(page),
   async crypto(page) {
