@@ -117,7 +117,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         said="A network small enough for a microcontroller tells a new story at each click, by the integer code of the "
         "RP2040's firmware: the tokens are those of the chip.",
         panel="text",
-        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
+        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "flash.js", "chip.js"],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
         about={
             "stories": True,
