@@ -184,8 +184,7 @@ class Tower(nn.Module):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Return features (U, T, V), in the tower's type, of images (U, C, S, S) with values from 0 to 1."""
-        parts = [images] if torch.compiler.is_exporting() else images.split(AT_ONCE)
-        return torch.cat([self._cells(self._map(self.sight(part))) for part in parts])
+        return torch.cat([self._cells(self._map(self.sight(part))) for part in images.split(AT_ONCE)])
 
     def _map(self, pixels: Tensor) -> Tensor:
         """Return the tower's map (U, V, rows, columns) of pixels (U, 3, S, S)."""
@@ -219,8 +218,7 @@ class Tower(nn.Module):
         few patches of very large norm that say nothing about their own place (Darcet et al. 2024).
         """
         patches = functional.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
-        side = min(*found.shape[2:], GRID)
-        cells = patches if found.shape[2:] == (side, side) else functional.adaptive_avg_pool2d(patches, side)
+        cells = functional.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
         return cells.flatten(2).transpose(1, 2).to(found.dtype)
 
 
